@@ -1,0 +1,53 @@
+# Every target sets up what it needs in .venv; nothing is installed globally.
+.DEFAULT_GOAL := help
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+SEEDS ?= 500
+
+help: ## list the targets
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
+
+$(STAMP): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "tidelog needs Python 3.11 or newer: make PYTHON=python3.11")'
+	@echo "setting up $(VENV)"
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable . --group dev
+	@touch $@
+
+install: $(STAMP) ## set up .venv with everything
+
+demo: $(STAMP) ## the main job in under a minute, on an embedded log
+	@$(BIN)/tidelog demo
+
+test: check-lint check-types check-imports check-tests ## all checks, as CI runs them
+
+check-lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+check-types: $(STAMP)
+	$(BIN)/mypy
+
+check-imports: $(STAMP)
+	$(BIN)/python tools/check_imports.py
+
+check-tests: $(STAMP)
+	$(BIN)/python -m pytest -n auto --cov --cov-report=term
+
+conformance: $(STAMP) ## the recorded answers of the real kube-scheduler
+	$(BIN)/python tests/conformance/run.py tests/conformance/cases
+
+format: $(STAMP) ## format and repair what ruff can
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+wheel: $(STAMP) ## build the wheel into dist/
+	$(BIN)/python -m build --wheel --outdir dist .
+
+clean: ## remove everything that is not in git
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage*
+
+.PHONY: help install demo test check-lint check-types check-imports check-tests conformance format wheel clean

@@ -1,0 +1,760 @@
+"""The objects of a cluster, as far as scheduling reads them.
+
+Each struct carries Kubernetes' own JSON names, ignores fields that it does not know, and is immutable: a change is a
+new object (`msgspec.structs.replace`). They are what manifests are decoded into and what the log stores, so a field
+added here with a default is compatible with old logs, and a field removed or renamed is not.
+
+Absent and null are the same to Kubernetes and to us; where "absent" and "empty" mean different things (a selector), the
+field is `X | None`. Quantities, times and int-or-string values stay as written: `tidelog.api.quantity` and friends read
+them once, where they are used.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+IntOrString = int | str
+Quantity = str | int | float
+
+
+class Model(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel", gc=False):
+    """Base of all API structs: immutable, Kubernetes' camelCase on the wire, defaults left out."""
+
+
+# --- metadata -------------------------------------------------------------------------------------------------------
+
+
+class OwnerReference(Model, frozen=True, kw_only=True):
+    api_version: str = ""
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+    controller: bool = False
+
+
+class ObjectMeta(Model, frozen=True, kw_only=True):
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    generate_name: str = ""
+    resource_version: str = ""
+    generation: int = 0
+    creation_timestamp: str = ""
+    deletion_timestamp: str = ""
+    deletion_grace_period_seconds: int | None = None
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    owner_references: tuple[OwnerReference, ...] = ()
+    finalizers: tuple[str, ...] = ()
+
+
+class LabelSelectorRequirement(Model, frozen=True, kw_only=True):
+    key: str = ""
+    operator: str = ""
+    values: tuple[str, ...] = ()
+
+
+class LabelSelector(Model, frozen=True, kw_only=True):
+    """`None` in its place selects nothing; an empty one selects everything, except where the field says otherwise."""
+
+    match_labels: dict[str, str] = {}
+    match_expressions: tuple[LabelSelectorRequirement, ...] = ()
+
+
+class Condition(Model, frozen=True, kw_only=True):
+    """A condition of any object's status. For pods `NodeProvisioningInProgress` (KEP-3990) is one like the others."""
+
+    type: str
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+    last_transition_time: str = ""
+    observed_generation: int = 0
+
+
+# --- pod ------------------------------------------------------------------------------------------------------------
+
+
+class ResourceRequirements(Model, frozen=True, kw_only=True):
+    requests: dict[str, Quantity] = {}
+    limits: dict[str, Quantity] = {}
+    claims: tuple[ContainerClaim, ...] = ()
+
+
+class ContainerClaim(Model, frozen=True, kw_only=True):
+    name: str = ""
+    request: str = ""
+
+
+class ContainerPort(Model, frozen=True, kw_only=True):
+    name: str = ""
+    container_port: int = 0
+    host_port: int = 0
+    host_ip: str = msgspec.field(default="", name="hostIP")
+    protocol: str = ""
+
+
+class Container(Model, frozen=True, kw_only=True):
+    name: str = ""
+    image: str = ""
+    resources: ResourceRequirements = ResourceRequirements()
+    ports: tuple[ContainerPort, ...] = ()
+    restart_policy: str = ""
+    """`Always` on an init container makes it a sidecar: it goes on running beside the containers."""
+
+
+class NodeSelectorRequirement(Model, frozen=True, kw_only=True):
+    key: str = ""
+    operator: str = ""
+    values: tuple[str, ...] = ()
+
+
+class NodeSelectorTerm(Model, frozen=True, kw_only=True):
+    match_expressions: tuple[NodeSelectorRequirement, ...] = ()
+    match_fields: tuple[NodeSelectorRequirement, ...] = ()
+
+
+class NodeSelector(Model, frozen=True, kw_only=True):
+    node_selector_terms: tuple[NodeSelectorTerm, ...] = ()
+
+
+class PreferredSchedulingTerm(Model, frozen=True, kw_only=True):
+    weight: int = 0
+    preference: NodeSelectorTerm = NodeSelectorTerm()
+
+
+class NodeAffinity(Model, frozen=True, kw_only=True):
+    required: NodeSelector | None = msgspec.field(
+        default=None, name="requiredDuringSchedulingIgnoredDuringExecution"
+    )
+    preferred: tuple[PreferredSchedulingTerm, ...] = msgspec.field(
+        default=(), name="preferredDuringSchedulingIgnoredDuringExecution"
+    )
+
+
+class PodAffinityTerm(Model, frozen=True, kw_only=True):
+    label_selector: LabelSelector | None = None
+    namespaces: tuple[str, ...] = ()
+    topology_key: str = ""
+    namespace_selector: LabelSelector | None = None
+    match_label_keys: tuple[str, ...] = ()
+    mismatch_label_keys: tuple[str, ...] = ()
+
+
+class WeightedPodAffinityTerm(Model, frozen=True, kw_only=True):
+    weight: int = 0
+    pod_affinity_term: PodAffinityTerm = PodAffinityTerm()
+
+
+class PodAffinity(Model, frozen=True, kw_only=True):
+    """The shape of both podAffinity and podAntiAffinity."""
+
+    required: tuple[PodAffinityTerm, ...] = msgspec.field(
+        default=(), name="requiredDuringSchedulingIgnoredDuringExecution"
+    )
+    preferred: tuple[WeightedPodAffinityTerm, ...] = msgspec.field(
+        default=(), name="preferredDuringSchedulingIgnoredDuringExecution"
+    )
+
+
+class Affinity(Model, frozen=True, kw_only=True):
+    node_affinity: NodeAffinity | None = None
+    pod_affinity: PodAffinity | None = None
+    pod_anti_affinity: PodAffinity | None = None
+
+
+class Toleration(Model, frozen=True, kw_only=True):
+    key: str = ""
+    operator: str = ""
+    value: str = ""
+    effect: str = ""
+    toleration_seconds: int | None = None
+
+
+class TopologySpreadConstraint(Model, frozen=True, kw_only=True):
+    max_skew: int = 0
+    topology_key: str = ""
+    when_unsatisfiable: str = ""
+    label_selector: LabelSelector | None = None
+    min_domains: int | None = None
+    node_affinity_policy: str | None = None
+    node_taints_policy: str | None = None
+    match_label_keys: tuple[str, ...] = ()
+    fallback_criteria: tuple[str, ...] = ()
+    """KEP-3990: NodeProvisioningFailed, PreemptionFailed. Empty means: never fall back."""
+
+
+class PodSchedulingGate(Model, frozen=True, kw_only=True):
+    name: str = ""
+
+
+class PodSchedulingGroup(Model, frozen=True, kw_only=True):
+    """Upstream's way to name the group of a pod."""
+
+    pod_group_name: str = ""
+
+
+class WorkloadReference(Model, frozen=True, kw_only=True):
+    """KEP-5732's way to name the group of a pod."""
+
+    name: str = ""
+    pod_group: str = ""
+    pod_group_replica_key: str = ""
+
+
+class PodResourceClaim(Model, frozen=True, kw_only=True):
+    name: str = ""
+    resource_claim_name: str | None = None
+    resource_claim_template_name: str | None = None
+
+
+class Volume(Model, frozen=True, kw_only=True):
+    """What a volume needs from us is to be told by name that it is not supported, so its source stays raw."""
+
+    name: str = ""
+    persistent_volume_claim: dict[str, Any] | None = None
+    ephemeral: dict[str, Any] | None = None
+    csi: dict[str, Any] | None = None
+    image: dict[str, Any] | None = None
+
+
+class PodSpec(Model, frozen=True, kw_only=True):
+    node_name: str = ""
+    scheduler_name: str = ""
+    containers: tuple[Container, ...] = ()
+    init_containers: tuple[Container, ...] = ()
+    overhead: dict[str, Quantity] = {}
+    resources: ResourceRequirements | None = None
+    """Pod-level resources."""
+    node_selector: dict[str, str] = {}
+    affinity: Affinity | None = None
+    tolerations: tuple[Toleration, ...] = ()
+    topology_spread_constraints: tuple[TopologySpreadConstraint, ...] = ()
+    scheduling_gates: tuple[PodSchedulingGate, ...] = ()
+    priority: int | None = None
+    priority_class_name: str = ""
+    preemption_policy: str | None = None
+    allow_disruption_by_priority_greater_than_or_equal: int | None = None
+    """KEP-4664: preemptors below this priority must not break this pod's disruption budgets."""
+    host_network: bool = False
+    termination_grace_period_seconds: int | None = None
+    active_deadline_seconds: int | None = None
+    restart_policy: str = ""
+    scheduling_group: PodSchedulingGroup | None = None
+    workload_ref: WorkloadReference | None = None
+    resource_claims: tuple[PodResourceClaim, ...] = ()
+    volumes: tuple[Volume, ...] = ()
+
+
+class ContainerStatus(Model, frozen=True, kw_only=True):
+    name: str = ""
+    allocated_resources: dict[str, Quantity] = {}
+    resources: ResourceRequirements | None = None
+
+
+class PodResourceClaimStatus(Model, frozen=True, kw_only=True):
+    name: str = ""
+    resource_claim_name: str | None = None
+
+
+class PodStatus(Model, frozen=True, kw_only=True):
+    phase: str = ""
+    conditions: tuple[Condition, ...] = ()
+    nominated_node_name: str = ""
+    start_time: str = ""
+    container_statuses: tuple[ContainerStatus, ...] = ()
+    init_container_statuses: tuple[ContainerStatus, ...] = ()
+    resource_claim_statuses: tuple[PodResourceClaimStatus, ...] = ()
+
+
+class Pod(Model, frozen=True, kw_only=True):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: PodSpec = PodSpec()
+    status: PodStatus = PodStatus()
+
+
+# --- node, namespace ------------------------------------------------------------------------------------------------
+
+
+class Taint(Model, frozen=True, kw_only=True):
+    key: str = ""
+    value: str = ""
+    effect: str = ""
+    time_added: str = ""
+
+
+class NodeSpec(Model, frozen=True, kw_only=True):
+    unschedulable: bool = False
+    taints: tuple[Taint, ...] = ()
+    provider_id: str = msgspec.field(default="", name="providerID")
+
+
+class ContainerImage(Model, frozen=True, kw_only=True):
+    names: tuple[str, ...] = ()
+    size_bytes: int = 0
+
+
+class NodeStatus(Model, frozen=True, kw_only=True):
+    capacity: dict[str, Quantity] = {}
+    allocatable: dict[str, Quantity] = {}
+    conditions: tuple[Condition, ...] = ()
+    images: tuple[ContainerImage, ...] = ()
+    declared_features: tuple[str, ...] = ()
+
+
+class Node(Model, frozen=True, kw_only=True):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: NodeSpec = NodeSpec()
+    status: NodeStatus = NodeStatus()
+
+
+class Namespace(Model, frozen=True, kw_only=True):
+    metadata: ObjectMeta = ObjectMeta()
+
+
+# --- policy ---------------------------------------------------------------------------------------------------------
+
+
+class PriorityClass(Model, frozen=True, kw_only=True):
+    metadata: ObjectMeta = ObjectMeta()
+    value: int = 0
+    global_default: bool = False
+    preemption_policy: str | None = None
+    description: str = ""
+    allow_disruption_by_priority_greater_than_or_equal: int | None = None
+
+
+class PodDisruptionBudgetSpec(Model, frozen=True, kw_only=True):
+    min_available: IntOrString | None = None
+    max_unavailable: IntOrString | None = None
+    selector: LabelSelector | None = None
+    unhealthy_pod_eviction_policy: str | None = None
+
+
+class PodDisruptionBudgetStatus(Model, frozen=True, kw_only=True):
+    observed_generation: int = 0
+    disruptions_allowed: int = 0
+    current_healthy: int = 0
+    desired_healthy: int = 0
+    expected_pods: int = 0
+    disrupted_pods: dict[str, str] = {}
+    conditions: tuple[Condition, ...] = ()
+
+
+class PodDisruptionBudget(Model, frozen=True, kw_only=True):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: PodDisruptionBudgetSpec = PodDisruptionBudgetSpec()
+    status: PodDisruptionBudgetStatus = PodDisruptionBudgetStatus()
+
+
+# --- owners, only as far as default spread constraints need them ------------------------------------------------------
+
+
+class MapSelectorSpec(Model, frozen=True, kw_only=True):
+    """Services and ReplicationControllers select by a plain map; an empty one selects nothing."""
+
+    selector: dict[str, str] = {}
+
+
+class Service(Model, frozen=True, kw_only=True):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: MapSelectorSpec = MapSelectorSpec()
+
+
+class ReplicationController(Model, frozen=True, kw_only=True):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: MapSelectorSpec = MapSelectorSpec()
+
+
+class SelectorSpec(Model, frozen=True, kw_only=True):
+    selector: LabelSelector | None = None
+
+
+class ReplicaSet(Model, frozen=True, kw_only=True):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: SelectorSpec = SelectorSpec()
+
+
+class StatefulSet(Model, frozen=True, kw_only=True):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: SelectorSpec = SelectorSpec()
+
+
+# --- workloads (KEP-5732) and upstream's pod groups --------------------------------------------------------------------
+
+
+class BasicPolicy(Model, frozen=True, kw_only=True):
+    desired_count: int | None = None
+
+
+class GangPolicy(Model, frozen=True, kw_only=True):
+    min_count: int = 0
+
+
+class GroupPolicy(Model, frozen=True, kw_only=True):
+    """Exactly one of the two."""
+
+    basic: BasicPolicy | None = None
+    gang: GangPolicy | None = None
+
+
+class TopologyConstraint(Model, frozen=True, kw_only=True):
+    """`level` is KEP-5732's spelling, `key` upstream's."""
+
+    level: str = ""
+    key: str = ""
+
+
+class GroupSchedulingConstraints(Model, frozen=True, kw_only=True):
+    """`topologyConstraints` is KEP-5732's spelling, `topology` upstream's."""
+
+    topology_constraints: tuple[TopologyConstraint, ...] = ()
+    topology: tuple[TopologyConstraint, ...] = ()
+
+
+class DisruptionMode(Model, frozen=True, kw_only=True):
+    single: dict[str, Any] | None = None
+    all: dict[str, Any] | None = None
+
+
+class GroupWorkloadRef(Model, frozen=True, kw_only=True):
+    workload_name: str = ""
+    template_name: str = ""
+
+
+class PodGroupSpec(Model, frozen=True, kw_only=True):
+    scheduling_policy: GroupPolicy | None = None
+    policy: GroupPolicy | None = None
+    scheduling_constraints: GroupSchedulingConstraints | None = None
+    resource_claims: tuple[PodResourceClaim, ...] = ()
+    disruption_mode: DisruptionMode | None = None
+    priority_class_name: str = ""
+    priority: int | None = None
+    preemption_policy: str | None = None
+    workload_ref: GroupWorkloadRef | None = None
+    parent_composite_pod_group_name: str = ""
+
+
+class PodGroupStatus(Model, frozen=True, kw_only=True):
+    conditions: tuple[Condition, ...] = ()
+
+
+class PodGroup(Model, frozen=True, kw_only=True):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: PodGroupSpec = PodGroupSpec()
+    status: PodGroupStatus = PodGroupStatus()
+
+
+class WorkloadPodGroup(Model, frozen=True, kw_only=True):
+    name: str = ""
+    policy: GroupPolicy | None = None
+    scheduling_policy: GroupPolicy | None = None
+    scheduling_constraints: GroupSchedulingConstraints | None = None
+    resource_claims: tuple[PodResourceClaim, ...] = ()
+    priority_class_name: str = ""
+    priority: int | None = None
+
+
+class WorkloadSpec(Model, frozen=True, kw_only=True):
+    pod_groups: tuple[WorkloadPodGroup, ...] = ()
+    pod_group_templates: tuple[WorkloadPodGroup, ...] = ()
+    """Upstream's templates: stored, not read."""
+
+
+class Workload(Model, frozen=True, kw_only=True):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: WorkloadSpec = WorkloadSpec()
+
+
+# --- devices (DRA), only as far as shared devices need ------------------------------------------------------------------
+
+
+class DeviceAttribute(Model, frozen=True, kw_only=True):
+    """Exactly one of them."""
+
+    int_value: int | None = msgspec.field(default=None, name="int")
+    bool_value: bool | None = msgspec.field(default=None, name="bool")
+    string: str | None = None
+    version: str | None = None
+
+
+class DeviceCapacity(Model, frozen=True, kw_only=True):
+    value: Quantity = "0"
+
+
+class Device(Model, frozen=True, kw_only=True):
+    name: str = ""
+    attributes: dict[str, DeviceAttribute] = {}
+    capacity: dict[str, DeviceCapacity] = {}
+    taints: tuple[Taint, ...] = ()
+
+
+class ResourcePool(Model, frozen=True, kw_only=True):
+    name: str = ""
+    generation: int = 0
+    resource_slice_count: int = 0
+
+
+class ResourceSliceSpec(Model, frozen=True, kw_only=True):
+    driver: str = ""
+    pool: ResourcePool = ResourcePool()
+    node_name: str | None = None
+    node_selector: NodeSelector | None = None
+    all_nodes: bool | None = None
+    per_device_node_selection: bool | None = None
+    devices: tuple[Device, ...] = ()
+
+
+class ResourceSlice(Model, frozen=True, kw_only=True):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: ResourceSliceSpec = ResourceSliceSpec()
+
+
+class CelSelector(Model, frozen=True, kw_only=True):
+    expression: str = ""
+
+
+class DeviceSelector(Model, frozen=True, kw_only=True):
+    cel: CelSelector | None = None
+
+
+class DeviceClassSpec(Model, frozen=True, kw_only=True):
+    selectors: tuple[DeviceSelector, ...] = ()
+    extended_resource_name: str | None = None
+
+
+class DeviceClass(Model, frozen=True, kw_only=True):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: DeviceClassSpec = DeviceClassSpec()
+
+
+class ExactDeviceRequest(Model, frozen=True, kw_only=True):
+    device_class_name: str = ""
+    selectors: tuple[DeviceSelector, ...] = ()
+    allocation_mode: str = ""
+    count: int | None = None
+
+
+class DeviceRequest(Model, frozen=True, kw_only=True):
+    name: str = ""
+    exactly: ExactDeviceRequest | None = None
+
+
+class DeviceConstraint(Model, frozen=True, kw_only=True):
+    requests: tuple[str, ...] = ()
+    match_attribute: str | None = None
+    distinct_attribute: str | None = None
+
+
+class DeviceClaim(Model, frozen=True, kw_only=True):
+    requests: tuple[DeviceRequest, ...] = ()
+    constraints: tuple[DeviceConstraint, ...] = ()
+
+
+class ResourceClaimSpec(Model, frozen=True, kw_only=True):
+    devices: DeviceClaim = DeviceClaim()
+
+
+class DeviceResult(Model, frozen=True, kw_only=True):
+    request: str = ""
+    driver: str = ""
+    pool: str = ""
+    device: str = ""
+
+
+class DeviceAllocation(Model, frozen=True, kw_only=True):
+    results: tuple[DeviceResult, ...] = ()
+
+
+class AllocationResult(Model, frozen=True, kw_only=True):
+    devices: DeviceAllocation = DeviceAllocation()
+    node_selector: NodeSelector | None = None
+
+
+class ClaimConsumer(Model, frozen=True, kw_only=True):
+    api_group: str = ""
+    resource: str = ""
+    name: str = ""
+    uid: str = ""
+
+
+class ResourceClaimStatus(Model, frozen=True, kw_only=True):
+    allocation: AllocationResult | None = None
+    reserved_for: tuple[ClaimConsumer, ...] = ()
+
+
+class ResourceClaim(Model, frozen=True, kw_only=True):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: ResourceClaimSpec = ResourceClaimSpec()
+    status: ResourceClaimStatus = ResourceClaimStatus()
+
+
+class ResourceClaimTemplateSpec(Model, frozen=True, kw_only=True):
+    spec: ResourceClaimSpec = ResourceClaimSpec()
+
+
+class ResourceClaimTemplate(Model, frozen=True, kw_only=True):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: ResourceClaimTemplateSpec = ResourceClaimTemplateSpec()
+
+
+# --- the table of kinds -------------------------------------------------------------------------------------------------
+
+Object = (
+    Pod
+    | Node
+    | Namespace
+    | PriorityClass
+    | PodDisruptionBudget
+    | Service
+    | ReplicationController
+    | ReplicaSet
+    | StatefulSet
+    | Workload
+    | PodGroup
+    | ResourceSlice
+    | DeviceClass
+    | ResourceClaim
+    | ResourceClaimTemplate
+)
+
+
+class Kind(msgspec.Struct, frozen=True, kw_only=True):
+    """What the command line, the log and the manifests need to know of a kind."""
+
+    name: str
+    type: type[Object]
+    group: str
+    version: str
+    plural: str
+    short_names: tuple[str, ...] = ()
+    namespaced: bool = True
+
+    @property
+    def api_version(self) -> str:
+        """`v1`, or `group/version`."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+
+KINDS: tuple[Kind, ...] = (
+    Kind(name="Pod", type=Pod, group="", version="v1", plural="pods", short_names=("po",)),
+    Kind(
+        name="Node", type=Node, group="", version="v1", plural="nodes", short_names=("no",), namespaced=False
+    ),
+    Kind(
+        name="Namespace",
+        type=Namespace,
+        group="",
+        version="v1",
+        plural="namespaces",
+        short_names=("ns",),
+        namespaced=False,
+    ),
+    Kind(
+        name="PriorityClass",
+        type=PriorityClass,
+        group="scheduling.k8s.io",
+        version="v1",
+        plural="priorityclasses",
+        short_names=("pc",),
+        namespaced=False,
+    ),
+    Kind(
+        name="PodDisruptionBudget",
+        type=PodDisruptionBudget,
+        group="policy",
+        version="v1",
+        plural="poddisruptionbudgets",
+        short_names=("pdb",),
+    ),
+    Kind(name="Service", type=Service, group="", version="v1", plural="services", short_names=("svc",)),
+    Kind(
+        name="ReplicationController",
+        type=ReplicationController,
+        group="",
+        version="v1",
+        plural="replicationcontrollers",
+        short_names=("rc",),
+    ),
+    Kind(
+        name="ReplicaSet",
+        type=ReplicaSet,
+        group="apps",
+        version="v1",
+        plural="replicasets",
+        short_names=("rs",),
+    ),
+    Kind(
+        name="StatefulSet",
+        type=StatefulSet,
+        group="apps",
+        version="v1",
+        plural="statefulsets",
+        short_names=("sts",),
+    ),
+    Kind(
+        name="Workload",
+        type=Workload,
+        group="scheduling.k8s.io",
+        version="v1alpha1",
+        plural="workloads",
+        short_names=("wl",),
+    ),
+    Kind(
+        name="PodGroup",
+        type=PodGroup,
+        group="scheduling.k8s.io",
+        version="v1beta1",
+        plural="podgroups",
+        short_names=("pg",),
+    ),
+    Kind(
+        name="ResourceSlice",
+        type=ResourceSlice,
+        group="resource.k8s.io",
+        version="v1",
+        plural="resourceslices",
+        namespaced=False,
+    ),
+    Kind(
+        name="DeviceClass",
+        type=DeviceClass,
+        group="resource.k8s.io",
+        version="v1",
+        plural="deviceclasses",
+        namespaced=False,
+    ),
+    Kind(
+        name="ResourceClaim",
+        type=ResourceClaim,
+        group="resource.k8s.io",
+        version="v1",
+        plural="resourceclaims",
+    ),
+    Kind(
+        name="ResourceClaimTemplate",
+        type=ResourceClaimTemplate,
+        group="resource.k8s.io",
+        version="v1",
+        plural="resourceclaimtemplates",
+    ),
+)
+
+KIND_BY_NAME: dict[str, Kind] = {kind.name: kind for kind in KINDS}
+KIND_OF_TYPE: dict[type, Kind] = {kind.type: kind for kind in KINDS}
+
+
+def object_key(obj: Object) -> str:
+    """`Kind/namespace/name`; the namespace is empty for kinds of the whole cluster."""
+    kind = KIND_OF_TYPE[type(obj)]
+    return f"{kind.name}/{obj.metadata.namespace if kind.namespaced else ''}/{obj.metadata.name}"
+
+
+def pod_condition(pod: Pod, type: str) -> Condition | None:
+    """The pod's condition of this type, if it has one."""
+    for condition in pod.status.conditions:
+        if condition.type == type:
+            return condition
+    return None

@@ -1,0 +1,429 @@
+"""What a plugin is: a class with a name and the methods of the extension points it takes part in.
+
+The framework looks for the methods of the protocols below; a plugin implements those it needs and no others. All are
+synchronous and pure: no clock, no randomness, no I/O. What they may read is the pod, the node they are asked about, the
+cycle's state and, through the `Handle`, the cycle's snapshot of the cluster.
+
+    queue        PreEnqueue  QueueSort
+    per attempt  PreFilter  Filter  PostFilter  PreScore  Score  Reserve  Permit  PreBind  Bind  PostBind
+    per group    PlacementGenerate  PlacementState  PlacementScore          (KEP-5732)
+
+Success is spelled `None`, because it is by far the most frequent answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from enum import Enum, Flag
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeVar, runtime_checkable
+
+import msgspec
+
+from tidelog.api.objects import LabelSelector, Namespace, Pod, PodDisruptionBudget
+from tidelog.plugins.events import EventRegistration
+
+if TYPE_CHECKING:
+    from tidelog.api.features import FeatureGates
+    from tidelog.plugins.node_info import NodeInfo, PodInfo
+
+
+class Code(Enum):
+    """kube-scheduler's status codes; their meaning for preemption and queue is in docs/plugins.md."""
+
+    SUCCESS = "Success"
+    ERROR = "Error"
+    UNSCHEDULABLE = "Unschedulable"
+    UNSCHEDULABLE_AND_UNRESOLVABLE = "UnschedulableAndUnresolvable"
+    WAIT = "Wait"
+    SKIP = "Skip"
+    PENDING = "Pending"
+
+
+_REJECTED = (Code.UNSCHEDULABLE, Code.UNSCHEDULABLE_AND_UNRESOLVABLE, Code.PENDING)
+
+
+class Status(msgspec.Struct, frozen=True):
+    """A plugin's answer other than success. The framework fills in `plugin`."""
+
+    code: Code
+    reasons: tuple[str, ...] = ()
+    plugin: str = ""
+
+    @property
+    def is_rejected(self) -> bool:
+        """The pod was rejected, as opposed to: something went wrong."""
+        return self.code in _REJECTED
+
+    @property
+    def message(self) -> str:
+        """All reasons in one line."""
+        return ", ".join(self.reasons)
+
+    def by(self, plugin: str) -> Status:
+        """The same status, with the plugin that gave it."""
+        return Status(self.code, self.reasons, plugin)
+
+
+def unschedulable(*reasons: str) -> Status:
+    """Rejected; removing pods from the node may help, so preemption will look at it."""
+    return Status(Code.UNSCHEDULABLE, reasons)
+
+
+def unresolvable(*reasons: str) -> Status:
+    """Rejected; preemption on this node is pointless."""
+    return Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, reasons)
+
+
+SKIP = Status(Code.SKIP)
+
+
+class Depends(Flag):
+    """What an answer about (pod, node) depends on besides the pod itself.
+
+    The fast evaluation keeps an answer until something it depends on has changed, so a declaration that is too small
+    gives wrong placements; the conformance kit (`tidelog.plugins.testing`) checks it. Who declares nothing is asked
+    anew for every pod and node.
+    """
+
+    POD = 0
+    NODE = 1
+    """The node's own object: labels, taints, unschedulable, allocatable, images."""
+    OCCUPANTS = 2
+    """The pods on this node."""
+    DOMAINS = 4
+    """The pods on, and labels and taints of, the nodes that share a topology domain with this node, and the domains."""
+    ALL_NODES = 8
+    """Every node's own object."""
+    CLUSTER = 16
+    """Anything: never kept."""
+
+
+class CycleState:
+    """What plugins keep from one extension point to the next, for one attempt of one pod.
+
+    Values written by PreFilter and changed by the add/remove-pod hooks must have a `clone()`; others are shared.
+    """
+
+    __slots__ = ("_data", "skip_filter", "skip_score")
+
+    def __init__(self) -> None:
+        self._data: dict[str, Any] = {}
+        self.skip_filter: set[str] = set()
+        self.skip_score: set[str] = set()
+
+    def write(self, key: str, value: Any) -> None:
+        """Keep `value` under `key`; by convention the key begins with the plugin's name."""
+        self._data[key] = value
+
+    def read(self, key: str) -> Any:
+        """What was kept, or None."""
+        return self._data.get(key)
+
+    def clone(self) -> CycleState:
+        """A state whose changes by add/remove-pod hooks do not touch this one."""
+        other = CycleState()
+        other._data = {k: v.clone() if hasattr(v, "clone") else v for k, v in self._data.items()}
+        other.skip_filter = self.skip_filter
+        other.skip_score = self.skip_score
+        return other
+
+
+class Snapshot(Protocol):
+    """The cluster as it was when the attempt began, assumed pods included."""
+
+    @property
+    def nodes(self) -> Sequence[NodeInfo]:
+        """All nodes, in the order in which they are examined."""
+        ...
+
+    def get(self, name: str) -> NodeInfo | None:
+        """The node of this name."""
+        ...
+
+    def nodes_with_affinity_pods(self) -> Iterable[NodeInfo]:
+        """Nodes with a pod that has any pod (anti-)affinity term."""
+        ...
+
+    def nodes_with_required_anti_affinity_pods(self) -> Iterable[NodeInfo]:
+        """Nodes with a pod that has a required pod anti-affinity term."""
+        ...
+
+    def image_nodes(self, image: str) -> int:
+        """How many nodes have the image of this normalised name."""
+        ...
+
+
+class Listers(Protocol):
+    """The objects other than pods and nodes that plugins may look at."""
+
+    def namespace(self, name: str) -> Namespace | None:
+        """The namespace of this name."""
+        ...
+
+    def owner_selectors(self, pod: Pod) -> Sequence[LabelSelector]:
+        """Selectors of the Services that select the pod and of the controller that owns it (default spreading)."""
+        ...
+
+    def budgets(self, namespace: str) -> Sequence[PodDisruptionBudget]:
+        """The disruption budgets of a namespace, by name."""
+        ...
+
+
+class Handle(Protocol):
+    """What the framework offers a plugin."""
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The snapshot of the attempt under way. Do not keep it."""
+        ...
+
+    @property
+    def listers(self) -> Listers:
+        """The other objects of the cluster."""
+        ...
+
+    @property
+    def features(self) -> FeatureGates:
+        """The feature gates in force."""
+        ...
+
+    @property
+    def upstream(self) -> bool:
+        """`compat: upstream`: reproduce kube-scheduler, known defects included (docs/differences.md)."""
+        ...
+
+
+class Plugin:
+    """Base of all plugins. `Args` is the struct of its arguments in the configuration, if it has any.
+
+    A plugin that can reject a pod should say what may wake it: see `events_to_register`.
+    """
+
+    name: ClassVar[str]
+    Args: ClassVar[type[msgspec.Struct] | None] = None
+    filter_depends: ClassVar[Depends] = Depends.CLUSTER
+    score_depends: ClassVar[Depends] = Depends.CLUSTER
+
+    def __init__(self, args: Any, handle: Handle) -> None:
+        self.args = args
+        self.handle = handle
+
+    def events_to_register(self) -> Sequence[EventRegistration] | None:
+        """What may make a pod schedulable that this plugin rejected.
+
+        None, the default, declares nothing: such a pod is woken by every event on pods, nodes and devices. An empty
+        list declares that no event can help: such a pod waits for the five-minute flush.
+        """
+        return None
+
+
+# --- extension points --------------------------------------------------------------------------------------------------
+
+
+class PreFilterResult(NamedTuple):
+    """`nodes`: the only nodes that can do, or None for all. `status`: None, a rejection, or SKIP."""
+
+    nodes: frozenset[str] | None = None
+    status: Status | None = None
+
+
+class PostFilterResult(NamedTuple):
+    """What became of an attempt to make room: `nominated_node` is None to keep, "" to clear, else the new nomination."""
+
+    status: Status | None = None
+    nominated_node: str | None = None
+
+
+class PermitResult(NamedTuple):
+    """`timeout_seconds` counts only with status WAIT."""
+
+    status: Status | None = None
+    timeout_seconds: float = 0.0
+
+
+@runtime_checkable
+class PreEnqueuePlugin(Protocol):
+    """Before a pod enters the active or backoff queue; any status other than None gates it."""
+
+    name: ClassVar[str]
+
+    def pre_enqueue(self, pod: Pod) -> Status | None: ...
+
+
+@runtime_checkable
+class QueueSortPlugin(Protocol):
+    """The order of the active queue: smaller keys first. Ties are broken by the order of arrival."""
+
+    name: ClassVar[str]
+
+    def sort_key(self, pod: Pod, timestamp: int) -> tuple[int, ...]: ...
+
+
+@runtime_checkable
+class PreFilterPlugin(Protocol):
+    """Once per attempt, before any node is looked at."""
+
+    name: ClassVar[str]
+
+    def pre_filter(self, state: CycleState, pod: PodInfo, nodes: Sequence[NodeInfo]) -> PreFilterResult: ...
+
+
+@runtime_checkable
+class PodHooks(Protocol):
+    """Keeps what PreFilter wrote exact while pods are added to and removed from nodes; exact inverses."""
+
+    def add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, node: NodeInfo) -> Status | None: ...
+
+    def remove_pod(
+        self, state: CycleState, pod: PodInfo, removed: PodInfo, node: NodeInfo
+    ) -> Status | None: ...
+
+
+@runtime_checkable
+class FilterPlugin(Protocol):
+    """May the pod run on this node?"""
+
+    name: ClassVar[str]
+
+    def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None: ...
+
+
+@runtime_checkable
+class PostFilterPlugin(Protocol):
+    """When no node was left: try to make room. `statuses` holds each examined node's rejection."""
+
+    name: ClassVar[str]
+
+    def post_filter(
+        self, state: CycleState, pod: PodInfo, statuses: Mapping[str, Status]
+    ) -> PostFilterResult: ...
+
+
+@runtime_checkable
+class PreScorePlugin(Protocol):
+    """Once per attempt, with the feasible nodes; SKIP leaves the plugin's scores out."""
+
+    name: ClassVar[str]
+
+    def pre_score(self, state: CycleState, pod: PodInfo, nodes: Sequence[NodeInfo]) -> Status | None: ...
+
+
+@runtime_checkable
+class ScorePlugin(Protocol):
+    """How good is this node? 0..100 after normalisation. An exception or another value fails the attempt."""
+
+    name: ClassVar[str]
+
+    def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int: ...
+
+
+@runtime_checkable
+class NormalizeScore(Protocol):
+    """Brings raw scores, one per feasible node, into 0..100."""
+
+    def normalize_scores(
+        self, state: CycleState, pod: PodInfo, nodes: Sequence[NodeInfo], scores: list[int]
+    ) -> list[int]: ...
+
+
+@runtime_checkable
+class ReservePlugin(Protocol):
+    """Set resources aside for the pod on the chosen node; `unreserve` must always succeed, also twice."""
+
+    name: ClassVar[str]
+
+    def reserve(self, state: CycleState, pod: PodInfo, node: str) -> Status | None: ...
+
+    def unreserve(self, state: CycleState, pod: PodInfo, node: str) -> None: ...
+
+
+@runtime_checkable
+class PermitPlugin(Protocol):
+    """Allow, reject, or make the pod wait with its resources reserved."""
+
+    name: ClassVar[str]
+
+    def permit(self, state: CycleState, pod: PodInfo, node: str) -> PermitResult: ...
+
+
+@runtime_checkable
+class PreBindPlugin(Protocol):
+    name: ClassVar[str]
+
+    def pre_bind(self, state: CycleState, pod: PodInfo, node: str) -> Status | None: ...
+
+
+@runtime_checkable
+class BindPlugin(Protocol):
+    """SKIP hands the pod to the next bind plugin."""
+
+    name: ClassVar[str]
+
+    def bind(self, state: CycleState, pod: PodInfo, node: str) -> Status | None: ...
+
+
+@runtime_checkable
+class PostBindPlugin(Protocol):
+    name: ClassVar[str]
+
+    def post_bind(self, state: CycleState, pod: PodInfo, node: str) -> None: ...
+
+
+# --- placements (KEP-5732) -----------------------------------------------------------------------------------------------
+
+
+class Placement(msgspec.Struct, frozen=True, kw_only=True):
+    """A part of the cluster that could take a whole group. Lists of them are sorted by (rank, name)."""
+
+    name: str
+    nodes: tuple[str, ...]
+    rank: int = 0
+    parent: str = ""
+    allocations: tuple[tuple[str, Any], ...] = ()
+    """Claim key → the devices chosen for it."""
+
+
+class GroupInfo(Protocol):
+    """The group that is to be placed."""
+
+    @property
+    def key(self) -> str: ...
+
+    @property
+    def members(self) -> Sequence[PodInfo]: ...
+
+
+@runtime_checkable
+class PlacementGeneratePlugin(Protocol):
+    """Turns each parent placement into the placements inside it; returns the parents if it has nothing to say."""
+
+    name: ClassVar[str]
+
+    def generate(
+        self, state: CycleState, group: GroupInfo, parents: Sequence[Placement]
+    ) -> tuple[Sequence[Placement], Status | None]: ...
+
+
+@runtime_checkable
+class PlacementStatePlugin(Protocol):
+    """Makes the pod-level plugins see a placement as taken, and undoes it; exact inverses."""
+
+    name: ClassVar[str]
+
+    def assume(self, state: CycleState, group: GroupInfo, placement: Placement) -> Status | None: ...
+
+    def revert(self, state: CycleState, group: GroupInfo, placement: Placement) -> Status | None: ...
+
+
+@runtime_checkable
+class PlacementScorePlugin(Protocol):
+    """How good is a placement, given which member would go where (`assignment`: pod key → node)?"""
+
+    name: ClassVar[str]
+
+    def score_placement(
+        self, state: CycleState, group: GroupInfo, placement: Placement, assignment: Mapping[str, str]
+    ) -> float: ...
+
+
+P = TypeVar("P")

@@ -61,8 +61,7 @@ def files(paths: list[Path]) -> Iterator[Path]:
 
 def cases(path: Path) -> Iterator[Case]:
     """Each line of a plain or gzipped file."""
-    opened = gzip.open(path, "rt") if path.suffix == ".gz" else path.open()
-    with opened as lines:
+    with gzip.open(path, "rt") if path.suffix == ".gz" else path.open() as lines:
         for number, line in enumerate(lines, 1):
             if line.strip():
                 try:

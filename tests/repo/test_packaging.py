@@ -1,0 +1,87 @@
+"""The rules of docs/decisions/0001: one namespace package, and nothing that hides the standard library."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tomllib
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+FOLDERS = ("api", "daemon", "eventlog", "plugins", "queue", "replay", "scheduler")
+NOT_OURS = "import queue; queue.SimpleQueue; import aiosqlite; print(queue.__file__)"
+
+
+def run(*command: str, cwd: Path = ROOT) -> str:
+    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def is_standard_library(printed: str) -> bool:
+    return Path(printed.strip()).parent == Path(os.__file__).parent
+
+
+def test_no_root_folder_has_an_init_module() -> None:
+    found = [folder for folder in FOLDERS if (ROOT / folder / "__init__.py").exists()]
+
+    assert found == []
+
+
+def test_package_list_equals_the_tree() -> None:
+    listed = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
+
+    nested = [
+        ".".join(("tidelog", *p.relative_to(ROOT).parts))
+        for folder in FOLDERS
+        for p in sorted((ROOT / folder).rglob("*"))
+        if p.is_dir() and any(p.glob("*.py"))
+    ]
+    assert sorted(listed) == sorted(["tidelog", *(f"tidelog.{f}" for f in FOLDERS), *nested])
+
+
+def test_queue_is_the_standard_librarys_from_the_repository_root() -> None:
+    assert is_standard_library(run(sys.executable, "-c", NOT_OURS))
+
+
+def test_queue_is_the_standard_librarys_under_dash_m() -> None:
+    printed = run(sys.executable, "-m", "timeit", "-n1", "-r1", "-s", NOT_OURS, "queue.SimpleQueue")
+
+    assert is_standard_library(printed.splitlines()[0])
+
+
+def test_queue_is_the_standard_librarys_under_pytest() -> None:
+    import queue
+
+    assert is_standard_library(queue.__file__)
+
+
+@pytest.mark.slow
+def test_wheel_installs_nothing_at_top_level_but_tidelog(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    shutil.copytree(ROOT, source, ignore=shutil.ignore_patterns(".*", "build", "*.egg-info", "__pycache__"))
+    run(sys.executable, "-m", "build", "--wheel", "--outdir", str(tmp_path), str(source))
+    (wheel,) = tmp_path.glob("*.whl")
+
+    names = zipfile.ZipFile(wheel).namelist()
+    tops = {name.split("/")[0] for name in names}
+    assert {"tidelog", next(t for t in tops if t.endswith(".dist-info"))} == tops
+    assert not [name for name in names if "/tests/" in name or name.startswith("tests")]
+    assert "tidelog/queue/scheduling_queue.py" in names
+
+    environment = tmp_path / "venv"
+    venv.create(environment, with_pip=True)
+    python = environment / "bin" / "python"
+    run(str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", str(wheel))
+    installed = (
+        environment / "lib" / f"python{sys.version_info.major}.{sys.version_info.minor}" / "site-packages"
+    )
+
+    assert is_standard_library(run(str(python), "-c", NOT_OURS, cwd=installed / "tidelog"))
+    assert "usage" in run(str(environment / "bin" / "tidelog"), "--help", cwd=tmp_path).lower()

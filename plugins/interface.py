@@ -23,6 +23,7 @@ from tidelog.api.objects import LabelSelector, Namespace, Pod, PodDisruptionBudg
 from tidelog.plugins.events import EventRegistration
 
 if TYPE_CHECKING:
+    from tidelog.api.errors import FieldError
     from tidelog.api.features import FeatureGates
     from tidelog.plugins.node_info import NodeInfo, PodInfo
 
@@ -193,6 +194,10 @@ class Handle(Protocol):
         ...
 
 
+class PluginArgs(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Base of the plugins' arguments. Every field has a default; the configuration decodes them strictly."""
+
+
 class Plugin:
     """Base of all plugins. `Args` is the struct of its arguments in the configuration, if it has any.
 
@@ -207,6 +212,11 @@ class Plugin:
     def __init__(self, args: Any, handle: Handle) -> None:
         self.args = args
         self.handle = handle
+
+    @classmethod
+    def validate_args(cls, args: Any, path: str, gates: FeatureGates) -> list[FieldError]:
+        """Every rule that well-typed arguments break; `path` leads to them in the configuration file."""
+        return []
 
     def events_to_register(self) -> Sequence[EventRegistration] | None:
         """What may make a pod schedulable that this plugin rejected.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from tidelog.api.objects import Container, ContainerStatus, Pod, Quantity, pod_condition
+from tidelog.api.objects import Container, Pod, Quantity, pod_condition
 from tidelog.api.quantity import parse_resource
 
 Requests = dict[str, int]
@@ -22,6 +22,7 @@ DEFAULT_MILLI_CPU = 100
 """What a container that does not mention cpu counts for in scores."""
 DEFAULT_MEMORY = 200 * 1024 * 1024
 """What a container that does not mention memory counts for in scores."""
+DEFAULTS: Requests = {CPU: DEFAULT_MILLI_CPU, MEMORY: DEFAULT_MEMORY}
 
 _NATIVE_DOMAIN = "kubernetes.io/"
 
@@ -116,12 +117,16 @@ def pod_level_requests(pod: Pod) -> Requests:
     return {n: parse_resource(n, q) for n, q in resources.requests.items() if is_pod_level(n)}
 
 
-def _finish(pod: Pod, total: Requests) -> Requests:
-    """Pod-level values replace, overhead is added last."""
-    total.update(pod_level_requests(pod))
+def _add_overhead(pod: Pod, total: Requests) -> Requests:
     if pod.spec.overhead:
         _add(total, parse_requests(pod.spec.overhead))
     return total
+
+
+def _finish(pod: Pod, total: Requests) -> Requests:
+    """Pod-level values replace, overhead is added last."""
+    total.update(pod_level_requests(pod))
+    return _add_overhead(pod, total)
 
 
 def pod_requests(pod: Pod) -> Requests:
@@ -129,43 +134,71 @@ def pod_requests(pod: Pod) -> Requests:
     return _finish(pod, container_sum(pod, spec_requests))
 
 
-def occupied_requests(pod: Pod) -> Requests:
-    """The effective request of a pod on its node, which an in-place resize under way can make larger than its spec.
+def score_requests(pod: Pod) -> Requests:
+    """What NodeResourcesFit's score takes the request of a pod that looks for a node to be.
 
-    Three sums are made, of what the spec asks, what the node has allocated and what the containers have, and the largest
-    counts per resource; a resize that is infeasible leaves the spec's sum out.
+    Every container that does not mention cpu or memory gets the default. kube-scheduler ignores pod-level requests here
+    (and only here), so we do too: one rule for a pod's score before and after it asks for a pod-level amount.
+    """
+    return _add_overhead(pod, container_sum(pod, _with_defaults(spec_requests, DEFAULTS)))
+
+
+def occupied_requests(pod: Pod) -> Requests:
+    """The effective request of a pod on its node, which an in-place resize under way can make larger than its spec."""
+    return _finish(pod, _occupied_sum(pod, {}))
+
+
+def non_zero_requests(pod: Pod, occupied: Requests) -> tuple[int, int]:
+    """cpu and memory of a pod on its node (`occupied`), where NodeResourcesFit scores others.
+
+    As `occupied_requests`, but with the default for each container that does not mention one of them. When the pod has
+    any pod-level request, the default is used only for what the pod as a whole has no value for.
+    """
+    if pod_level_requests(pod):
+        missing = {name: value for name, value in DEFAULTS.items() if name not in occupied}
+    else:
+        missing = DEFAULTS
+    if missing:
+        occupied = _finish(pod, _occupied_sum(pod, missing))
+    return occupied.get(CPU, 0), occupied.get(MEMORY, 0)
+
+
+def _occupied_sum(pod: Pod, defaults: Requests) -> Requests:
+    """Three sums, of what the spec asks, what the node has allocated and what the containers have: the largest per resource.
+
+    A resize that is infeasible leaves the spec out; the sums are compared, not the containers, as kube-scheduler does.
     """
     statuses = {s.name: s for s in (*pod.status.container_statuses, *pod.status.init_container_statuses)}
     if not statuses:
-        return pod_requests(pod)
+        return container_sum(pod, _with_defaults(spec_requests, defaults))
     resize = pod_condition(pod, "PodResizePending")
     infeasible = resize is not None and resize.reason == "Infeasible"
-    sums = [
-        container_sum(pod, lambda c: _status_requests(c, statuses, lambda s: s.allocated_resources)),
-        container_sum(
-            pod,
-            lambda c: _status_requests(c, statuses, lambda s: s.resources.requests if s.resources else {}),
-        ),
-    ]
-    if not infeasible:
-        sums.append(container_sum(pod, spec_requests))
+
+    def allocated(container: Container) -> Requests:
+        status = statuses.get(container.name)
+        if status is not None and status.allocated_resources:
+            return parse_requests(status.allocated_resources)
+        return {} if infeasible else spec_requests(container)
+
+    def actual(container: Container) -> Requests:
+        status = statuses.get(container.name)
+        if status is not None and status.resources is not None and status.resources.requests:
+            return parse_requests(status.resources.requests)
+        return allocated(container)
+
     total: Requests = {}
-    for one in sums:
-        _raise_to(total, one)
-    return _finish(pod, total)
+    for of in (allocated, actual) if infeasible else (spec_requests, allocated, actual):
+        _raise_to(total, container_sum(pod, _with_defaults(of, defaults)))
+    return total
 
 
-def _status_requests(
-    container: Container,
-    statuses: Mapping[str, ContainerStatus],
-    part: Callable[[ContainerStatus], Mapping[str, Quantity]],
-) -> Requests:
-    status = statuses.get(container.name)
-    return spec_requests(container) if status is None else parse_requests(part(status))
+def _with_defaults(of: ContainerRequests, defaults: Requests) -> ContainerRequests:
+    """A container's requests, and the defaults for what it does not mention (an explicit 0 stays)."""
+    return (lambda container: defaults | of(container)) if defaults else of
 
 
-def with_defaults(requests: Requests) -> Requests:
-    """A container's requests, with the scoring defaults where cpu or memory are not mentioned (an explicit 0 stays)."""
-    if CPU in requests and MEMORY in requests:
+def counted(requests: Requests) -> Requests:
+    """The requests without names that the scheduler does not count."""
+    if all(counts(name) for name in requests):
         return requests
-    return {CPU: DEFAULT_MILLI_CPU, MEMORY: DEFAULT_MEMORY} | requests
+    return {name: value for name, value in requests.items() if counts(name)}

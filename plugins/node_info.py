@@ -1,7 +1,10 @@
 """A pod and a node as plugins see them: the objects, and beside them the integers that are asked for again and again.
 
-`PodInfo` is computed once per version of a pod. `NodeInfo` is kept by the cluster cache (`tidelog.scheduler.cache`): adding
-or removing a pod costs the pod's own size, not the node's.
+`PodInfo` is computed once per version of a pod and never changes. `NodeInfo` is kept by the cluster cache
+(`tidelog.scheduler.cache`): adding or removing a pod costs the pod's own size, not the node's; a clone costs one copied
+dict entry per pod on the node.
+
+A pod on a node need not have `spec.nodeName`: pods that are assumed or nominated do not. Where a pod is, its `NodeInfo` says.
 """
 
 from __future__ import annotations
@@ -9,10 +12,23 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tidelog.api.objects import ContainerPort, Node, Pod, PodAffinityTerm, WeightedPodAffinityTerm
-from tidelog.api.resources import CPU, MEMORY, PODS, Requests, occupied_requests, parse_requests, pod_requests
+from tidelog.api.resources import (
+    CPU,
+    MEMORY,
+    PODS,
+    Requests,
+    counted,
+    non_zero_requests,
+    occupied_requests,
+    parse_requests,
+    pod_requests,
+    score_requests,
+)
 
 HostPort = tuple[str, str, int]
 """IP, protocol, port, with the defaults (0.0.0.0, TCP) filled in."""
+
+ANY_IP = "0.0.0.0"
 
 
 class PodInfo:
@@ -23,6 +39,7 @@ class PodInfo:
         "affinity_required",
         "anti_affinity_preferred",
         "anti_affinity_required",
+        "has_affinity",
         "host_ports",
         "key",
         "labels",
@@ -34,6 +51,7 @@ class PodInfo:
         "pod",
         "priority",
         "requests",
+        "score_requests",
         "terminating",
         "uid",
     )
@@ -48,10 +66,14 @@ class PodInfo:
         self.labels = meta.labels
         self.priority = spec.priority or 0
         self.terminating = bool(meta.deletion_timestamp)
-        self.requests: Requests = pod_requests(pod)
+        self.requests: Requests = counted(pod_requests(pod))
         """What it asks of a node (filters)."""
-        self.occupied: Requests = occupied_requests(pod)
+        self.score_requests: Requests = counted(score_requests(pod))
+        """What it asks of a node where NodeResourcesFit scores it: with defaults for cpu and memory."""
+        self.occupied: Requests = counted(occupied_requests(pod))
         """What it takes from the node it is on; more than `requests` during an in-place resize."""
+        self.non_zero_cpu, self.non_zero_memory = non_zero_requests(pod, self.occupied)
+        """What it takes from the node it is on where NodeResourcesFit scores others: with defaults."""
         self.host_ports: tuple[HostPort, ...] = _host_ports(pod)
         affinity = spec.affinity
         pod_affinity = affinity.pod_affinity if affinity else None
@@ -62,6 +84,16 @@ class PodInfo:
         )
         self.anti_affinity_required: tuple[PodAffinityTerm, ...] = anti.required if anti else ()
         self.anti_affinity_preferred: tuple[WeightedPodAffinityTerm, ...] = anti.preferred if anti else ()
+        self.has_affinity = bool(
+            self.affinity_required
+            or self.affinity_preferred
+            or self.anti_affinity_required
+            or self.anti_affinity_preferred
+        )
+        """It has a pod affinity or anti-affinity term of any kind."""
+
+    def __repr__(self) -> str:
+        return f"PodInfo({self.key})"
 
 
 def _host_ports(pod: Pod) -> tuple[HostPort, ...]:
@@ -77,31 +109,44 @@ def _host_ports(pod: Pod) -> tuple[HostPort, ...]:
 
 
 def _host_port(port: ContainerPort) -> HostPort:
-    return (port.host_ip or "0.0.0.0", port.protocol or "TCP", port.host_port)
+    return (port.host_ip or ANY_IP, port.protocol or "TCP", port.host_port)
 
 
 class NodeInfo:
     """A node with the pods on it, terminating ones included until they are gone."""
 
     __slots__ = (
+        "affinity_pods",
         "allocatable",
+        "allowed_pods",
         "generation",
+        "images",
+        "labels",
         "name",
         "node",
         "non_zero_cpu",
         "non_zero_memory",
         "pods",
         "requested",
+        "required_anti_affinity_pods",
+        "used_ports",
     )
 
     def __init__(self, node: Node, pods: Iterable[PodInfo] = ()) -> None:
         self.generation = 0
-        """Grows with each change, over all nodes: what is newer than a snapshot is what must be copied to it."""
+        """The cache's generation at the last change of this node; grows with each change, over all nodes."""
         self.pods: dict[str, PodInfo] = {}
         """By uid, in the order in which they came."""
+        self.affinity_pods: dict[str, PodInfo] = {}
+        """Those of `pods` with any pod (anti-)affinity term."""
+        self.required_anti_affinity_pods: dict[str, PodInfo] = {}
+        """Those of `pods` with a required anti-affinity term."""
         self.requested: Requests = {}
+        """The sum of what the pods occupy; holds no zeros."""
         self.non_zero_cpu = 0
         self.non_zero_memory = 0
+        self.used_ports: dict[tuple[str, int], dict[str, int]] = {}
+        """(protocol, port) → IP → how many pods hold it; more than one only if somebody bound them past us."""
         self.set_node(node)
         for pod in pods:
             self.add_pod(pod)
@@ -110,19 +155,89 @@ class NodeInfo:
         """A new version of the node's object."""
         self.node = node
         self.name = node.metadata.name
+        self.labels = node.metadata.labels
         self.allocatable: Requests = parse_requests(node.status.allocatable)
+        self.allowed_pods = self.allocatable.get(PODS, 0)
+        self.images: dict[str, int] = {
+            name: image.size_bytes for image in node.status.images for name in image.names
+        }
+        """Image name, as the node spells it (with tag or digest) → size in bytes."""
 
     def add_pod(self, pod: PodInfo) -> None:
-        """The pod takes its place."""
-        raise NotImplementedError
+        """The pod takes its place. The node must not hold a pod of this uid."""
+        uid = pod.uid
+        assert uid not in self.pods, f"{pod.key} ({uid}) is on {self.name} already"
+        self.pods[uid] = pod
+        if pod.has_affinity:
+            self.affinity_pods[uid] = pod
+            if pod.anti_affinity_required:
+                self.required_anti_affinity_pods[uid] = pod
+        requested = self.requested
+        for name, value in pod.occupied.items():
+            if value:
+                requested[name] = requested.get(name, 0) + value
+        self.non_zero_cpu += pod.non_zero_cpu
+        self.non_zero_memory += pod.non_zero_memory
+        for ip, protocol, port in pod.host_ports:
+            holders = self.used_ports.setdefault((protocol, port), {})
+            holders[ip] = holders.get(ip, 0) + 1
 
     def remove_pod(self, pod: PodInfo) -> None:
-        """The pod's place is free again."""
-        raise NotImplementedError
+        """The exact inverse of `add_pod` for the pod of this uid, in the version in which it was added."""
+        removed = self.pods.pop(pod.uid)
+        if removed.has_affinity:
+            del self.affinity_pods[removed.uid]
+            self.required_anti_affinity_pods.pop(removed.uid, None)
+        requested = self.requested
+        for name, value in removed.occupied.items():
+            if value:
+                left = requested[name] - value
+                if left:
+                    requested[name] = left
+                else:
+                    del requested[name]
+        self.non_zero_cpu -= removed.non_zero_cpu
+        self.non_zero_memory -= removed.non_zero_memory
+        for ip, protocol, port in removed.host_ports:
+            holders = self.used_ports[protocol, port]
+            holders[ip] -= 1
+            if not holders[ip]:
+                del holders[ip]
+                if not holders:
+                    del self.used_ports[protocol, port]
+
+    def conflicts_with(self, ports: Iterable[HostPort]) -> bool:
+        """Whether one of the ports is taken: same protocol and port, and the same IP or one of the two any IP."""
+        used = self.used_ports
+        if not used:
+            return False
+        for ip, protocol, port in ports:
+            holders = used.get((protocol, port))
+            if holders and (ip == ANY_IP or ip in holders or ANY_IP in holders):
+                return True
+        return False
 
     def clone(self) -> NodeInfo:
-        """A copy whose pods can be added and removed without touching this one."""
-        raise NotImplementedError
+        """A copy whose pods can be added and removed without touching this one. What `set_node` computed is shared."""
+        other: NodeInfo = NodeInfo.__new__(NodeInfo)
+        other.generation = self.generation
+        other.node = self.node
+        other.name = self.name
+        other.labels = self.labels
+        other.allocatable = self.allocatable
+        other.allowed_pods = self.allowed_pods
+        other.images = self.images
+        other.pods = self.pods.copy()
+        other.affinity_pods = self.affinity_pods.copy()
+        other.required_anti_affinity_pods = self.required_anti_affinity_pods.copy()
+        other.requested = self.requested.copy()
+        other.non_zero_cpu = self.non_zero_cpu
+        other.non_zero_memory = self.non_zero_memory
+        other.used_ports = {key: holders.copy() for key, holders in self.used_ports.items()}
+        return other
+
+    def __repr__(self) -> str:
+        return f"NodeInfo({self.name}, {len(self.pods)} pods)"
 
 
-__all__ = ["CPU", "MEMORY", "PODS", "HostPort", "NodeInfo", "PodInfo"]
+__all__ = ["ANY_IP", "CPU", "MEMORY", "PODS", "HostPort", "NodeInfo", "PodInfo"]

@@ -7,6 +7,7 @@ default plugins must agree to the last unit, so every division or rounding that 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 
 def div_trunc(numerator: int, denominator: int) -> int:
@@ -21,3 +22,16 @@ def round_half_away(value: float) -> int:
     if abs(value - whole) >= 0.5:
         return whole + (1 if value > 0 else -1)
     return whole
+
+
+def scaled_to_maximum(scores: Sequence[int], *, reverse: bool = False, top: int = 100) -> list[int]:
+    """Scores that are not negative, stretched so that the largest becomes `top`; reversed, so that it becomes 0.
+
+    All zeros stay zeros, and reversed are all `top`: nobody is worse than anybody else.
+    """
+    largest = max(scores, default=0)
+    if largest == 0:
+        return [top if reverse else 0] * len(scores)
+    if reverse:
+        return [top - top * score // largest for score in scores]
+    return [top * score // largest for score in scores]

@@ -74,7 +74,7 @@ class PodInfo:
         """What it takes from the node it is on; more than `requests` during an in-place resize."""
         self.non_zero_cpu, self.non_zero_memory = non_zero_requests(pod, self.occupied)
         """What it takes from the node it is on where NodeResourcesFit scores others: with defaults."""
-        self.host_ports: tuple[HostPort, ...] = _host_ports(pod)
+        self.host_ports: tuple[HostPort, ...] = host_ports_of(pod)
         affinity = spec.affinity
         pod_affinity = affinity.pod_affinity if affinity else None
         anti = affinity.pod_anti_affinity if affinity else None
@@ -96,7 +96,7 @@ class PodInfo:
         return f"PodInfo({self.key})"
 
 
-def _host_ports(pod: Pod) -> tuple[HostPort, ...]:
+def host_ports_of(pod: Pod) -> tuple[HostPort, ...]:
     """Of containers and sidecars; a plain init container's ports do not count."""
     return tuple(
         _host_port(port)

@@ -1,0 +1,282 @@
+"""The cluster as the log has told it, and what the scheduler has added to it by its own decisions.
+
+    put_pod (bound) ───────────────► bound ◄───────── confirm / put_pod (bound)
+                                       │                       │
+    assume ───────────────► assumed ───┼───────────────────────┘
+                               │       │
+                    forget ◄───┘       └──► gone      remove_pod, or put_pod with phase Succeeded or Failed
+
+A pod that is *assumed* was placed by an attempt whose outcome is not in the log yet. It counts exactly like a bound one; `forget`
+restores exactly what was before. A terminating pod counts until it is deleted; a finished one leaves at once. Pods bound to a node
+that is not known are kept aside, without influence, until the node comes.
+
+Nodes are listed in the order in which they are examined: round-robin over the zones, zones in the order in which they first
+appeared, nodes in the order in which they were added to their zone. It follows from the order of the log's records alone.
+
+Every operation costs the size of the pod or node it is about. What changed since a generation is told by `changed_since`, which
+costs the number of changes; `tidelog.scheduler.snapshot` lives on it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from tidelog.api.objects import Node, Pod
+from tidelog.plugins.node_info import NodeInfo, PodInfo
+from tidelog.scheduler.changes import ChangeList
+
+ZONE_LABEL = "topology.kubernetes.io/zone"
+REGION_LABEL = "topology.kubernetes.io/region"
+
+FINISHED = ("Succeeded", "Failed")
+
+
+def is_finished(pod: Pod) -> bool:
+    """Its containers have all ended: it takes nothing from its node any more."""
+    return pod.status.phase in FINISHED
+
+
+class Cache:
+    """Nodes and the pods on them. Pods are told apart by uid, nodes by name."""
+
+    def __init__(self) -> None:
+        self._nodes: dict[str, NodeInfo] = {}
+        self._zones: dict[tuple[str, str], dict[str, None]] = {}
+        """(region, zone) → names of its nodes; both in the order of their first appearance. No zone is empty."""
+        self._order: list[str] | None = []
+        """What `node_names` answered, until nodes come or go."""
+        self._place: dict[str, str] = {}
+        """Uid of every pod that is bound or assumed → the name of its node, known or not."""
+        self._assumed: dict[str, None] = {}
+        """Uids of the assumed pods, in the order in which they were assumed."""
+        self._aside: dict[str, dict[str, PodInfo]] = {}
+        """Name of a node that is not known → the pods bound to it, by uid."""
+        self._changes = ChangeList()
+        self.layout_generation = 0
+        """The generation of the latest change of the list of nodes."""
+
+    # --- reading ----------------------------------------------------------------------------------------------------
+
+    @property
+    def generation(self) -> int:
+        """The number of the latest change; grows with each."""
+        return self._changes.generation
+
+    def __len__(self) -> int:
+        """The number of known nodes."""
+        return len(self._nodes)
+
+    def get(self, name: str) -> NodeInfo | None:
+        """The node of this name. Do not change it; take a clone to keep it."""
+        return self._nodes.get(name)
+
+    def nodes(self) -> Iterator[NodeInfo]:
+        """All known nodes, in the order of `node_names`."""
+        return (self._nodes[name] for name in self.node_names())
+
+    def node_names(self) -> Sequence[str]:
+        """All known nodes, in the order in which they are examined."""
+        if self._order is None:
+            self._order = _round_robin([list(names) for names in self._zones.values()])
+        return self._order
+
+    def changed_since(self, generation: int) -> Sequence[str] | None:
+        """Names of the nodes that changed after `generation`, latest first, removed ones included.
+
+        None means that it is too long ago to be known: everything may have changed.
+        """
+        return self._changes.since(generation)
+
+    def pod(self, uid: str) -> PodInfo | None:
+        """The bound or assumed pod of this uid."""
+        name = self._place.get(uid)
+        if name is None:
+            return None
+        node = self._nodes.get(name)
+        return node.pods[uid] if node is not None else self._aside[name][uid]
+
+    def node_of(self, uid: str) -> str | None:
+        """The name of the node of a bound or assumed pod; the node need not be known."""
+        return self._place.get(uid)
+
+    def is_assumed(self, uid: str) -> bool:
+        """Whether the pod was placed by an attempt whose outcome is not in the log yet."""
+        return uid in self._assumed
+
+    def assumed(self) -> Sequence[str]:
+        """Uids of the assumed pods, in the order in which they were assumed."""
+        return list(self._assumed)
+
+    # --- nodes ------------------------------------------------------------------------------------------------------
+
+    def put_node(self, node: Node) -> None:
+        """A new node, or a new version of a known one. A node that changes its zone goes to the end of the new one.
+
+        An equal version is no change: agents that repeat themselves cost nothing downstream.
+        """
+        name = node.metadata.name
+        zone = _zone(node)
+        known = self._nodes.get(name)
+        if known is None:
+            known = NodeInfo(node, self._aside.pop(name, {}).values())
+            self._nodes[name] = known
+            self._enter_zone(name, zone)
+        elif node == known.node:
+            return
+        else:
+            old_zone = _zone(known.node)
+            known.set_node(node)
+            if old_zone != zone:
+                self._leave_zone(name, old_zone)
+                self._enter_zone(name, zone)
+        self._touch(known)
+        if self._order is None:
+            self.layout_generation = self.generation
+
+    def remove_node(self, name: str) -> None:
+        """The node is gone; its pods are kept aside until they are removed or the node comes back."""
+        node = self._nodes.pop(name, None)
+        if node is None:
+            return
+        if node.pods:
+            self._aside[name] = node.pods
+        self._leave_zone(name, _zone(node.node))
+        self.layout_generation = self._changes.touch(name)
+        self._changes.drop_removed(self._nodes)
+
+    def _enter_zone(self, name: str, zone: tuple[str, str]) -> None:
+        self._zones.setdefault(zone, {})[name] = None
+        self._order = None
+
+    def _leave_zone(self, name: str, zone: tuple[str, str]) -> None:
+        names = self._zones[zone]
+        del names[name]
+        if not names:
+            del self._zones[zone]
+        self._order = None
+
+    def _touch(self, node: NodeInfo) -> None:
+        node.generation = self._changes.touch(node.name)
+
+    # --- pods -------------------------------------------------------------------------------------------------------
+
+    def put_pod(self, pod: PodInfo) -> None:
+        """The newest version of a pod, as the log has it.
+
+        A bound pod takes its place, wherever it was assumed. A finished one leaves. A pod without a node changes
+        nothing: if it is assumed, it stays so until its outcome comes.
+        """
+        name = pod.pod.spec.node_name
+        if is_finished(pod.pod):
+            self.remove_pod(pod.uid)
+        elif name:
+            self.remove_pod(pod.uid)
+            self._add(pod, name)
+
+    def remove_pod(self, uid: str) -> None:
+        """The pod is gone, bound or assumed; an unknown one is not an error."""
+        name = self._place.pop(uid, None)
+        if name is None:
+            return
+        self._assumed.pop(uid, None)
+        node = self._nodes.get(name)
+        if node is not None:
+            node.remove_pod(node.pods[uid])
+            self._touch(node)
+            return
+        aside = self._aside[name]
+        del aside[uid]
+        if not aside:
+            del self._aside[name]
+
+    def assume(self, pod: PodInfo, node_name: str) -> None:
+        """The attempt under way places the pod. It must not be on a node already, and the node must be known."""
+        assert pod.uid not in self._place, f"{pod.key} is on {self._place.get(pod.uid)} already"
+        assert node_name in self._nodes, f"{pod.key} cannot be assumed on the unknown node {node_name}"
+        self._add(pod, node_name)
+        self._assumed[pod.uid] = None
+
+    def forget(self, uid: str) -> None:
+        """The placement is off: exactly undo `assume`. The pod must be assumed, or have left with its removal."""
+        if uid in self._assumed:
+            self.remove_pod(uid)
+        else:
+            assert uid not in self._place, f"pod {uid} is bound and cannot be forgotten"
+
+    def confirm(self, uid: str) -> None:
+        """The log has the placement: an assumed pod is now bound. Costs nothing, because nothing on the node changes."""
+        self._assumed.pop(uid, None)
+
+    def _add(self, pod: PodInfo, name: str) -> None:
+        self._place[pod.uid] = name
+        node = self._nodes.get(name)
+        if node is None:
+            self._aside.setdefault(name, {})[pod.uid] = pod
+            return
+        node.add_pod(pod)
+        self._touch(node)
+
+    # --- comparing --------------------------------------------------------------------------------------------------
+
+    def dump(self) -> dict[str, Any]:
+        """All of the state that has a meaning, as plain data; equal for caches that behave alike from here on."""
+        return {
+            "zones": [[region, zone, list(names)] for (region, zone), names in self._zones.items()],
+            "nodes": {name: self._dump_node(self._nodes[name]) for name in sorted(self._nodes)},
+            "aside": {name: self._dump_pods(pods) for name, pods in sorted(self._aside.items())},
+        }
+
+    def digest(self) -> str:
+        """A SHA-256 of `dump`."""
+        return hashlib.sha256(msgspec.json.encode(self.dump(), order="deterministic")).hexdigest()
+
+    def _dump_node(self, node: NodeInfo) -> dict[str, Any]:
+        return {
+            "node": node.node,
+            "requested": node.requested,
+            "non_zero": [node.non_zero_cpu, node.non_zero_memory],
+            "ports": sorted([*key, sorted(holders.items())] for key, holders in node.used_ports.items()),
+            "pods": self._dump_pods(node.pods),
+        }
+
+    def _dump_pods(self, pods: dict[str, PodInfo]) -> dict[str, Any]:
+        return {uid: _dump_pod(pods[uid]) | {"assumed": uid in self._assumed} for uid in sorted(pods)}
+
+
+def _dump_pod(pod: PodInfo) -> dict[str, Any]:
+    """What plugins read of a pod on a node. Not `spec.nodeName`, which a confirmed pod need not have yet."""
+    return {
+        "key": pod.key,
+        "labels": pod.labels,
+        "priority": pod.priority,
+        "terminating": pod.terminating,
+        "occupied": pod.occupied,
+        "non_zero": [pod.non_zero_cpu, pod.non_zero_memory],
+        "ports": pod.host_ports,
+        "terms": [
+            pod.affinity_required,
+            pod.affinity_preferred,
+            pod.anti_affinity_required,
+            pod.anti_affinity_preferred,
+        ],
+    }
+
+
+def _zone(node: Node) -> tuple[str, str]:
+    labels = node.metadata.labels
+    return labels.get(REGION_LABEL, ""), labels.get(ZONE_LABEL, "")
+
+
+def _round_robin(zones: list[list[str]]) -> list[str]:
+    """The first of each zone, then the second of each, and so on."""
+    found: list[str] = []
+    turn = 0
+    while zones:
+        zones = [names for names in zones if turn < len(names)]
+        found.extend(names[turn] for names in zones)
+        turn += 1
+    return found

@@ -267,6 +267,8 @@ class PodStatus(Model, frozen=True, kw_only=True):
     container_statuses: tuple[ContainerStatus, ...] = ()
     init_container_statuses: tuple[ContainerStatus, ...] = ()
     resource_claim_statuses: tuple[PodResourceClaimStatus, ...] = ()
+    extended_resource_claim_status: dict[str, Any] | None = None
+    """Stored, and noticed when it changes; not read."""
 
 
 class Pod(Model, frozen=True, kw_only=True):
@@ -289,6 +291,8 @@ class NodeSpec(Model, frozen=True, kw_only=True):
     unschedulable: bool = False
     taints: tuple[Taint, ...] = ()
     provider_id: str = msgspec.field(default="", name="providerID")
+    pod_preemption_policy: Any = None
+    """Stored, and noticed when it changes; not read."""
 
 
 class ContainerImage(Model, frozen=True, kw_only=True):

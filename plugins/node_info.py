@@ -24,6 +24,7 @@ from tidelog.api.resources import (
     pod_requests,
     score_requests,
 )
+from tidelog.plugins.affinity_terms import NO_TERMS, PodTerms, compile_terms
 
 HostPort = tuple[str, str, int]
 """IP, protocol, port, with the defaults (0.0.0.0, TCP) filled in."""
@@ -35,6 +36,7 @@ class PodInfo:
     """One version of a pod, read once."""
 
     __slots__ = (
+        "_terms",
         "affinity_preferred",
         "affinity_required",
         "anti_affinity_preferred",
@@ -91,6 +93,14 @@ class PodInfo:
             or self.anti_affinity_preferred
         )
         """It has a pod affinity or anti-affinity term of any kind."""
+        self._terms: PodTerms | None = None if self.has_affinity else NO_TERMS
+
+    @property
+    def terms(self) -> PodTerms:
+        """Its pod (anti-)affinity terms, compiled when first asked for."""
+        if self._terms is None:
+            self._terms = compile_terms(self.pod)
+        return self._terms
 
     def __repr__(self) -> str:
         return f"PodInfo({self.key})"

@@ -77,6 +77,10 @@ class Snapshot:
         place = self._index.get(name)
         return None if place is None else self.nodes[place]
 
+    def place_of(self, name: str) -> int:
+        """The place of a node of the snapshot in `nodes`."""
+        return self._index[name]
+
     def nodes_with_affinity_pods(self) -> Iterable[NodeInfo]:
         """Nodes with a pod that has any pod (anti-)affinity term, in no meaningful order: for counting only."""
         return self._affinity.values()

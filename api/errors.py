@@ -3,8 +3,11 @@
     TidelogError                  anything wrong with the world or with what the user gave us
     ├── UsageError                the command line itself is wrong (exit 2)
     ├── InvalidObjects            a manifest, object or setting breaks a rule; holds every FieldError found
+    ├── PluginError               an out-of-tree plugin cannot be loaded or registered
     ├── LogError                  the log cannot be opened, read or written
     │   ├── LogLocked             another process writes this log
+    │   ├── LogFenced             a newer scheduler took the log over; this one's decisions no longer count
+    │   ├── LogFull               no room on the disk; nothing of this was written
     │   └── LogDamaged            the log has lost or changed records (exit 4)
     └── InternalError             we are wrong; asks for a report
 
@@ -83,6 +86,18 @@ class InvalidObjects(TidelogError):
         return f"{self.subject} is invalid: {found}"
 
 
+class PluginError(TidelogError):
+    """An out-of-tree plugin cannot be loaded or registered."""
+
+    def __init__(self, plugin: str, why: str) -> None:
+        super().__init__(plugin, why)
+        self.plugin = plugin
+        self.why = why
+
+    def __str__(self) -> str:
+        return f"plugin {self.plugin}: {self.why}"
+
+
 class LogError(TidelogError):
     """The log cannot be opened, read or written."""
 
@@ -90,11 +105,69 @@ class LogError(TidelogError):
 class LogLocked(LogError):
     """Another process writes this log."""
 
+    def __init__(self, path: str, holder: str) -> None:
+        super().__init__(path, holder)
+        self.path = path
+        self.holder = holder
+
+    def __str__(self) -> str:
+        return f"{self.path}: the log is being written by {self.holder}; stop it, or open the log read-only"
+
+
+class LogFenced(LogError):
+    """A newer scheduler took the log over; decisions of an older epoch are refused."""
+
+    def __init__(self, epoch: int, current: int) -> None:
+        super().__init__(epoch, current)
+        self.epoch = epoch
+        self.current = current
+
+    def __str__(self) -> str:
+        return (
+            f"epoch {self.epoch} is over: a newer scheduler took the log at epoch {self.current}; "
+            "stop this one, or start it again"
+        )
+
+
+class LogFull(LogError):
+    """There is no room on the disk. Nothing of what was to be appended was written; it may be tried again."""
+
+    def __init__(self, path: str, free: int) -> None:
+        super().__init__(path, free)
+        self.path = path
+        self.free = free
+
+    def __str__(self) -> str:
+        return (
+            f"{self.path}: only {self.free // 2**20} MiB are free on this disk, so nothing was written; "
+            "make room (`tidelog log compact` may help) and try again"
+        )
+
 
 class LogDamaged(LogError):
-    """The log has lost or changed records; only `tidelog log repair` goes on from here."""
+    """Acknowledged records are missing or changed; only `tidelog log repair` goes on from here."""
 
     exit_code = 4
+
+    def __init__(self, path: str, first: int, last: int | None, reason: str) -> None:
+        """Records `first` to `last` are affected; `last` is None where nobody knows how many there were."""
+        super().__init__(path, first, last, reason)
+        self.path = path
+        self.first = first
+        self.last = last
+        self.reason = reason
+
+    def __str__(self) -> str:
+        if self.last is None:
+            which = f"records from {self.first} on may be missing"
+        elif self.last == self.first:
+            which = f"record {self.first} is missing or damaged"
+        else:
+            which = f"records {self.first} to {self.last} are missing or damaged"
+        return (
+            f"{self.path}: {which} ({self.reason}): restore a backup, "
+            f"or go on without them: tidelog log repair --accept-loss {self.path}"
+        )
 
 
 class InternalError(TidelogError):

@@ -11,10 +11,12 @@ them once, where they are used.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
+Int32 = Annotated[int, msgspec.Meta(ge=-(1 << 31), le=(1 << 31) - 1)]
+Int64 = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 IntOrString = int | str
 Quantity = str | int | float
 
@@ -40,10 +42,10 @@ class ObjectMeta(Model, frozen=True, kw_only=True):
     uid: str = ""
     generate_name: str = ""
     resource_version: str = ""
-    generation: int = 0
+    generation: Int64 = 0
     creation_timestamp: str = ""
     deletion_timestamp: str = ""
-    deletion_grace_period_seconds: int | None = None
+    deletion_grace_period_seconds: Int64 | None = None
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
     owner_references: tuple[OwnerReference, ...] = ()
@@ -71,7 +73,7 @@ class Condition(Model, frozen=True, kw_only=True):
     reason: str = ""
     message: str = ""
     last_transition_time: str = ""
-    observed_generation: int = 0
+    observed_generation: Int64 = 0
 
 
 # --- pod ------------------------------------------------------------------------------------------------------------
@@ -90,8 +92,8 @@ class ContainerClaim(Model, frozen=True, kw_only=True):
 
 class ContainerPort(Model, frozen=True, kw_only=True):
     name: str = ""
-    container_port: int = 0
-    host_port: int = 0
+    container_port: Int32 = 0
+    host_port: Int32 = 0
     host_ip: str = msgspec.field(default="", name="hostIP")
     protocol: str = ""
 
@@ -121,7 +123,7 @@ class NodeSelector(Model, frozen=True, kw_only=True):
 
 
 class PreferredSchedulingTerm(Model, frozen=True, kw_only=True):
-    weight: int = 0
+    weight: Int32 = 0
     preference: NodeSelectorTerm = NodeSelectorTerm()
 
 
@@ -144,7 +146,7 @@ class PodAffinityTerm(Model, frozen=True, kw_only=True):
 
 
 class WeightedPodAffinityTerm(Model, frozen=True, kw_only=True):
-    weight: int = 0
+    weight: Int32 = 0
     pod_affinity_term: PodAffinityTerm = PodAffinityTerm()
 
 
@@ -170,15 +172,15 @@ class Toleration(Model, frozen=True, kw_only=True):
     operator: str = ""
     value: str = ""
     effect: str = ""
-    toleration_seconds: int | None = None
+    toleration_seconds: Int64 | None = None
 
 
 class TopologySpreadConstraint(Model, frozen=True, kw_only=True):
-    max_skew: int = 0
+    max_skew: Int32 = 0
     topology_key: str = ""
     when_unsatisfiable: str = ""
     label_selector: LabelSelector | None = None
-    min_domains: int | None = None
+    min_domains: Int32 | None = None
     node_affinity_policy: str | None = None
     node_taints_policy: str | None = None
     match_label_keys: tuple[str, ...] = ()
@@ -233,19 +235,21 @@ class PodSpec(Model, frozen=True, kw_only=True):
     tolerations: tuple[Toleration, ...] = ()
     topology_spread_constraints: tuple[TopologySpreadConstraint, ...] = ()
     scheduling_gates: tuple[PodSchedulingGate, ...] = ()
-    priority: int | None = None
+    priority: Int32 | None = None
     priority_class_name: str = ""
     preemption_policy: str | None = None
-    allow_disruption_by_priority_greater_than_or_equal: int | None = None
+    allow_disruption_by_priority_greater_than_or_equal: Int32 | None = None
     """KEP-4664: preemptors below this priority must not break this pod's disruption budgets."""
     host_network: bool = False
-    termination_grace_period_seconds: int | None = None
-    active_deadline_seconds: int | None = None
+    termination_grace_period_seconds: Int64 | None = None
+    active_deadline_seconds: Int64 | None = None
     restart_policy: str = ""
     scheduling_group: PodSchedulingGroup | None = None
     workload_ref: WorkloadReference | None = None
     resource_claims: tuple[PodResourceClaim, ...] = ()
     volumes: tuple[Volume, ...] = ()
+    eviction_responders: tuple[dict[str, Any], ...] = ()
+    """Read only to refuse it together with a scheduling group."""
 
 
 class ContainerStatus(Model, frozen=True, kw_only=True):
@@ -297,7 +301,7 @@ class NodeSpec(Model, frozen=True, kw_only=True):
 
 class ContainerImage(Model, frozen=True, kw_only=True):
     names: tuple[str, ...] = ()
-    size_bytes: int = 0
+    size_bytes: Int64 = 0
 
 
 class NodeStatus(Model, frozen=True, kw_only=True):
@@ -323,11 +327,11 @@ class Namespace(Model, frozen=True, kw_only=True):
 
 class PriorityClass(Model, frozen=True, kw_only=True):
     metadata: ObjectMeta = ObjectMeta()
-    value: int = 0
+    value: Int32 = 0
     global_default: bool = False
     preemption_policy: str | None = None
     description: str = ""
-    allow_disruption_by_priority_greater_than_or_equal: int | None = None
+    allow_disruption_by_priority_greater_than_or_equal: Int32 | None = None
 
 
 class PodDisruptionBudgetSpec(Model, frozen=True, kw_only=True):
@@ -338,11 +342,11 @@ class PodDisruptionBudgetSpec(Model, frozen=True, kw_only=True):
 
 
 class PodDisruptionBudgetStatus(Model, frozen=True, kw_only=True):
-    observed_generation: int = 0
-    disruptions_allowed: int = 0
-    current_healthy: int = 0
-    desired_healthy: int = 0
-    expected_pods: int = 0
+    observed_generation: Int64 = 0
+    disruptions_allowed: Int32 = 0
+    current_healthy: Int32 = 0
+    desired_healthy: Int32 = 0
+    expected_pods: Int32 = 0
     disrupted_pods: dict[str, str] = {}
     conditions: tuple[Condition, ...] = ()
 
@@ -390,11 +394,11 @@ class StatefulSet(Model, frozen=True, kw_only=True):
 
 
 class BasicPolicy(Model, frozen=True, kw_only=True):
-    desired_count: int | None = None
+    desired_count: Int32 | None = None
 
 
 class GangPolicy(Model, frozen=True, kw_only=True):
-    min_count: int = 0
+    min_count: Int32 = 0
 
 
 class GroupPolicy(Model, frozen=True, kw_only=True):
@@ -435,7 +439,7 @@ class PodGroupSpec(Model, frozen=True, kw_only=True):
     resource_claims: tuple[PodResourceClaim, ...] = ()
     disruption_mode: DisruptionMode | None = None
     priority_class_name: str = ""
-    priority: int | None = None
+    priority: Int32 | None = None
     preemption_policy: str | None = None
     workload_ref: GroupWorkloadRef | None = None
     parent_composite_pod_group_name: str = ""
@@ -458,7 +462,7 @@ class WorkloadPodGroup(Model, frozen=True, kw_only=True):
     scheduling_constraints: GroupSchedulingConstraints | None = None
     resource_claims: tuple[PodResourceClaim, ...] = ()
     priority_class_name: str = ""
-    priority: int | None = None
+    priority: Int32 | None = None
 
 
 class WorkloadSpec(Model, frozen=True, kw_only=True):
@@ -478,7 +482,7 @@ class Workload(Model, frozen=True, kw_only=True):
 class DeviceAttribute(Model, frozen=True, kw_only=True):
     """Exactly one of them."""
 
-    int_value: int | None = msgspec.field(default=None, name="int")
+    int_value: Int64 | None = msgspec.field(default=None, name="int")
     bool_value: bool | None = msgspec.field(default=None, name="bool")
     string: str | None = None
     version: str | None = None
@@ -497,8 +501,8 @@ class Device(Model, frozen=True, kw_only=True):
 
 class ResourcePool(Model, frozen=True, kw_only=True):
     name: str = ""
-    generation: int = 0
-    resource_slice_count: int = 0
+    generation: Int64 = 0
+    resource_slice_count: Int64 = 0
 
 
 class ResourceSliceSpec(Model, frozen=True, kw_only=True):
@@ -538,7 +542,7 @@ class ExactDeviceRequest(Model, frozen=True, kw_only=True):
     device_class_name: str = ""
     selectors: tuple[DeviceSelector, ...] = ()
     allocation_mode: str = ""
-    count: int | None = None
+    count: Int64 | None = None
 
 
 class DeviceRequest(Model, frozen=True, kw_only=True):
@@ -635,6 +639,8 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     plural: str
     short_names: tuple[str, ...] = ()
     namespaced: bool = True
+    other_versions: tuple[str, ...] = ()
+    """Versions of the group in which a manifest of this kind reads the same."""
 
     @property
     def api_version(self) -> str:
@@ -664,6 +670,7 @@ KINDS: tuple[Kind, ...] = (
         plural="priorityclasses",
         short_names=("pc",),
         namespaced=False,
+        other_versions=("v1beta1", "v1alpha1"),
     ),
     Kind(
         name="PodDisruptionBudget",
@@ -672,6 +679,7 @@ KINDS: tuple[Kind, ...] = (
         version="v1",
         plural="poddisruptionbudgets",
         short_names=("pdb",),
+        other_versions=("v1beta1",),
     ),
     Kind(name="Service", type=Service, group="", version="v1", plural="services", short_names=("svc",)),
     Kind(
@@ -689,6 +697,7 @@ KINDS: tuple[Kind, ...] = (
         version="v1",
         plural="replicasets",
         short_names=("rs",),
+        other_versions=("v1beta2",),
     ),
     Kind(
         name="StatefulSet",
@@ -697,6 +706,7 @@ KINDS: tuple[Kind, ...] = (
         version="v1",
         plural="statefulsets",
         short_names=("sts",),
+        other_versions=("v1beta2", "v1beta1"),
     ),
     Kind(
         name="Workload",
@@ -705,6 +715,7 @@ KINDS: tuple[Kind, ...] = (
         version="v1alpha1",
         plural="workloads",
         short_names=("wl",),
+        other_versions=("v1alpha2", "v1alpha3", "v1beta1"),
     ),
     Kind(
         name="PodGroup",
@@ -713,6 +724,7 @@ KINDS: tuple[Kind, ...] = (
         version="v1beta1",
         plural="podgroups",
         short_names=("pg",),
+        other_versions=("v1alpha2", "v1alpha3"),
     ),
     Kind(
         name="ResourceSlice",
@@ -721,6 +733,7 @@ KINDS: tuple[Kind, ...] = (
         version="v1",
         plural="resourceslices",
         namespaced=False,
+        other_versions=("v1beta2",),
     ),
     Kind(
         name="DeviceClass",
@@ -729,6 +742,7 @@ KINDS: tuple[Kind, ...] = (
         version="v1",
         plural="deviceclasses",
         namespaced=False,
+        other_versions=("v1beta2",),
     ),
     Kind(
         name="ResourceClaim",
@@ -736,6 +750,7 @@ KINDS: tuple[Kind, ...] = (
         group="resource.k8s.io",
         version="v1",
         plural="resourceclaims",
+        other_versions=("v1beta2",),
     ),
     Kind(
         name="ResourceClaimTemplate",
@@ -743,6 +758,7 @@ KINDS: tuple[Kind, ...] = (
         group="resource.k8s.io",
         version="v1",
         plural="resourceclaimtemplates",
+        other_versions=("v1beta2",),
     ),
 )
 

@@ -61,7 +61,7 @@ _GOLDEN = 0x9E3779B97F4A7C15
 class NominatedPods(Protocol):
     """Pods for which preemption made room somewhere; the queue's nominator provides them."""
 
-    def nominated_on(self, node: str) -> Sequence[PodInfo]:
+    def pods_on(self, node: str) -> Sequence[PodInfo]:
         """The pods nominated to the node of this name, in a reproducible order."""
         ...
 
@@ -72,7 +72,7 @@ class FixedNominations:
     def __init__(self, pods: Mapping[str, Sequence[PodInfo]] | None = None) -> None:
         self._pods = pods or {}
 
-    def nominated_on(self, node: str) -> Sequence[PodInfo]:
+    def pods_on(self, node: str) -> Sequence[PodInfo]:
         return self._pods.get(node, ())
 
 
@@ -372,7 +372,7 @@ class Framework:
         """
         if filters is None:
             filters = self.active_filters(state)
-        nominated = self.nominated.nominated_on(node.name)
+        nominated = self.nominated.pods_on(node.name)
         if nominated:
             added = [
                 other

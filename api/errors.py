@@ -47,8 +47,9 @@ class FieldError(msgspec.Struct, frozen=True, kw_only=True):
             "TooLong": "Too long",
             "NotFound": "Not found",
         }[self.kind]
-        shown = "" if self.kind in ("Required", "Forbidden") else f": {quoted(self.value)}"
-        return f"{self.path}: {words}{shown}" + (f": {self.rule}" if self.rule else "")
+        bare = self.value is None or self.kind in ("Required", "Forbidden", "TooLong")
+        shown = "" if bare else f": {quoted(self.value)}"
+        return f"{printable(self.path)}: {words}{shown}" + (f": {printable(self.rule)}" if self.rule else "")
 
 
 def quoted(value: object, limit: int = 120) -> str:
@@ -57,8 +58,13 @@ def quoted(value: object, limit: int = 120) -> str:
         text = msgspec.json.encode(value).decode()
     except (TypeError, ValueError, msgspec.MsgspecError):
         text = msgspec.json.encode(repr(value)).decode()
-    text = "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in text)
-    return text if len(text) <= limit else text[: limit - 3] + "..."
+    return printable(text, limit)
+
+
+def printable(text: str, limit: int = 1000) -> str:
+    """The text, shortened, with control characters escaped, so that it cannot play with a terminal."""
+    text = text if len(text) <= limit else text[: limit - 3] + "..."
+    return text if text.isprintable() else "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in text)
 
 
 class TidelogError(Exception):
@@ -83,7 +89,7 @@ class InvalidObjects(TidelogError):
 
     def __str__(self) -> str:
         found = "; ".join(map(str, self.errors))
-        return f"{self.subject} is invalid: {found}"
+        return f"{printable(self.subject)} is invalid: {found}"
 
 
 class PluginError(TidelogError):

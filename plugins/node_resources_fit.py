@@ -228,8 +228,7 @@ def _group_errors(groups: Sequence[str], path: str) -> Iterator[FieldError]:
         if "/" in group:
             rule = "resource group name can't contain '/'"
             yield FieldError(path=f"{path}[{i}]", kind="Invalid", value=group, rule=rule)
-        else:
-            yield from _name_errors([group], path)
+    yield from _name_errors(groups, path)
 
 
 _pre_filter: type[PreFilterPlugin] = NodeResourcesFit

@@ -93,6 +93,11 @@ def selector_key(selector: LabelSelector) -> tuple[object, ...]:
     return (tuple(sorted(selector.match_labels.items())), selector.match_expressions)
 
 
+def is_empty(selector: LabelSelector) -> bool:
+    """It asks for nothing, and so it matches everything."""
+    return not selector.match_labels and not selector.match_expressions
+
+
 def label_matcher(selector: LabelSelector | None) -> Matcher:
     """None matches nothing, the empty selector everything. Raises SelectorError if it does not parse."""
     if selector is None:

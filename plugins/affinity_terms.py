@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from tidelog.api.objects import LabelSelector, Pod, PodAffinityTerm, WeightedPodAffinityTerm
-from tidelog.api.selectors import Labels, SelectorError, label_matcher, selector_key
+from tidelog.api.selectors import Labels, SelectorError, is_empty, label_matcher, selector_key
 
 NamespaceLabels = Callable[[str], Labels | None]
 """The labels of the namespace of this name; None if it is not known."""
@@ -73,11 +73,6 @@ class PodTerms(NamedTuple):
 
 
 NO_TERMS = PodTerms()
-
-
-def is_empty(selector: LabelSelector) -> bool:
-    """It asks for nothing, and so matches everything."""
-    return not selector.match_labels and not selector.match_expressions
 
 
 def all_select(terms: Terms, namespace: str, labels: Labels, labels_of: NamespaceLabels) -> bool:

@@ -1,0 +1,170 @@
+"""The spread constraints that apply to a pod, compiled, and which pods and nodes they count.
+
+A pod's own constraints apply, or, if it has none, the defaults of the configuration, which spread the pods that belong together
+with it: those of its Services and of its controller.
+
+`SpreadRules.decide` settles, once per attempt, which constraints are hard (they filter) and which are soft (they score). Every
+extension point and hook of the attempt goes by that one decision, which is kept in the cycle state.
+
+Compiling costs a few microseconds a constraint; the matchers themselves are shared by all pods with equal selectors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from tidelog.api.objects import (
+    LabelSelector,
+    LabelSelectorRequirement,
+    Node,
+    Pod,
+    TopologySpreadConstraint,
+)
+from tidelog.api.selectors import Labels, Matcher, is_empty, label_matcher, pod_matches_node, selector_key
+from tidelog.api.taints import untolerated
+from tidelog.plugins.interface import Handle
+from tidelog.plugins.node_info import PodInfo
+
+HARD = "DoNotSchedule"
+SOFT = "ScheduleAnyway"
+HONOR = "Honor"
+HOSTNAME = "kubernetes.io/hostname"
+ZONE = "topology.kubernetes.io/zone"
+
+SYSTEM_DEFAULTS = (
+    TopologySpreadConstraint(topology_key=HOSTNAME, when_unsatisfiable=SOFT, max_skew=3),
+    TopologySpreadConstraint(topology_key=ZONE, when_unsatisfiable=SOFT, max_skew=5),
+)
+
+
+class Decision(NamedTuple):
+    """Which constraints filter and which score in this attempt, in the order of the spec."""
+
+    hard: tuple[TopologySpreadConstraint, ...]
+    soft: tuple[TopologySpreadConstraint, ...]
+    kin: tuple[LabelSelector, ...] | None
+    """For default constraints: the selectors that all pods to count must match. None: each constraint has its own."""
+    needs_all_keys: bool
+    """Score only nodes that have the keys of all soft constraints. The system's defaults do without."""
+
+
+class Constraint(NamedTuple):
+    """One constraint, compiled for one pod."""
+
+    topology_key: str
+    max_skew: int
+    min_domains: int
+    honors_affinity: bool
+    honors_taints: bool
+    matches: Matcher
+    counts_nobody: bool
+    """The selector is `{}`: it matches the pod itself, but no pod is counted for it."""
+    selector: object
+    """Equal for equal selectors."""
+
+    def admits(self, pod: Pod, node: Node) -> bool:
+        """Whether the constraint's inclusion policies let the node count. It must have the topology keys, too."""
+        if self.honors_affinity and not pod_matches_node(pod.spec, node):
+            return False
+        return not self.honors_taints or untolerated(node.spec.taints, pod.spec.tolerations) is None
+
+    def count_pods(self, pods: Iterable[PodInfo], namespace: str) -> int:
+        """How many of the pods are to be spread. A pod that is being deleted is not."""
+        if self.counts_nobody:
+            return 0
+        matches = self.matches
+        return sum(
+            1 for pod in pods if pod.namespace == namespace and not pod.terminating and matches(pod.labels)
+        )
+
+
+Constraints = tuple[Constraint, ...]
+
+
+def has_all_keys(labels: Mapping[str, str], constraints: Iterable[Constraint]) -> bool:
+    """Whether a node with these labels is in a domain of every constraint."""
+    return all(constraint.topology_key in labels for constraint in constraints)
+
+
+class SpreadRules:
+    """What applies to which pod, in one profile."""
+
+    def __init__(self, defaults: Sequence[TopologySpreadConstraint], handle: Handle, *, system: bool) -> None:
+        self._defaults = tuple(defaults)
+        self._handle = handle
+        self._system = system
+        self._uses_min_domains = handle.features.min_domains_in_pod_topology_spread
+
+    def decide(self, pod: Pod) -> Decision:
+        """The hard and the soft constraints of this pod; no constraints at all for one without kin and its own."""
+        own = pod.spec.topology_spread_constraints
+        if own:
+            return Decision(_those(own, HARD), _those(own, SOFT), None, True)
+        if not self._defaults:
+            return _NONE
+        selectors = self._handle.listers.owner_selectors(pod)
+        kin = tuple(selector for selector in selectors if not is_empty(selector))
+        if not kin:
+            return _NONE
+        return Decision(_those(self._defaults, HARD), _those(self._defaults, SOFT), kin, not self._system)
+
+    def compiled(
+        self, constraints: Iterable[TopologySpreadConstraint], decision: Decision, pod: Pod
+    ) -> Constraints:
+        """These constraints of the decision. Raises SelectorError for a selector that does not parse."""
+        return tuple(self._compiled(constraint, decision.kin, pod) for constraint in constraints)
+
+    def _compiled(
+        self, constraint: TopologySpreadConstraint, kin: tuple[LabelSelector, ...] | None, pod: Pod
+    ) -> Constraint:
+        counts_nobody = False
+        key: object
+        if kin is None:
+            selector = _with_label_keys(constraint, pod.metadata.labels)
+            matches = label_matcher(selector)
+            counts_nobody = selector is not None and is_empty(selector)
+            key = None if selector is None else selector_key(selector)
+        else:
+            matches = _matches_all(kin)
+            key = tuple(map(selector_key, kin))
+        min_domains = constraint.min_domains if self._uses_min_domains else None
+        return Constraint(
+            topology_key=constraint.topology_key,
+            max_skew=constraint.max_skew,
+            min_domains=1 if min_domains is None else min_domains,
+            honors_affinity=(constraint.node_affinity_policy or HONOR) == HONOR,
+            honors_taints=constraint.node_taints_policy == HONOR,
+            matches=matches,
+            counts_nobody=counts_nobody,
+            selector=key,
+        )
+
+
+_NONE = Decision((), (), None, True)
+
+
+def _those(
+    constraints: Iterable[TopologySpreadConstraint], when: str
+) -> tuple[TopologySpreadConstraint, ...]:
+    return tuple(constraint for constraint in constraints if constraint.when_unsatisfiable == when)
+
+
+def _matches_all(selectors: Iterable[LabelSelector]) -> Matcher:
+    matchers = tuple(map(label_matcher, selectors))
+    return matchers[0] if len(matchers) == 1 else lambda labels: all(match(labels) for match in matchers)
+
+
+def _with_label_keys(constraint: TopologySpreadConstraint, labels: Labels) -> LabelSelector | None:
+    """The selector, narrowed to the pod's own value of each of `matchLabelKeys` that it has. Null stays null."""
+    selector = constraint.label_selector
+    if selector is None or not constraint.match_label_keys:
+        return selector
+    more = tuple(
+        LabelSelectorRequirement(key=key, operator="In", values=(labels[key],))
+        for key in constraint.match_label_keys
+        if key in labels
+    )
+    return replace(selector, match_expressions=selector.match_expressions + more) if more else selector

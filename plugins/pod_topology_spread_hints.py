@@ -1,0 +1,82 @@
+"""What may wake a pod that PodTopologySpread rejected: a domain that lost matching pods, or a minimum that rose.
+
+The hints look at the hard constraints of the waiting pod only. In two cases kube-scheduler's are too narrow, and are repaired
+outside `compat: upstream` (docs/differences.md): a node that moves into or out of the pod's node selector changes which domains
+count, and labels of the waiting pod that are among `matchLabelKeys` change which pods count.
+
+Two changes wake nobody, as in kube-scheduler, because there is no event for them: a matching pod that begins to terminate
+does not count any more, but only its deletion is told; and a Service or controller that changes default constraints.
+"""
+
+from __future__ import annotations
+
+from tidelog.api.objects import Node, Pod
+from tidelog.plugins.events import Action, ClusterEvent, EventRegistration, Hint, Resource, WaitingPod
+from tidelog.plugins.inter_pod_affinity_hints import has_place
+from tidelog.plugins.pod_topology_spread_constraints import Constraint, Constraints, SpreadRules, has_all_keys
+
+
+class PodTopologySpreadHints:
+    """The hints of one profile's plugin. Constraints that do not parse raise SelectorError, which means Queue."""
+
+    def __init__(self, rules: SpreadRules, upstream: bool) -> None:
+        self._rules = rules
+        self._upstream = upstream
+
+    def registrations(self) -> list[EventRegistration]:
+        """The events, the same as kube-scheduler's."""
+        assigned = Action.ADD | Action.UPDATE_POD_LABEL | Action.DELETE
+        target = Action.UPDATE_POD_LABEL | Action.UPDATE_POD_TOLERATION
+        nodes = Action.ADD | Action.DELETE | Action.UPDATE_NODE_LABEL | Action.UPDATE_NODE_TAINT
+        return [
+            EventRegistration(ClusterEvent(Resource.ASSIGNED_POD, assigned), self.assigned_pod_changed),
+            EventRegistration(ClusterEvent(Resource.TARGET_POD, target), self.target_pod_changed),
+            EventRegistration(ClusterEvent(Resource.NODE, nodes), self.node_changed),
+        ]
+
+    def _hard(self, pod: Pod) -> Constraints:
+        decision = self._rules.decide(pod)
+        return self._rules.compiled(decision.hard, decision, pod)
+
+    def assigned_pod_changed(self, waiting: WaitingPod, old: Pod | None, new: Pod | None) -> Hint:
+        """Another pod came, changed its labels, or went."""
+        namespace = waiting.pod.metadata.namespace
+        for other in (old, new):
+            if other is not None and not (has_place(other) and other.metadata.namespace == namespace):
+                return Hint.SKIP
+        constraints = self._hard(waiting.pod)
+        return Hint.QUEUE if any(_counts_otherwise(c, old, new) for c in constraints) else Hint.SKIP
+
+    def target_pod_changed(self, waiting: WaitingPod, old: Pod, new: Pod) -> Hint:
+        """The waiting pod itself got other labels or tolerations."""
+        constraints = self._hard(waiting.pod)
+        helps = any(_counts_otherwise(constraint, old, new) for constraint in constraints)
+        if not helps and old.spec.tolerations != new.spec.tolerations:
+            helps = any(constraint.honors_taints for constraint in constraints)
+        if not helps and not self._upstream:
+            helps = [c.selector for c in self._hard(old)] != [c.selector for c in constraints]
+        return Hint.QUEUE if helps else Hint.SKIP
+
+    def node_changed(self, waiting: WaitingPod, old: Node | None, new: Node | None) -> Hint:
+        """A node came or went, or its labels or taints changed."""
+        constraints = self._hard(waiting.pod)
+        counted = old is not None and has_all_keys(old.metadata.labels, constraints)
+        counts = new is not None and has_all_keys(new.metadata.labels, constraints)
+        if not counted and not counts:
+            return Hint.SKIP
+        if old is None or new is None or counted != counts:
+            return Hint.QUEUE
+        helps = old.spec.taints != new.spec.taints or any(
+            old.metadata.labels[c.topology_key] != new.metadata.labels[c.topology_key] for c in constraints
+        )
+        if not helps and not self._upstream:
+            pod = waiting.pod
+            helps = any(c.admits(pod, old) != c.admits(pod, new) for c in constraints)
+        return Hint.QUEUE if helps else Hint.SKIP
+
+
+def _counts_otherwise(constraint: Constraint, old: Pod | None, new: Pod | None) -> bool:
+    """Whether the pod matches the selector in one of its versions only."""
+    before = old is not None and constraint.matches(old.metadata.labels)
+    after = new is not None and constraint.matches(new.metadata.labels)
+    return before != after

@@ -1,0 +1,235 @@
+"""Pod groups as entities: who is a member of what, and how groups come and go.
+
+A member is never in the queues by itself. It is in one of these:
+
+    incomplete   the group's object is not known: outside the queues until it appears
+    member       inside the group's entity, which is where any entity can be
+    in flight    popped with its group
+    pending      the group is in flight, and this member came, or came back, meanwhile; it joins when the attempt ends
+
+A new member joins its group where the group is. A group whose attempt ended is made again of its pending members; with
+none left it is done, and its counters are forgotten.
+
+In `upstream` mode groups behave as kube-scheduler's: one that was rejected only ever backs off, on the error side of the
+backoff queue, and the pool holds gated groups only. Otherwise a rejected group waits in the pool for the hints of all
+plugins that rejected one of its members or the group, events of its attempt included, and for a change of the group
+itself: a member more or less, or other rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from tidelog.api.objects import ObjectMeta, Pod, PodSpec
+from tidelog.plugins.events import Action, ClusterEvent, Resource
+from tidelog.queue.entity import QueuedGroup, QueuedPod, Strategy, Where
+from tidelog.queue.group_rules import GroupInfo, GroupRules
+from tidelog.queue.hints import HintMap
+from tidelog.queue.order import Order
+from tidelog.queue.places import Places
+
+GroupStatus = Literal["success", "unschedulable", "error"]
+
+MEMBER_DELETED = ClusterEvent(Resource.UNSCHEDULED_POD, Action.DELETE)
+GROUP_ADDED = ClusterEvent(Resource.POD_GROUP, Action.ADD)
+GROUP_UPDATED = ClusterEvent(Resource.POD_GROUP, Action.UPDATE)
+
+
+class Groups:
+    """The queued groups, those in flight, and the members outside both."""
+
+    __slots__ = (
+        "_hints",
+        "_order",
+        "_places",
+        "in_flight",
+        "incomplete",
+        "pending",
+        "queued",
+        "rules",
+        "wait_for_hints",
+    )
+
+    def __init__(
+        self, places: Places, rules: GroupRules, order: Order, hints: HintMap, *, upstream: bool
+    ) -> None:
+        self._places = places
+        self._order = order
+        self._hints = hints
+        self.rules = rules
+        self.wait_for_hints = not upstream
+        """Whether a rejected group waits in the pool for hints; upstream's groups do not."""
+        self.queued: dict[str, QueuedGroup] = {}
+        self.in_flight: dict[str, QueuedGroup] = {}
+        """Popped, and the result of their attempt is not known."""
+        self.pending: dict[str, dict[str, QueuedPod]] = {}
+        self.incomplete: dict[str, dict[str, QueuedPod]] = {}
+
+    def place(self, pod: QueuedPod, now: int, cause: ClusterEvent, *, failed: bool = False) -> None:
+        """Bring a member where it belongs: a new one, one whose attempt `failed`, or one whose group has appeared."""
+        key = pod.group
+        group = self.queued.get(key)
+        if key not in self.rules.infos:
+            pod.where = Where.INCOMPLETE_MEMBER
+            self.incomplete.setdefault(key, {})[pod.key] = pod
+        elif group is not None:
+            was = self._places.take_out(group)
+            group.members[pod.key] = pod
+            pod.where = Where.MEMBER
+            self._put_back(group, was, now, cause)
+        elif key in self.in_flight:
+            pod.where = Where.PENDING_MEMBER
+            self.pending.setdefault(key, {})[pod.key] = pod
+        else:
+            self._found(pod, now, cause, failed=failed)
+
+    def add(self, info: GroupInfo, now: int) -> None:
+        """The group's object has appeared, or changed."""
+        before = self.rules.infos.get(info.key)
+        self.rules.infos[info.key] = info
+        for pod in self.incomplete.pop(info.key, {}).values():
+            self.place(pod, now, GROUP_ADDED)
+        if before is None or before == info:
+            return
+        if (group := self.queued.get(info.key)) is not None:
+            self._places.reorder(group, self._order.of(group, _as_pod(info)))
+            in_pool = group.where is Where.UNSCHEDULABLE
+            if in_pool and self.wait_for_hints and (group.is_gated or info.may_help(before)):
+                self._put_back(group, self._places.take_out(group), now, GROUP_UPDATED)
+        elif (flying := self.in_flight.get(info.key)) is not None and info.may_help(before):
+            flying.disturbed = True
+
+    def remove(self, key: str) -> None:
+        """The group's object is gone: a queued group is dissolved, and its members keep their records."""
+        group = self.queued.pop(key, None)
+        self.rules.remove(key)
+        if group is not None:
+            self._leave(group)
+            self._make_incomplete(group.ordered_members())
+
+    def member_deleted(self, pod_key: str, key: str, now: int) -> None:
+        """A pod of the group was deleted, be it here or bound already."""
+        if key not in self.rules.infos:
+            _take(self.incomplete, key, pod_key)
+        elif (group := self.queued.get(key)) is not None:
+            was = self._places.take_out(group)
+            group.members.pop(pod_key, None)
+            if group.members:
+                self._put_back(group, was, now, MEMBER_DELETED)
+            else:
+                del self.queued[key]
+                self.rules.stop_waiting(group)
+        else:
+            _take(self.pending, key, pod_key)
+            if (flying := self.in_flight.get(key)) is not None:
+                flying.disturbed = True
+
+    def take_off(self, group: QueuedGroup) -> tuple[QueuedPod, ...]:
+        """The group was popped: its members in their order."""
+        del self.queued[group.key]
+        self.in_flight[group.key] = group
+        group.where = Where.IN_FLIGHT
+        group.popped = tuple(group.ordered_members())
+        group.members = {}
+        group.disturbed = False
+        return group.popped
+
+    def land(
+        self,
+        group: QueuedGroup,
+        status: GroupStatus,
+        unschedulable: tuple[str, ...],
+        pending: tuple[str, ...],
+        missed: Sequence[tuple[ClusterEvent, Any, Any]],
+        now: int,
+        cause: ClusterEvent,
+    ) -> None:
+        """The attempt has ended; members that are still to be placed are pending. `missed`: what happened during it."""
+        popped = self._regroup(group)
+        if not group.members:
+            return
+        info = self.rules.infos[group.key]
+        newcomers = [member for member in group.members.values() if member not in popped]
+        if status == "success":
+            group.absolve()
+            if len(newcomers) == len(group.members):
+                self._order.stamp(group, _as_pod(info), now)
+            # Who was in this attempt and is left over keeps its place, and is tried again at once.
+            self._places.to_active(group, now, cause)
+            return
+        group.reject(unschedulable, pending, is_error=status == "error")
+        self._order.stamp(group, _as_pod(info), now)
+        strategy = Strategy.AFTER_BACKOFF
+        # The group that was rejected is not the group that there is now if members came or it changed meanwhile.
+        if group.has_rejectors and status == "unschedulable" and not newcomers and not group.disturbed:
+            strategy = self._hints.best_strategy(group, missed)
+        self._places.requeue(group, strategy, now, cause)
+
+    def put_back(self, group: QueuedGroup, now: int, cause: ClusterEvent) -> None:
+        """The attempt did not count: the group, made of its pending members, is tried again, its place unchanged."""
+        self._regroup(group)
+        if group.members:
+            self._places.to_active(group, now, cause)
+
+    def _regroup(self, group: QueuedGroup) -> tuple[QueuedPod, ...]:
+        """Make the group's entity again out of its pending members; who was popped for the attempt that is over."""
+        popped, group.popped = group.popped, ()
+        del self.in_flight[group.key]
+        members = self.pending.pop(group.key, {})
+        if group.key not in self.rules.infos:
+            self._make_incomplete(list(members.values()))
+        elif members:
+            self.queued[group.key] = group
+            group.members = members
+            group.order = self._order.of(group, _as_pod(self.rules.infos[group.key]))
+            for member in members.values():
+                member.where = Where.MEMBER
+        return popped
+
+    def _found(self, pod: QueuedPod, now: int, cause: ClusterEvent, *, failed: bool) -> None:
+        """A new group entity around one member."""
+        group = QueuedGroup(
+            key=pod.group, timestamp=pod.timestamp, members={pod.key: pod}, hints=self.wait_for_hints
+        )
+        self._order.stamp(group, _as_pod(self.rules.infos[pod.group]), pod.timestamp)
+        self.queued[pod.group] = group
+        pod.where = Where.MEMBER
+        if failed and self.wait_for_hints:
+            # Upstream tries it at once, again and again if its binding goes on failing.
+            group.unschedulable_count = pod.unschedulable_count
+            group.consecutive_errors = pod.consecutive_errors
+            self._places.requeue(group, Strategy.AFTER_BACKOFF, now, cause)
+        else:
+            self._places.to_active(group, now, cause)
+
+    def _put_back(self, group: QueuedGroup, was: Where, now: int, cause: ClusterEvent) -> None:
+        """A group that was taken out to be changed returns to where it was, as far as its gates let it."""
+        if was is Where.ACTIVE:
+            self._places.to_active(group, now, cause)
+        elif was is Where.UNSCHEDULABLE and not self.wait_for_hints:
+            self._places.requeue(group, Strategy.SKIP, now, cause)
+        else:
+            self._places.requeue(group, Strategy.AFTER_BACKOFF, now, cause)
+
+    def _leave(self, group: QueuedGroup) -> None:
+        self._places.take_out(group)
+        self.rules.stop_waiting(group)
+
+    def _make_incomplete(self, members: Sequence[QueuedPod]) -> None:
+        for pod in members:
+            pod.where = Where.INCOMPLETE_MEMBER
+            self.incomplete.setdefault(pod.group, {})[pod.key] = pod
+
+
+def _take(members: dict[str, dict[str, QueuedPod]], group: str, pod: str) -> None:
+    """Remove a pod, and the group's entry with the last."""
+    of_group = members.get(group)
+    if of_group is not None and of_group.pop(pod, None) is not None and not of_group:
+        del members[group]
+
+
+def _as_pod(info: GroupInfo) -> Pod:
+    """A group is sorted as a pod of its name and priority."""
+    namespace, _, name = info.key.partition("/")
+    return Pod(metadata=ObjectMeta(namespace=namespace, name=name), spec=PodSpec(priority=info.priority))

@@ -1,0 +1,105 @@
+"""The unschedulable pool: who was rejected and waits for an event, and who is gated.
+
+The pool is filed by rejector. An event is first matched against the plugins' registrations, which names rejectors; only
+what is filed under those is looked at. So an event costs what it concerns: one that concerns no one costs a dictionary
+look-up for each interested plugin, whatever the size of the pool.
+
+Events go through the pool in the order of parking: who entered the pool first is judged first. An entity whose gate was
+tried in vain has entered it anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tidelog.queue.entity import ANY_EVENT, AnyEntity, Rejector
+from tidelog.queue.heap import Heap
+
+
+class UnschedulablePool:
+    """Entities by rejector, and by how long they have been here."""
+
+    __slots__ = ("_by_rejector", "_entities", "_leftovers", "_max_stay", "parkings")
+
+    def __init__(self, max_stay: int) -> None:
+        self._max_stay = max_stay
+        self._entities: dict[AnyEntity, None] = {}
+        self._by_rejector: dict[Rejector, dict[AnyEntity, None]] = {}
+        """Empty entries are removed: what is here has someone in it."""
+        self._leftovers: Heap[AnyEntity] = Heap()
+        self.parkings = 0
+        """How many times something entered the pool."""
+
+    def __len__(self) -> int:
+        return len(self._entities)
+
+    def __contains__(self, entity: AnyEntity) -> bool:
+        return entity in self._entities
+
+    def park(self, entity: AnyEntity) -> None:
+        """The entity waits here from now on, behind all others."""
+        self.parkings += 1
+        entity.parked = self.parkings
+        self.file(entity)
+
+    def file(self, entity: AnyEntity) -> None:
+        """Enter it under the place it already has (`parked`)."""
+        self._entities[entity] = None
+        entity.filed_under = entity.filing()
+        for rejector in entity.filed_under:
+            self._by_rejector.setdefault(rejector, {})[entity] = None
+        self._leftovers.push(entity, (max(entity.timestamp, entity.flushed_at), entity.parked))
+
+    def remove(self, entity: AnyEntity) -> None:
+        """It leaves the pool."""
+        del self._entities[entity]
+        for rejector in entity.filed_under:
+            filed = self._by_rejector[rejector]
+            del filed[entity]
+            if not filed:
+                del self._by_rejector[rejector]
+        entity.filed_under = ()
+        self._leftovers.discard(entity)
+
+    def concerned(self, rejectors: Iterable[Rejector]) -> list[AnyEntity]:
+        """Those filed under any of the rejectors, in the order of parking."""
+        index = self._by_rejector
+        found = [index[rejector] for rejector in rejectors if rejector in index]
+        if ANY_EVENT in index:
+            found.append(index[ANY_EVENT])
+        if len(found) <= 1:
+            # A list of its own, because judging moves entities out of the pool.
+            return list(found[0]) if found else []
+        merged: dict[AnyEntity, None] = {}
+        for filed in found:
+            merged.update(filed)
+        return sorted(merged, key=_parked)
+
+    def has_any(self, rejectors: Iterable[Rejector]) -> bool:
+        """Whether anyone waits for one of these plugins."""
+        return any(rejector in self._by_rejector for rejector in rejectors)
+
+    def all(self) -> list[AnyEntity]:
+        """Everyone, in the order of parking."""
+        return list(self._entities)
+
+    def leftovers(self, now: int) -> list[AnyEntity]:
+        """Those here for longer than they may, in the order in which they became so. They stay in the pool."""
+        found = []
+        while (entity := self._leftovers.first()) is not None and self._due_at(entity) <= now:
+            self._leftovers.discard(entity)
+            found.append(entity)
+        return found
+
+    def next_leftover_at(self) -> int | None:
+        """When the next entity will have been here for too long."""
+        entity = self._leftovers.first()
+        return None if entity is None else self._due_at(entity)
+
+    def _due_at(self, entity: AnyEntity) -> int:
+        """Strictly more than the longest stay after it failed or was last flushed."""
+        return max(entity.timestamp, entity.flushed_at) + self._max_stay + 1
+
+
+def _parked(entity: AnyEntity) -> int:
+    return entity.parked

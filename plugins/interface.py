@@ -92,7 +92,10 @@ class Depends(Flag):
     OCCUPANTS = 2
     """The pods on this node."""
     DOMAINS = 4
-    """The pods on, and labels and taints of, the nodes that share a topology domain with this node, and the domains."""
+    """The pods on, and labels and taints of, the nodes that share a topology domain with this node, and the domains.
+
+    Also the namespaces and owners of pods, by which pods are selected.
+    """
     ALL_NODES = 8
     """Every node's own object."""
     CLUSTER = 16

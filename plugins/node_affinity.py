@@ -101,19 +101,23 @@ class NodeAffinity(Plugin):
     # --- scoring --------------------------------------------------------------------------------------------------
 
     def pre_score(self, state: CycleState, pod: PodInfo, nodes: Sequence[NodeInfo]) -> Status | None:
-        preferred = _affinity(pod.pod.spec).preferred
-        if not preferred and not self._added_preferred:
+        if not _affinity(pod.pod.spec).preferred and not self._added_preferred:
             return SKIP
         try:
-            state.write(_SCORE_STATE, (*self._added_preferred, *_weighted(preferred)))
+            state.write(_SCORE_STATE, self._preferred(pod))
         except SelectorError as error:
             return Status(Code.ERROR, (str(error),))
         return None
 
     def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
         """The sum of the weights of the preferred terms that the node matches."""
-        terms: tuple[WeightedMatcher, ...] = state.read(_SCORE_STATE)
+        terms: tuple[WeightedMatcher, ...] | None = state.read(_SCORE_STATE)
+        if terms is None:
+            terms = self._preferred(pod)
         return sum(weight for weight, matches in terms if matches(node.node))
+
+    def _preferred(self, pod: PodInfo) -> tuple[WeightedMatcher, ...]:
+        return (*self._added_preferred, *_weighted(_affinity(pod.pod.spec).preferred))
 
     def normalize_scores(
         self, state: CycleState, pod: PodInfo, nodes: Sequence[NodeInfo], scores: list[int]

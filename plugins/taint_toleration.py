@@ -59,7 +59,9 @@ class TaintToleration(Plugin):
         taints = node.node.spec.taints
         if not taints:
             return 0
-        tolerations: tuple[Toleration, ...] = state.read(_STATE)
+        tolerations: tuple[Toleration, ...] | None = state.read(_STATE)
+        if tolerations is None:
+            tolerations = _about_preference(pod.pod.spec.tolerations)
         return sum(t.effect == PREFER_NO_SCHEDULE and not is_tolerated(t, tolerations) for t in taints)
 
     def normalize_scores(

@@ -1,0 +1,154 @@
+"""Which plugins exist: those of this package, and those that other packages bring through the entry-point group.
+
+A registry is a plain table from name to class; making one does nothing else. Only `load_entry_points` looks at what is
+installed, so the daemon calls it once at its start, before it reads its configuration.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any
+
+from tidelog.api.errors import PluginError
+from tidelog.plugins.default_binder import DefaultBinder
+from tidelog.plugins.default_preemption import DefaultPreemption
+from tidelog.plugins.image_locality import ImageLocality
+from tidelog.plugins.inter_pod_affinity import InterPodAffinity
+from tidelog.plugins.interface import Plugin
+from tidelog.plugins.node_affinity import NodeAffinity
+from tidelog.plugins.node_name import NodeName
+from tidelog.plugins.node_ports import NodePorts
+from tidelog.plugins.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
+from tidelog.plugins.node_resources_fit import NodeResourcesFit
+from tidelog.plugins.node_unschedulable import NodeUnschedulable
+from tidelog.plugins.pod_topology_spread import PodTopologySpread
+from tidelog.plugins.priority_sort import PrioritySort
+from tidelog.plugins.scheduling_gates import SchedulingGates
+from tidelog.plugins.taint_toleration import TaintToleration
+
+ENTRY_POINT_GROUP = "tidelog.plugins"
+
+IN_TREE: tuple[type[Plugin], ...] = (
+    SchedulingGates,
+    PrioritySort,
+    NodeName,
+    NodeUnschedulable,
+    TaintToleration,
+    NodeAffinity,
+    NodePorts,
+    NodeResourcesFit,
+    PodTopologySpread,
+    InterPodAffinity,
+    DefaultPreemption,
+    NodeResourcesBalancedAllocation,
+    ImageLocality,
+    DefaultBinder,
+)
+
+POINTS: dict[str, tuple[str, ...]] = {
+    "preEnqueue": ("pre_enqueue",),
+    "queueSort": ("sort_key",),
+    "preFilter": ("pre_filter",),
+    "filter": ("filter",),
+    "postFilter": ("post_filter",),
+    "preScore": ("pre_score",),
+    "score": ("score",),
+    "reserve": ("reserve", "unreserve"),
+    "permit": ("permit",),
+    "preBind": ("pre_bind",),
+    "bind": ("bind",),
+    "postBind": ("post_bind",),
+    "placementGenerate": ("generate",),
+    "placementState": ("assume", "revert"),
+    "placementScore": ("score_placement",),
+}
+"""Each extension point as the configuration spells it → the methods with which a plugin takes part."""
+
+WEIGHTED_POINTS = ("score", "placementScore")
+
+UNSUPPORTED: dict[str, str] = {
+    "VolumeRestrictions": "volumes are not supported",
+    "NodeVolumeLimits": "volumes are not supported",
+    "VolumeBinding": "volumes are not supported",
+    "VolumeZone": "volumes are not supported",
+    "DynamicResources": "claims of devices are not supported",
+    "NodeDeclaredFeatures": "nodes' declared features are not looked at",
+    "DeferredPodScheduling": "resizing by preemption is not supported",
+    "GangScheduling": "not part of this build",
+    "TopologyPlacementGenerator": "not part of this build",
+    "PodGroupPodsCount": "not part of this build",
+}
+"""kube-scheduler's plugins that a configuration may name although we do not have them, with the reason. Registering a
+plugin of such a name makes it an ordinary one."""
+
+REMOVED = ("AzureDiskLimits", "CinderLimits", "EBSLimits", "GCEPDLimits")
+"""Names that kube-scheduler refuses since it dropped the plugins."""
+
+
+def implements(plugin: type[Plugin], point: str) -> bool:
+    """Whether the class has every method of the extension point."""
+    return all(callable(getattr(plugin, method, None)) for method in POINTS[point])
+
+
+class Registry:
+    """Plugin classes by name, in the order in which they were registered."""
+
+    def __init__(self, plugins: Iterable[type[Plugin]] = IN_TREE) -> None:
+        self._plugins: dict[str, type[Plugin]] = {}
+        for plugin in plugins:
+            self.register(plugin)
+
+    def register(self, plugin: Any, origin: str = "") -> None:
+        """Make a plugin class known under its name. Raises PluginError, which names `origin`, if that cannot be."""
+        name = getattr(plugin, "name", None)
+        shown = f"{name or plugin!r}{f' of {origin}' if origin else ''}"
+        if not (isinstance(plugin, type) and issubclass(plugin, Plugin)):
+            raise PluginError(shown, "must be a class derived from tidelog.plugins.interface.Plugin")
+        if not isinstance(name, str) or not name:
+            raise PluginError(shown, "needs a class attribute `name`")
+        if name in self._plugins:
+            taken = self._plugins[name]
+            raise PluginError(
+                shown, f"the name is taken by {taken.__module__}.{taken.__qualname__}; choose another"
+            )
+        if origin and not any(implements(plugin, point) for point in POINTS):
+            raise PluginError(shown, "implements no extension point; check the names of its methods")
+        self._plugins[name] = plugin
+
+    def get(self, name: str) -> type[Plugin] | None:
+        """The class of this name."""
+        return self._plugins.get(name)
+
+    def names(self) -> list[str]:
+        """All names, sorted."""
+        return sorted(self._plugins)
+
+    def __iter__(self) -> Iterator[type[Plugin]]:
+        return iter(self._plugins.values())
+
+
+def load_entry_points(registry: Registry, group: str = ENTRY_POINT_GROUP) -> list[str]:
+    """Register what installed packages offer; returns the new names. Imports those packages.
+
+    Raises PluginError for the first that cannot be imported or registered: a scheduler that silently lacks a plugin
+    would decide differently.
+    """
+    found = sorted(entry_points(group=group), key=lambda entry: (entry.name, entry.value))
+    for entry in found:
+        origin = _origin(entry)
+        try:
+            plugin = entry.load()
+        except Exception as error:
+            raise PluginError(
+                f"{entry.name} of {origin}", f"cannot be imported: {type(error).__name__}: {error}"
+            ) from error
+        registry.register(plugin, origin)
+        if plugin.name != entry.name:
+            raise PluginError(f"{plugin.name} of {origin}", f"the entry point calls it {entry.name}")
+    return [entry.name for entry in found]
+
+
+def _origin(entry: EntryPoint) -> str:
+    package = f"{entry.dist.name} {entry.dist.version}" if entry.dist else "an unknown package"
+    return f"{package} ({entry.value})"

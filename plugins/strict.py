@@ -1,0 +1,192 @@
+"""Reading a configuration file into structs with every mistake reported at once, each with its path.
+
+msgspec's own decoder stops at the first mistake and does not name an unknown field's place. This one walks the data beside the
+type: `decode(KubeSchedulerConfiguration, data, "", errors)` fills `errors` and puts the default where it could not read, so that
+the rules beyond types can be checked in the same run. null means absent, as everywhere in Kubernetes.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+import yaml
+from msgspec import NODEFAULT
+from msgspec import inspect as types
+
+from tidelog.api.errors import InvalidObjects
+from tidelog.api.fields import ErrorList
+
+_WORDS: dict[type[types.Type], str] = {
+    types.StrType: "a string",
+    types.IntType: "an integer",
+    types.FloatType: "a number",
+    types.BoolType: "true or false",
+    types.StructType: "an object",
+    types.DictType: "an object",
+    types.VarTupleType: "a list",
+}
+
+
+def parse_document(text: str | bytes, source: str, errors: ErrorList) -> Any:
+    """The plain data of a YAML or JSON document; keys that are set twice go to `errors`.
+
+    Raises InvalidObjects, named after `source`, for what is no such document.
+    """
+    try:
+        root = yaml.compose(text, Loader=yaml.SafeLoader)
+        data = msgspec.yaml.decode(text)
+    except (yaml.YAMLError, msgspec.DecodeError) as error:
+        mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None)
+        where = f"line {mark.line + 1}, column {mark.column + 1}" if mark else "document"
+        errors.invalid(where, problem or str(error).partition("\n")[0], "must be one YAML or JSON document")
+        raise InvalidObjects(source, errors) from None
+    _Walk(errors).visit(root, "")
+    if any(error.rule == _SELF_REFERENCE for error in errors):
+        raise InvalidObjects(source, errors)
+    return data
+
+
+_SELF_REFERENCE = "an alias must not refer to what it is part of"
+
+
+class _Walk:
+    """Finds what the plain data does not show: keys set twice, of which YAML takes the last, and circles of aliases."""
+
+    def __init__(self, errors: ErrorList) -> None:
+        self.errors = errors
+        self.open: list[yaml.Node] = []
+
+    def visit(self, node: yaml.Node | None, path: str) -> None:
+        if any(node is ancestor for ancestor in self.open):
+            self.errors.forbidden(path, _SELF_REFERENCE)
+        elif isinstance(node, yaml.CollectionNode):
+            self.open.append(node)
+            if isinstance(node, yaml.MappingNode):
+                self._mapping(node, path)
+            else:
+                for i, item in enumerate(node.value):
+                    self.visit(item, f"{path}[{i}]")
+            self.open.pop()
+
+    def _mapping(self, node: yaml.MappingNode, path: str) -> None:
+        seen = set()
+        for key, value in node.value:
+            where = child(path, str(key.value))
+            if key.value in seen:
+                self.errors.duplicate(where, key.value, "the field is set twice")
+            seen.add(key.value)
+            self.visit(value, where)
+
+
+def decode(kind: Any, value: Any, path: str, errors: ErrorList) -> Any:
+    """`value` as a `kind`; what cannot be read is reported in `errors` and left at its default."""
+    return _Decoder(errors).value(types.type_info(kind), value, path)
+
+
+def to_plain(struct: msgspec.Struct) -> dict[str, Any]:
+    """The struct as plain data with its defaults written out, so that a later change of a default changes nothing."""
+    values = (getattr(struct, name) for name in struct.__struct_fields__)
+    return {
+        key: to_plain(value) if _is_explicit(value) else msgspec.to_builtins(value)
+        for key, value in zip(struct.__struct_encode_fields__, values, strict=True)
+    }
+
+
+def _is_explicit(value: object) -> bool:
+    """The API's own structs leave their defaults out on purpose, and those never change."""
+    return isinstance(value, msgspec.Struct) and not value.__struct_config__.omit_defaults
+
+
+def child(path: str, key: str) -> str:
+    """The path of a field."""
+    return f"{path}.{key}" if path else key
+
+
+class _Decoder:
+    def __init__(self, errors: ErrorList) -> None:
+        self.errors = errors
+
+    def value(self, kind: types.Type, value: Any, path: str) -> Any:
+        """None stands for a value that could not be read."""
+        match kind:
+            case types.StructType():
+                return self._struct(kind, value, path)
+            case types.VarTupleType(item_type=item):
+                if not isinstance(value, list | tuple):
+                    return self._refuse(kind, value, path)
+                return tuple(self.value(item, one, f"{path}[{i}]") for i, one in enumerate(value))
+            case types.DictType(value_type=item):
+                if not isinstance(value, Mapping):
+                    return self._refuse(kind, value, path)
+                return {str(key): self.value(item, one, child(path, str(key))) for key, one in value.items()}
+            case types.UnionType():
+                return self._union(kind, value, path)
+            case types.AnyType():
+                return value
+            case _:
+                return value if _is_leaf(kind, value) else self._refuse(kind, value, path)
+
+    def _struct(self, kind: types.StructType, value: Any, path: str) -> Any:
+        if not isinstance(value, Mapping):
+            return self._refuse(kind, value, path)
+        fields = {field.encode_name: field for field in kind.fields}
+        for key in value:
+            if key not in fields:
+                self.errors.forbidden(child(path, str(key)), _unknown(str(key), fields))
+        known: dict[str, Any] = {}
+        for key, field in fields.items():
+            given = value.get(key)
+            if given is not None:
+                decoded = self.value(field.type, given, child(path, key))
+                if decoded is not None:
+                    known[field.name] = decoded
+            elif field.default is NODEFAULT and field.default_factory is NODEFAULT:
+                self.errors.required(child(path, key))
+        try:
+            return kind.cls(**known)
+        except TypeError:  # A required field is missing or could not be read: reported above.
+            return None
+
+    def _union(self, kind: types.UnionType, value: Any, path: str) -> Any:
+        if value is None and kind.includes_none:
+            return None
+        options = [option for option in kind.types if not isinstance(option, types.NoneType)]
+        if len(options) == 1:
+            return self.value(options[0], value, path)
+        if any(_is_leaf(option, value) for option in options):
+            return value
+        return self._refuse(kind, value, path)
+
+    def _refuse(self, kind: types.Type, value: Any, path: str) -> None:
+        if isinstance(kind, types.LiteralType):
+            self.errors.not_supported(path, value, map(str, kind.values))
+        else:
+            options = kind.types if isinstance(kind, types.UnionType) else (kind,)
+            words = [_WORDS[type(option)] for option in options if type(option) in _WORDS]
+            self.errors.invalid(path, value, "must be " + " or ".join(words))
+
+
+def _is_leaf(kind: types.Type, value: Any) -> bool:
+    match kind:
+        case types.StrType():
+            return isinstance(value, str)
+        case types.BoolType():
+            return isinstance(value, bool)
+        case types.IntType(ge=low, le=high):
+            if not isinstance(value, int) or isinstance(value, bool):
+                return False
+            return (low is None or value >= low) and (high is None or value <= high)
+        case types.FloatType():
+            return isinstance(value, int | float) and not isinstance(value, bool)
+        case types.LiteralType(values=values):
+            return value in values
+        case _:
+            raise AssertionError(f"configuration structs do not use {kind}")
+
+
+def _unknown(key: str, known: Iterable[str]) -> str:
+    near = difflib.get_close_matches(key, known, n=1)
+    return "unknown field" + (f', did you mean "{near[0]}"?' if near else "")

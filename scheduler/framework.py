@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol, TypeGuard
+from typing import Any, NamedTuple, Protocol, TypeGuard, TypeVar
 
 from tidelog.api.features import FeatureGates
 from tidelog.api.objects import Pod
@@ -52,6 +52,8 @@ from tidelog.scheduler.snapshot import Snapshot
 MAX_NODE_SCORE = 100
 MAX_PERMIT_NANOSECONDS = 15 * 60 * 1_000_000_000
 """A longer wait in Permit is cut to this."""
+
+T = TypeVar("T")
 
 _UNRESOLVABLE = Code.UNSCHEDULABLE_AND_UNRESOLVABLE
 _GOLDEN = 0x9E3779B97F4A7C15
@@ -306,7 +308,7 @@ class Framework:
         """None lets the pod into the queue; any status, errors included, keeps it gated by the plugin it names."""
         for plugin in self.pre_enqueue:
             try:
-                status = plugin.pre_enqueue(pod)
+                status = _status(plugin.pre_enqueue(pod))
             except Exception as error:
                 status = _crashed("PreEnqueue", plugin.name, error)
             self._observe("PreEnqueue", plugin.name, status)
@@ -331,7 +333,7 @@ class Framework:
         for plugin in self.pre_filter:
             name = plugin.name
             try:
-                result = plugin.pre_filter(state, pod, everything)
+                result = _checked(plugin.pre_filter(state, pod, everything), PreFilterResult)
             except Exception as error:
                 result = PreFilterResult(status=_crashed("PreFilter", name, error))
             status = result.status
@@ -411,7 +413,7 @@ class Framework:
         observer = self.observer
         for plugin in filters:
             try:
-                status = plugin.filter(state, pod, node)
+                status = _status(plugin.filter(state, pod, node))
             except Exception as error:
                 status = _crashed("Filter", plugin.name, error)
             if observer is not None:
@@ -429,7 +431,7 @@ class Framework:
             if name in state.skip_filter:
                 continue
             try:
-                status = plugin.add_pod(state, pod, added, node)
+                status = _status(plugin.add_pod(state, pod, added, node))
             except Exception as error:
                 status = _crashed("PreFilter AddPod", name, error)
             if _failing(status):
@@ -443,7 +445,7 @@ class Framework:
             if name in state.skip_filter:
                 continue
             try:
-                status = plugin.remove_pod(state, pod, removed, node)
+                status = _status(plugin.remove_pod(state, pod, removed, node))
             except Exception as error:
                 status = _crashed("PreFilter RemovePod", name, error)
             if _failing(status):
@@ -462,7 +464,7 @@ class Framework:
         first = ""
         for plugin in self.post_filter:
             try:
-                result = plugin.post_filter(state, pod, statuses)
+                result = _checked(plugin.post_filter(state, pod, statuses), PostFilterResult)
             except Exception as error:
                 result = PostFilterResult(_crashed("PostFilter", plugin.name, error))
             status = result.status
@@ -505,7 +507,7 @@ class Framework:
         state.skip_score = skipped
         for plugin in self.pre_score:
             try:
-                status = plugin.pre_score(state, pod, nodes)
+                status = _status(plugin.pre_score(state, pod, nodes))
             except Exception as error:
                 status = _crashed("PreScore", plugin.name, error)
             self._observe("PreScore", plugin.name, status)
@@ -522,17 +524,16 @@ class Framework:
             raw = [plugin.score(state, pod, node) for node in nodes]
             normalized = raw
             if isinstance(plugin, NormalizeScore):
-                normalized = plugin.normalize_scores(state, pod, nodes, list(raw))
+                normalized = _checked(plugin.normalize_scores(state, pod, nodes, list(raw)), list)
         except Exception as error:
             return _crashed("Score", plugin.name, error)
         self._observe("Score", plugin.name, None)
         if len(normalized) != len(nodes):
             return _error("Score", plugin.name, f"returned {len(normalized)} scores for {len(nodes)} nodes")
         for score in normalized:
-            if not 0 <= score <= MAX_NODE_SCORE:
-                return _error(
-                    "Score", plugin.name, f"returned the score {score}, which is not in 0..{MAX_NODE_SCORE}"
-                )
+            if type(score) is not int or not 0 <= score <= MAX_NODE_SCORE:
+                what = f"returned the score {score!r}, which is not an integer in 0..{MAX_NODE_SCORE}"
+                return _error("Score", plugin.name, _ADDRESS.sub("0x…", what))
         return PluginScores(self.weights.get(plugin.name, 1), raw, normalized)
 
     # --- after the choice ---------------------------------------------------------------------------------------------
@@ -541,7 +542,7 @@ class Framework:
         """Set aside what the pod needs. A failure has undone everything; it is a rejection or an error."""
         for plugin in self.reserve:
             try:
-                status = plugin.reserve(state, pod, node)
+                status = _status(plugin.reserve(state, pod, node))
             except Exception as error:
                 status = _crashed("Reserve", plugin.name, error)
             self._observe("Reserve", plugin.name, status)
@@ -570,7 +571,7 @@ class Framework:
         waits: list[tuple[str, int]] = []
         for plugin in self.permit:
             try:
-                result = plugin.permit(state, pod, node)
+                result = _checked(plugin.permit(state, pod, node), PermitResult)
             except Exception as error:
                 result = PermitResult(_crashed("Permit", plugin.name, error))
             status = result.status
@@ -590,7 +591,7 @@ class Framework:
         """Any status is an error: what goes wrong here is not a rejection by a plugin."""
         for plugin in self.pre_bind:
             try:
-                status = plugin.pre_bind(state, pod, node)
+                status = _status(plugin.pre_bind(state, pod, node))
             except Exception as error:
                 status = _crashed("PreBind", plugin.name, error)
             self._observe("PreBind", plugin.name, status)
@@ -602,7 +603,7 @@ class Framework:
         """The first plugin that does not skip binds. Any status is an error, also that all skipped."""
         for plugin in self.bind:
             try:
-                status = plugin.bind(state, pod, node)
+                status = _status(plugin.bind(state, pod, node))
             except Exception as error:
                 status = _crashed("Bind", plugin.name, error)
             self._observe("Bind", plugin.name, status)
@@ -643,6 +644,20 @@ _ADDRESS = re.compile(r"\b0x[0-9a-fA-F]{6,}\b")
 def _failing(status: Status | None) -> TypeGuard[Status]:
     """Any answer other than success, of which there are two spellings."""
     return status is not None and status.code is not Code.SUCCESS
+
+
+def _checked(answer: T, kind: type[T]) -> T:
+    """The answer, if it is what the extension point returns: nothing that a plugin returns may stop the scheduler."""
+    if not isinstance(answer, kind):
+        raise TypeError(f"the answer {answer!r} must be a {kind.__name__}")
+    return answer
+
+
+def _status(answer: Status | None) -> Status | None:
+    """As `_checked`, where None is an answer too, and by far the most frequent one."""
+    if answer is not None and not isinstance(answer, Status):
+        raise TypeError(f"the answer {answer!r} must be a Status or None")
+    return answer
 
 
 def _failed(point: str, plugin: str, status: Status) -> Status:

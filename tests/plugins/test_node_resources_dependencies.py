@@ -53,7 +53,7 @@ def some_pods(prefix: str) -> st.SearchStrategy[list[PodBuilder]]:
 
 
 def answers(
-    plugin_class: type[Plugin], incoming: PodBuilder, here: Node, others: list[Node], **pods: Any
+    plugin_class: type[Plugin], incoming: PodBuilder, here: Node, others: list[Node], /, **pods: Any
 ) -> Any:
     """Filter's and Score's answers for the node `here`."""
     cache, snapshot = Cache(), Snapshot()

@@ -86,7 +86,8 @@ def pod_events(old: Pod, new: Pod, *, target: bool, upstream: bool = False) -> l
 
     `target`: the event is for the waiting pod itself rather than for the others. Outside upstream mode changes of
     conditions and of the nomination are raised as well, after the others: KEP-3990's fallback lives on them, and the
-    general `Update` does not come when labels changed in the same moment.
+    general `Update` does not come when labels changed in the same moment. So is the beginning of a pod's deletion, at
+    which topology spread stops counting it.
     """
     if new.spec.node_name:
         resource = Resource.ASSIGNED_POD
@@ -120,6 +121,8 @@ def _our_pod_actions(old: Pod, new: Pod) -> Iterator[Action]:
         yield Action.UPDATE_POD_CONDITION
     if old.status.nominated_node_name != new.status.nominated_node_name:
         yield Action.UPDATE_POD_NOMINATED_NODE
+    if new.metadata.deletion_timestamp and not old.metadata.deletion_timestamp:
+        yield Action.UPDATE_POD_TERMINATING
 
 
 def _shrank(before: Requests, after: Requests) -> bool:

@@ -68,8 +68,10 @@ class Action(IntFlag):
     # Ours, for KEP-3990: raised beside the ones above, so that a condition change is never hidden by a label change.
     UPDATE_POD_CONDITION = 1 << 15
     UPDATE_POD_NOMINATED_NODE = 1 << 16
-    UPDATE = (1 << 17) - 4
-    ALL = (1 << 17) - 1
+    # Ours: the pod's deletion begins; who counts only pods that stay cannot wait for its end.
+    UPDATE_POD_TERMINATING = 1 << 17
+    UPDATE = (1 << 18) - 4
+    ALL = (1 << 18) - 1
 
 
 _ACTION_NAMES: dict[Action, str] = {
@@ -90,6 +92,7 @@ _ACTION_NAMES: dict[Action, str] = {
     Action.UPDATE_POD_GENERATED_RESOURCE_CLAIM: "UpdatePodGeneratedResourceClaim",
     Action.UPDATE_POD_CONDITION: "UpdatePodCondition",
     Action.UPDATE_POD_NOMINATED_NODE: "UpdatePodNominatedNode",
+    Action.UPDATE_POD_TERMINATING: "UpdatePodTerminating",
     Action.UPDATE: "Update",
     Action.ALL: "All",
 }

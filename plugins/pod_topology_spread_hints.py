@@ -1,11 +1,12 @@
 """What may wake a pod that PodTopologySpread rejected: a domain that lost matching pods, or a minimum that rose.
 
-The hints look at the hard constraints of the waiting pod only. In two cases kube-scheduler's are too narrow, and are repaired
+The hints look at the hard constraints of the waiting pod only. In three cases kube-scheduler's are too narrow, and are repaired
 outside `compat: upstream` (docs/differences.md): a node that moves into or out of the pod's node selector changes which domains
-count, and labels of the waiting pod that are among `matchLabelKeys` change which pods count.
+count; labels of the waiting pod that are among `matchLabelKeys` change which pods count; and a pod does not count any more from
+the moment in which its deletion begins.
 
-Two changes wake nobody, as in kube-scheduler, because there is no event for them: a matching pod that begins to terminate
-does not count any more, but only its deletion is told; and a Service or controller that changes default constraints.
+A Service or controller that comes or changes may change the default constraints of a pod; as in kube-scheduler there is no
+event for that, and the pod waits for another one.
 """
 
 from __future__ import annotations
@@ -24,8 +25,10 @@ class PodTopologySpreadHints:
         self._upstream = upstream
 
     def registrations(self) -> list[EventRegistration]:
-        """The events, the same as kube-scheduler's."""
+        """The events, as kube-scheduler has them, and ours."""
         assigned = Action.ADD | Action.UPDATE_POD_LABEL | Action.DELETE
+        if not self._upstream:
+            assigned |= Action.UPDATE_POD_TERMINATING
         target = Action.UPDATE_POD_LABEL | Action.UPDATE_POD_TOLERATION
         nodes = Action.ADD | Action.DELETE | Action.UPDATE_NODE_LABEL | Action.UPDATE_NODE_TAINT
         return [
@@ -39,18 +42,20 @@ class PodTopologySpreadHints:
         return self._rules.compiled(decision.hard, decision, pod)
 
     def assigned_pod_changed(self, waiting: WaitingPod, old: Pod | None, new: Pod | None) -> Hint:
-        """Another pod came, changed its labels, or went."""
+        """Another pod came, changed its labels, began to go, or went."""
         namespace = waiting.pod.metadata.namespace
         for other in (old, new):
             if other is not None and not (has_place(other) and other.metadata.namespace == namespace):
                 return Hint.SKIP
         constraints = self._hard(waiting.pod)
-        return Hint.QUEUE if any(_counts_otherwise(c, old, new) for c in constraints) else Hint.SKIP
+        if old is not None and new is not None and not self._upstream:
+            old, new = _if_staying(old), _if_staying(new)
+        return Hint.QUEUE if any(_matches_otherwise(c, old, new) for c in constraints) else Hint.SKIP
 
     def target_pod_changed(self, waiting: WaitingPod, old: Pod, new: Pod) -> Hint:
         """The waiting pod itself got other labels or tolerations."""
         constraints = self._hard(waiting.pod)
-        helps = any(_counts_otherwise(constraint, old, new) for constraint in constraints)
+        helps = any(_matches_otherwise(constraint, old, new) for constraint in constraints)
         if not helps and old.spec.tolerations != new.spec.tolerations:
             helps = any(constraint.honors_taints for constraint in constraints)
         if not helps and not self._upstream:
@@ -75,7 +80,13 @@ class PodTopologySpreadHints:
         return Hint.QUEUE if helps else Hint.SKIP
 
 
-def _counts_otherwise(constraint: Constraint, old: Pod | None, new: Pod | None) -> bool:
+def _if_staying(pod: Pod) -> Pod | None:
+    """A terminating pod counts like one that is gone. (Its actual deletion is told all the same: if it was only nominated
+    to a node, nobody heard of the beginning.)"""
+    return None if pod.metadata.deletion_timestamp else pod
+
+
+def _matches_otherwise(constraint: Constraint, old: Pod | None, new: Pod | None) -> bool:
     """Whether the pod matches the selector in one of its versions only."""
     before = old is not None and constraint.matches(old.metadata.labels)
     after = new is not None and constraint.matches(new.metadata.labels)

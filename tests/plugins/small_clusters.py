@@ -21,6 +21,9 @@ from tidelog.api.objects import (
     Pod,
     PodAffinityTerm,
 )
+from tidelog.plugins.derive import Rules, effects, pod_events
+from tidelog.plugins.events import ClusterEvent, Hint
+from tidelog.plugins.events import matches as matches_event
 from tidelog.plugins.interface import SKIP, CycleState, Plugin
 from tidelog.plugins.node_info import NodeInfo, PodInfo
 from tidelog.scheduler.cache import Cache
@@ -168,18 +171,19 @@ NAMESPACE_SELECTORS: list[LabelSelector | None] = [
     _requirement("env", "NotIn", "dev"),
 ]
 
-selectors = st.sampled_from(SELECTORS)
-keys = st.sampled_from([HOST, ZONE, RACK])
-labels = st.fixed_dictionaries(
-    {}, optional={"app": st.sampled_from(["x", "y"]), "rev": st.sampled_from(["1", "2"])}
-)
-node_labels = st.fixed_dictionaries(
-    {},
-    optional={
-        ZONE: st.sampled_from(["a", "b", ""]),
-        RACK: st.sampled_from(["r1", "r2"]),
-        "disk": st.sampled_from(["ssd", "hdd"]),
-    },
+selectors = st.sampled_from([*SELECTORS, *[LabelSelector(match_labels={"app": "x"})] * 9])
+keys = st.sampled_from([HOST, ZONE, ZONE, RACK])
+
+
+def _mostly(**choices: list[str]) -> st.SearchStrategy[dict[str, str]]:
+    """Labels with one of these values each; an empty value means that the label is missing."""
+    drawn = st.fixed_dictionaries({name: st.sampled_from(values) for name, values in choices.items()})
+    return drawn.map(lambda found: {name: value for name, value in found.items() if value})
+
+
+labels = _mostly(app=["x", "x", "x", "y", ""], rev=["1", "1", "2", ""])
+node_labels = _mostly(
+    zone=["a", "a", "b", "b", "c", ""], rack=["r1", "r1", "r2", ""], disk=["ssd", "ssd", "hdd", ""]
 )
 taints = st.lists(
     st.sampled_from([("dedicated", "NoSchedule"), ("spot", "NoExecute"), ("old", "PreferNoSchedule")]),
@@ -190,11 +194,14 @@ taints = st.lists(
 @st.composite
 def nodes(draw: st.DrawFn, name: str = "n") -> Node:
     """A node with or without its host name, zone, rack and a taint."""
-    built = node(name).label(draw(node_labels))
+    found = draw(node_labels)
+    if zone := found.pop("zone", ""):
+        found[ZONE] = "" if zone == "c" else zone
+    built = node(name).label(found)
     for key, effect in draw(taints):
         built = built.taint(key, effect=effect)
     plain = built.build()
-    if draw(st.integers(0, 4)) == 0:
+    if draw(st.integers(0, 9)) == 9:
         without = {k: v for k, v in plain.metadata.labels.items() if k != HOST}
         plain = replace(plain, metadata=replace(plain.metadata, labels=without))
     return plain
@@ -224,8 +231,8 @@ KINDS = ["pod_affinity", "pod_anti_affinity", "prefer_pod_affinity", "prefer_pod
 @st.composite
 def pods(draw: st.DrawFn, name: str = "p", terms_max: int = 0) -> PodBuilder:
     """A pod somewhere among the namespaces, perhaps terminating, with up to so many affinity terms."""
-    built = pod(name, namespace=draw(st.sampled_from(list(NAMESPACES)))).label(draw(labels))
-    if draw(st.integers(0, 4)) == 0:
+    built = pod(name, namespace=draw(st.sampled_from([*["n1"] * 6, *NAMESPACES]))).label(draw(labels))
+    if draw(st.integers(0, 9)) == 9:
         built = built.terminating()
     for kind in draw(st.lists(st.sampled_from(KINDS), max_size=terms_max)):
         built = with_term(built, kind, draw(terms), draw(st.integers(1, 5)))
@@ -235,9 +242,9 @@ def pods(draw: st.DrawFn, name: str = "p", terms_max: int = 0) -> PodBuilder:
 @st.composite
 def clusters(draw: st.DrawFn, terms_max: int = 0, pods_max: int = 8) -> list[Object]:
     """Up to five nodes with pods on them, and the namespaces."""
-    count = draw(st.integers(1, 5))
+    count = draw(st.sampled_from([3, 4, 2, 1, 5]))
     found: list[Object] = [*namespaces(), *(draw(nodes(name=f"n{i}")) for i in range(count))]
-    for i in range(draw(st.integers(0, pods_max))):
+    for i in range(draw(st.sampled_from(range(pods_max, -1, -1)))):
         built = draw(pods(name=f"p{i}", terms_max=terms_max))
         found.append(built.on(f"n{draw(st.integers(0, count - 1))}").build())
     return found
@@ -263,3 +270,81 @@ def matches(selector: LabelSelector | None, have: Mapping[str, str]) -> bool:
         if not fits:
             return False
     return True
+
+
+# --- events ---------------------------------------------------------------------------------------------------------------------
+
+
+class Waiting:
+    """A waiting pod, as hints see it."""
+
+    attempted_at = 0
+    first_rejected_at: Mapping[str, int] = {}
+
+    def __init__(self, waiting: Pod) -> None:
+        self.pod = waiting
+
+
+def hint(plugin: Any, waiting: PodBuilder | Pod, event: ClusterEvent, old: Any, new: Any) -> Hint | None:
+    """What the plugin says to an event; None if it did not register it."""
+    target = waiting.build() if isinstance(waiting, PodBuilder) else waiting
+    registered = [r for r in plugin.events_to_register() if matches_event(r.event, event)]
+    answers = [Hint.QUEUE if r.hint is None else r.hint(Waiting(target), old, new) for r in registered]
+    if not answers:
+        return None
+    return Hint.QUEUE if Hint.QUEUE in answers else Hint.SKIP
+
+
+def says_queue(plugin: Any, waiting: Pod, old: Object | None, new: Object | None, upstream: bool) -> bool:
+    """Whether some event of this change wakes the waiting pod; the change may be one of the waiting pod itself."""
+    name = waiting.metadata.name
+    if isinstance(old, Pod) and isinstance(new, Pod) and new.metadata.name == name:
+        raised = [(event, old, new) for event in pod_events(old, new, target=True, upstream=upstream)]
+    else:
+        changes = effects(old, new, Rules(schedulers=("",), upstream=upstream))
+        raised = [(one.event, one.old, one.new) for change in changes for one in change.raised]
+    return any(hint(plugin, waiting, *one) is Hint.QUEUE for one in raised)
+
+
+@st.composite
+def changes(
+    draw: st.DrawFn, objects: list[Object], terms_max: int = 0
+) -> tuple[Object | None, Object | None]:
+    """One object that comes, goes or changes."""
+    here = sorted({o.spec.node_name for o in objects if isinstance(o, Pod)} | {"n0"})
+    what = draw(st.sampled_from(["node", "new node", "pod", "new pod", "pod", "namespace"]))
+    if what == "new node":
+        return None, draw(nodes(name="new"))
+    if what == "new pod":
+        return None, draw(pods(name="new", terms_max=terms_max)).on(draw(st.sampled_from(here))).build()
+    kind: type = {"node": Node, "pod": Pod, "namespace": Namespace}[what]
+    candidates = [o for o in objects if isinstance(o, kind)]
+    if not candidates:
+        return None, draw(nodes(name="new"))
+    old = draw(st.sampled_from(candidates))
+    if draw(st.integers(0, 2)) == 0:
+        return old, None
+    if isinstance(old, Node):
+        return old, draw(nodes(name=old.metadata.name))
+    if isinstance(old, Namespace):
+        env = draw(st.sampled_from(["dev", "prod", "other"]))
+        return old, replace(old, metadata=replace(old.metadata, labels={"env": env}))
+    if draw(st.integers(0, 3)) == 0:
+        gone = "2030-01-01T00:00:00Z"
+        return old, replace(old, metadata=replace(old.metadata, deletion_timestamp=gone))
+    return old, replace(old, metadata=replace(old.metadata, labels=draw(labels)))
+
+
+def apply(cluster: Cluster, old: Object | None, new: Object | None) -> None:
+    """Make the change."""
+    if new is not None:
+        cluster.put(new)
+    elif old is not None:
+        cluster.delete(old)
+
+
+def opened(before: Mapping[str, str | None], after: Mapping[str, str | None]) -> bool:
+    """Whether a node became possible for a pod that had been rejected."""
+    return any(before.values()) and any(
+        reason is None and before.get(name, "no such node") is not None for name, reason in after.items()
+    )

@@ -7,6 +7,7 @@ that occur. Costs one pass over the pod's containers; the scheduler computes it 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 from tidelog.api.objects import Container, Pod, Quantity, pod_condition
 from tidelog.api.quantity import parse_resource
@@ -202,3 +203,28 @@ def counted(requests: Requests) -> Requests:
     if all(counts(name) for name in requests):
         return requests
     return {name: value for name, value in requests.items() if counts(name)}
+
+
+class EffectiveRequests(NamedTuple):
+    """Everything that the scheduler counts of one pod. The dicts may be one and the same: do not change them."""
+
+    requests: Requests
+    """What it asks of a node."""
+    scored: Requests
+    """What it asks of a node where NodeResourcesFit scores it."""
+    occupied: Requests
+    """What it takes from the node it is on."""
+    non_zero_cpu: int
+    non_zero_memory: int
+    """What it takes from the node it is on where NodeResourcesFit scores others."""
+
+
+def effective_requests(pod: Pod) -> EffectiveRequests:
+    """All at once, because for nearly every pod two passes over the containers answer everything."""
+    requests = counted(pod_requests(pod))
+    scored = counted(score_requests(pod))
+    status = pod.status
+    if pod.spec.resources is None and not status.container_statuses and not status.init_container_statuses:
+        return EffectiveRequests(requests, scored, requests, scored.get(CPU, 0), scored.get(MEMORY, 0))
+    occupied = counted(occupied_requests(pod))
+    return EffectiveRequests(requests, scored, occupied, *non_zero_requests(pod, occupied))

@@ -17,12 +17,8 @@ from tidelog.api.resources import (
     MEMORY,
     PODS,
     Requests,
-    counted,
-    non_zero_requests,
-    occupied_requests,
+    effective_requests,
     parse_requests,
-    pod_requests,
-    score_requests,
 )
 from tidelog.plugins.affinity_terms import NO_TERMS, PodTerms, compile_terms
 
@@ -68,13 +64,15 @@ class PodInfo:
         self.labels = meta.labels
         self.priority = spec.priority or 0
         self.terminating = bool(meta.deletion_timestamp)
-        self.requests: Requests = counted(pod_requests(pod))
+        amounts = effective_requests(pod)
+        self.requests: Requests = amounts.requests
         """What it asks of a node (filters)."""
-        self.score_requests: Requests = counted(score_requests(pod))
+        self.score_requests: Requests = amounts.scored
         """What it asks of a node where NodeResourcesFit scores it: with defaults for cpu and memory."""
-        self.occupied: Requests = counted(occupied_requests(pod))
+        self.occupied: Requests = amounts.occupied
         """What it takes from the node it is on; more than `requests` during an in-place resize."""
-        self.non_zero_cpu, self.non_zero_memory = non_zero_requests(pod, self.occupied)
+        self.non_zero_cpu: int = amounts.non_zero_cpu
+        self.non_zero_memory: int = amounts.non_zero_memory
         """What it takes from the node it is on where NodeResourcesFit scores others: with defaults."""
         self.host_ports: tuple[HostPort, ...] = host_ports_of(pod)
         affinity = spec.affinity

@@ -9,6 +9,7 @@ from tidelog.api.builders import PodBuilder, pod
 from tidelog.api.objects import ContainerStatus, Pod, PodStatus, ResourceRequirements
 from tidelog.api.resources import (
     counted,
+    effective_requests,
     is_extended,
     is_scalar,
     non_zero_requests,
@@ -188,6 +189,26 @@ def test_a_resize_counts_on_the_node_with_defaults() -> None:
     built = resizing("1", "2", "2")
 
     assert non_zero_requests(built, occupied_requests(built)) == (2000, DEFAULT_MEMORY)
+
+
+@pytest.mark.parametrize(
+    "built",
+    [
+        pod("p").build(),
+        pod("p").request({"storage": "1Gi"}, cpu="1").init_container("i").overhead(cpu="10m").build(),
+        pod("p").pod_level({"memory": "5Mi"}).request(cpu="1").build(),
+        resizing("1", "2", "500m"),
+    ],
+)
+def test_all_at_once_is_the_same_as_one_by_one(built: Pod) -> None:
+    occupied = counted(occupied_requests(built))
+
+    assert effective_requests(built) == (
+        counted(pod_requests(built)),
+        counted(score_requests(built)),
+        occupied,
+        *non_zero_requests(built, occupied),
+    )
 
 
 # --- names ----------------------------------------------------------------------------------------------------------------

@@ -52,10 +52,10 @@ from tidelog.plugins.events import (
 from tidelog.plugins.interface import Plugin, PreEnqueuePlugin, QueueSortPlugin
 from tidelog.queue import state
 from tidelog.queue.backoff import SECOND, BackoffPolicy
-from tidelog.queue.entity import AnyEntity, QueuedGroup, QueuedPod, Strategy, Where
+from tidelog.queue.entity import AnyEntity, QueuedGroup, QueuedPod, Strategy, Where, pod_key, pod_uid
 from tidelog.queue.group_rules import DESIRED_COUNT_GATE, GroupInfo, GroupRules
 from tidelog.queue.groups import Groups, GroupStatus
-from tidelog.queue.hints import HintMap, QueueObserver, pod_uid
+from tidelog.queue.hints import HintMap, QueueObserver
 from tidelog.queue.in_flight import Attempt, InFlight, InFlightEvent
 from tidelog.queue.nominator import Nominator
 from tidelog.queue.order import Order
@@ -149,7 +149,7 @@ class SchedulingQueue:
             pop_from_backoff=config.pop_from_backoff,
         )
         self._groups = Groups(self._places, rules, self._order, self._hints, upstream=config.upstream)
-        self._in_flight = InFlight()
+        self._in_flight = InFlight(upstream=config.upstream)
         self._pods: dict[str, QueuedPod] = {}
         """Every pending pod by key, wherever it is. A pod in flight that was deleted is not here any more."""
         self.nominator = Nominator()
@@ -188,7 +188,7 @@ class SchedulingQueue:
     def update(self, pod: Pod, changes: Iterable[ClusterEvent], seq: int, now: int) -> None:
         """A new version of a pending pod; `changes` are the TargetPod events that tell the two apart."""
         uid = pod_uid(pod)
-        entity = self._pods.get(_key(pod))
+        entity = self._pods.get(pod_key(pod))
         if entity is None or entity.uid != uid:
             self.add(pod, now)
             return
@@ -215,7 +215,7 @@ class SchedulingQueue:
         For groups also bound members have to be told, because their group is looked at again.
         """
         self.nominator.forget(pod)
-        key = _key(pod)
+        key = pod_key(pod)
         entity = self._pods.get(key)
         if entity is not None and entity.uid == pod_uid(pod):
             self._forget(entity)
@@ -273,7 +273,8 @@ class SchedulingQueue:
             return
         strategy = Strategy.AFTER_BACKOFF
         if pod.has_rejectors:
-            strategy = self._hints.best_strategy(pod, self._in_flight.events_since_pop(uid))
+            missed = self._in_flight.missed_by(uid, lambda event: self._hints.concerns(pod, event))
+            strategy = self._hints.best_strategy(pod, missed)
         self._places.requeue(pod, strategy, now, ATTEMPT_FAILED)
         self._in_flight.end(uid)
 
@@ -373,7 +374,7 @@ class SchedulingQueue:
         A member activates its group. A pod in flight is tried again after its backoff if its attempt fails.
         """
         for pod in pods:
-            entity: AnyEntity | None = self._pods.get(_key(pod))
+            entity: AnyEntity | None = self._pods.get(pod_key(pod))
             if self._group_of is not None and (group := self._group_of(pod)):
                 if group not in self._groups.rules.infos:
                     continue
@@ -415,21 +416,18 @@ class SchedulingQueue:
         if leftovers and self._in_flight:
             self._in_flight.record(seq, UNSCHEDULABLE_TIMEOUT, None, None)
 
+    def next_backoff_end(self) -> int | None:
+        """When the next backoff ends."""
+        return self._places.backoff.next_free_at()
+
     def next_deadline(self) -> int | None:
-        """When `advance` will next have something to do, if nothing else happens."""
-        deadlines = (
-            self._places.backoff.next_free_at(),
-            self._groups.rules.next_wait_until(),
-            self._places.pool.next_leftover_at(),
-        )
+        """When `advance` will next have something to do besides ended backoffs, if nothing else happens."""
+        deadlines = (self._groups.rules.next_wait_until(), self._places.pool.next_leftover_at())
         return min((deadline for deadline in deadlines if deadline is not None), default=None)
 
     def needs_ticks(self) -> bool:
         """Whether somebody in the pool waits for time: only then is a tick worth a record."""
-        return (
-            self._places.pool.has_any(self._hints.interested(TIME))
-            or self._groups.rules.next_wait_until() is not None
-        )
+        return self._places.pool.has_any(self._hints.interested(TIME))
 
     # --- looking at it ------------------------------------------------------------------------------------------------
 
@@ -558,17 +556,14 @@ class SchedulingQueue:
             return pod
         return self._groups.queued.get(pod.group) if pod.where is Where.MEMBER else None
 
-    def _missed_by(self, group: QueuedGroup) -> list[tuple[ClusterEvent, Any, Any]]:
+    def _missed_by(self, group: QueuedGroup) -> list[InFlightEvent]:
         """What happened since the group was popped. All its members were popped at once, so any of them knows."""
         if self._upstream:
             return []
-        flying = (member.uid for member in group.popped if self._in_flight.get(member.uid) is not None)
-        return self._in_flight.events_since_pop(next(flying, ""))
-
-
-def _key(pod: Pod) -> str:
-    meta = pod.metadata
-    return f"{meta.namespace}/{meta.name}"
+        for member in group.popped:
+            if self._in_flight.get(member.uid) is not None:
+                return self._in_flight.events_since_pop(member.uid)
+        return []
 
 
 def _sorted(plugins: Iterable[str]) -> tuple[str, ...]:

@@ -1,0 +1,149 @@
+"""The cluster as the log tells it: every object, and with each change of one everything that follows from it.
+
+A change of an object is worked through in one place and in one order (`tidelog.plugins.derive.effects` says what it means): first the
+cache, then the pod's own place in the queue, then the events that may wake other pods. A node's deletion raises its event first, while the
+node is still there to be looked at.
+
+While attempts are in flight, every change that could hurt a decision that did not see it is noted (`tidelog.scheduler.disturbance`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import assert_never
+
+from msgspec.structs import replace
+
+from tidelog.api.objects import Node, Object, Pod
+from tidelog.plugins.derive import Effect, QueueStep, Raised, Rules, effects, is_terminal, pod_events
+from tidelog.plugins.node_info import PodInfo
+from tidelog.queue.scheduling_queue import SchedulingQueue
+from tidelog.scheduler.cache import Cache
+from tidelog.scheduler.disturbance import Disturbance, disturbance, released
+from tidelog.scheduler.listers import Listers
+from tidelog.scheduler.snapshot import Snapshot
+
+
+def uid_of(pod: Pod) -> str:
+    """By what a pod is told apart from an earlier one of its name."""
+    meta = pod.metadata
+    return meta.uid or f"{meta.namespace}/{meta.name}"
+
+
+class Cluster:
+    """Objects, cache, listers, and the queue that is kept in step with them."""
+
+    def __init__(self) -> None:
+        self.objects: dict[str, Object] = {}
+        """Every object by its key, in the order of creation."""
+        self.cache = Cache()
+        self.snapshot = Snapshot()
+        self.listers = Listers()
+        self.queue: SchedulingQueue | None = None
+        """None until a configuration has been loaded."""
+        self.rules = Rules(schedulers=())
+        self.seq = 0
+        """The record that is being consumed, or the last one that was."""
+        self.at = 0
+        self.notes: list[Disturbance] | None = None
+        """What happened since the oldest attempt in flight; None while there is none."""
+
+    def pod(self, key: str) -> Pod | None:
+        """The pod of this record key."""
+        found = self.objects.get(key)
+        return found if isinstance(found, Pod) else None
+
+    def pending_pods(self) -> Iterator[Pod]:
+        """Every pod that has no node, in the order of creation."""
+        for obj in self.objects.values():
+            if isinstance(obj, Pod) and not obj.spec.node_name and not is_terminal(obj):
+                yield obj
+
+    def change(self, key: str, new: Object | None, *, settles: bool = False) -> None:
+        """The object has a new version, or is gone. `settles`: an assumed pod is bound to where it was assumed."""
+        old = self.objects.get(key)
+        if new is None:
+            self.objects.pop(key, None)
+        else:
+            self.objects[key] = new
+        if self.notes is not None and not settles:
+            note = disturbance(self.seq, old, new)
+            if note is not None:
+                self.notes.append(note)
+        for effect in effects(old, new, self.rules, self._assumed(old)):
+            if effect.events_first:
+                self._raise(effect.raised)
+            self._update_cache(effect, settles=settles)
+            self._update_queue(effect)
+            if not effect.events_first:
+                self._raise(effect.raised)
+
+    def release(self, uid: str, key: str) -> None:
+        """The placement of a pod is off. If it was assumed, its room is free again, which may help others."""
+        if not self.cache.is_assumed(uid):
+            return
+        assumed = self._assumed(self.pod(key))
+        node = self.cache.node_of(uid)
+        self.cache.forget(uid)
+        if self.notes is not None and node is not None:
+            self.notes.append(released(self.seq, key, node))
+        if assumed is not None and self.queue is not None:
+            for effect in effects(assumed, None, self.rules):
+                self._raise(effect.raised)
+
+    def _assumed(self, obj: Object | None) -> Pod | None:
+        """The pod as it is on the node where it is assumed."""
+        if not isinstance(obj, Pod) or not self.cache.is_assumed(uid_of(obj)):
+            return None
+        node = self.cache.node_of(uid_of(obj))
+        assert node is not None
+        return replace(obj, spec=replace(obj.spec, node_name=node))
+
+    def _update_cache(self, effect: Effect, *, settles: bool) -> None:
+        old, new = effect.old, effect.new
+        if isinstance(new, Pod):
+            if settles:
+                self.cache.confirm(uid_of(new))
+            elif new.spec.node_name:
+                self.cache.put_pod(PodInfo(new))
+            elif effect.forgets:
+                self.cache.remove_pod(uid_of(new))
+        elif isinstance(old, Pod):
+            self.cache.remove_pod(uid_of(old))
+        elif isinstance(new, Node):
+            self.cache.put_node(new)
+        elif isinstance(old, Node):
+            self.cache.remove_node(old.metadata.name)
+        elif new is not None:
+            self.listers.put(new)
+        elif old is not None:
+            self.listers.delete(old)
+
+    def _update_queue(self, effect: Effect) -> None:
+        queue, old, new = self.queue, effect.old, effect.new
+        if queue is None or effect.queue is QueueStep.NOTHING:
+            return
+        if effect.queue is QueueStep.ADD:
+            assert isinstance(new, Pod)
+            queue.add(new, self.at)
+        elif effect.queue is QueueStep.UPDATE:
+            assert isinstance(old, Pod)
+            assert isinstance(new, Pod)
+            changes = pod_events(old, new, target=True, upstream=self.rules.upstream)
+            queue.update(new, changes, self.seq, self.at)
+        elif effect.queue is QueueStep.DELETE:
+            assert isinstance(old, Pod)
+            queue.delete(old, self.at)
+        else:
+            assert_never(effect.queue)
+
+    def _raise(self, events: Iterable[Raised]) -> None:
+        if self.queue is None:
+            return
+        for raised in events:
+            precheck = None if raised.priority_max is None else _at_most(raised.priority_max)
+            self.queue.on_event(raised.event, raised.old, raised.new, self.seq, self.at, precheck=precheck)
+
+
+def _at_most(priority: int) -> Callable[[Pod], bool]:
+    return lambda pod: (pod.spec.priority or 0) <= priority

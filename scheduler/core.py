@@ -1,0 +1,578 @@
+"""The scheduler as a pure state machine: `apply(record)` consumes the log, `attempt(now)` decides about one pod.
+
+    records ──► apply ──► cache, queue, nominations               (the only way in which facts get in)
+                  ▲
+                  │  the attempt's outcomes, when they are in the log
+                  │
+    attempt(now) ─┴─► pop ─► decide ─► adopt ─► Decision           (for the shell to append)
+
+What an attempt decides is *adopted* at once (the pod is assumed on its node, a nomination counts) so that the next attempt, which
+need not wait for the disk, builds on it. The pod stays in flight until its own outcome comes back through `apply`. Adopting needs
+nothing but the outcome itself; therefore a log is recovered by the same fold with the outcomes taken from it (`readopt`), and
+verified by computing them anew.
+
+Just before a decision is committed the writer asks `conflict` whether something that came meanwhile took away what it relies on; if
+so, `aborted` is appended in its place (DESIGN rule 4).
+
+Time is an argument. Ends of backoffs are noticed at attempts and at records, everything else that time brings about at records only: a
+call of `attempt` that decides nothing changes nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Any, assert_never
+
+import msgspec
+
+from tidelog.api.errors import InternalError
+from tidelog.api.objects import Object, Pod
+from tidelog.api.pod_status import (
+    SCHEDULER_ERROR,
+    bound_to,
+    nominated_to,
+    preempted,
+    rejected,
+    with_condition,
+)
+from tidelog.eventlog.records import (
+    AttemptAborted,
+    AttemptError,
+    Body,
+    ConfigurationLoaded,
+    Evicted,
+    EvictionRefused,
+    LossAccepted,
+    Nominated,
+    ObjectDeleted,
+    ObjectPut,
+    PlacementChosen,
+    PodConditionSet,
+    Record,
+    Scheduled,
+    SchedulerStarted,
+    Tick,
+    Unschedulable,
+    Waiting,
+    decode_body,
+)
+from tidelog.plugins.configuration import SchedulerConfiguration
+from tidelog.plugins.derive import Rules
+from tidelog.plugins.events import WILDCARD
+from tidelog.plugins.interface import CycleState, QueueSortPlugin, unschedulable
+from tidelog.plugins.node_info import PodInfo
+from tidelog.plugins.profiles import Profile, ProfileSpec, build_profiles
+from tidelog.plugins.registry import Registry
+from tidelog.queue.entity import QueuedPod
+from tidelog.queue.scheduling_queue import QueueConfig, SchedulingQueue
+from tidelog.scheduler.cluster import Cluster, uid_of
+from tidelog.scheduler.decision import Decision, Relies
+from tidelog.scheduler.disturbance import Conflict, Disturbance, conflict, disturbance, released
+from tidelog.scheduler.framework import Framework, FrameworkHandle
+from tidelog.scheduler.pod_cycle import CycleResult, Stamp, finish_waiting, reject_waiting, run_pod_cycle
+
+SECOND = 1_000_000_000
+
+
+class Permit(msgspec.Struct, gc=False):
+    """A pod that has its resources reserved and waits until every plugin has permitted its binding."""
+
+    key: str
+    uid: str
+    node: str
+    deadline: int
+    plugins: tuple[str, ...]
+
+
+class NotTheRecorded(Exception):
+    """A log is being recovered, and who came out of the queue is not whom the log says was tried."""
+
+
+class Core:
+    """The state of the scheduler after some record of the log, and the next decision."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        self.epoch = 0
+        self.attempts = 0
+        """Number of the last attempt."""
+        self.last_tick_at = 0
+        self.configuration: SchedulerConfiguration | None = None
+        self.cluster = Cluster()
+        self.frameworks: dict[str, Framework] = {}
+        self._flights: dict[int, dict[str, None]] = {}
+        """Attempts whose outcomes are not in the log yet → the uids of their pods."""
+        self._permits: dict[str, Permit] = {}
+        """Waiting pods by uid, in the order in which they began to wait."""
+        self._permit_states: dict[str, CycleState] = {}
+        """The cycle states of waiting pods. Lost at a restart: plugins must do without."""
+        self._rejected: dict[str, tuple[int, Unschedulable]] = {}
+        """Pod uid → the seq of its last rejection with content, and that: a repetition refers to it."""
+
+    @property
+    def seq(self) -> int:
+        """The last record consumed."""
+        return self.cluster.seq
+
+    @property
+    def at(self) -> int:
+        """The time of the last record consumed."""
+        return self.cluster.at
+
+    @property
+    def queue(self) -> SchedulingQueue | None:
+        """None until a configuration has been loaded."""
+        return self.cluster.queue
+
+    @property
+    def objects(self) -> Mapping[str, Object]:
+        """Every object by its record key, in the order of creation."""
+        return self.cluster.objects
+
+    @property
+    def in_flight(self) -> int:
+        """How many attempts wait for their outcomes to come back."""
+        return len(self._flights)
+
+    # --- consuming the log ------------------------------------------------------------------------------------------
+
+    def apply(self, record: Record, body: Body | None = None) -> None:
+        """Consume the next record. `body` is its decoded body, where the caller has it."""
+        cluster = self.cluster
+        if record.seq != cluster.seq + 1:
+            raise InternalError(f"record {record.seq} was applied after record {cluster.seq}")
+        cluster.seq, cluster.at = record.seq, record.at
+        self._consume(record, decode_body(record) if body is None else body)
+        if cluster.queue is not None:
+            cluster.queue.advance(record.seq, record.at)
+        if not self._flights:
+            cluster.notes = None
+
+    def _consume(self, record: Record, body: Body) -> None:
+        cluster, key = self.cluster, record.key
+        match body:
+            case ObjectPut():
+                cluster.change(key, body.object)
+            case ObjectDeleted():
+                self._deleted(key)
+            case PodConditionSet():
+                pod = cluster.pod(key)
+                if pod is not None:
+                    cluster.change(key, with_condition(pod, body.condition, record.at))
+            case Tick():
+                self.last_tick_at = record.at
+                if cluster.queue is not None:
+                    cluster.queue.tick(record.seq, record.at)
+            case ConfigurationLoaded():
+                self._configure(msgspec.convert(body.configuration, SchedulerConfiguration))
+            case SchedulerStarted():
+                self.epoch = body.epoch
+            case Scheduled():
+                self._scheduled(self._tried(key), key, body)
+            case Unschedulable():
+                self._unschedulable(self._tried(key), record, body)
+            case AttemptError():
+                self._errored(self._tried(key), key, body)
+            case Waiting():
+                self._waiting(self._tried(key), key, body)
+            case AttemptAborted():
+                self._aborted(key, body)
+            case Nominated():
+                pod = cluster.pod(key)
+                if pod is not None:
+                    cluster.change(key, nominated_to(pod, body.node))
+            case Evicted():
+                pod = cluster.pod(key)
+                if pod is not None:
+                    cluster.change(key, preempted(pod, body.message, record.at))
+            case LossAccepted() | EvictionRefused() | PlacementChosen():
+                pass
+            case _:
+                assert_never(body)
+
+    def _deleted(self, key: str) -> None:
+        pod = self.cluster.pod(key)
+        self.cluster.change(key, None)
+        if pod is not None:
+            self._forget_pod(uid_of(pod))
+
+    def _forget_pod(self, uid: str) -> None:
+        self._permits.pop(uid, None)
+        self._permit_states.pop(uid, None)
+        self._rejected.pop(uid, None)
+
+    def _tried(self, key: str) -> Pod:
+        """The pod of an outcome. It is there: an outcome for a pod that was gone would have been aborted."""
+        pod = self.cluster.pod(key)
+        if pod is None:
+            raise InternalError(f"record {self.seq} is an outcome for {key}, which does not exist")
+        return pod
+
+    # --- consuming outcomes -----------------------------------------------------------------------------------------
+
+    def _scheduled(self, pod: Pod, key: str, body: Scheduled) -> None:
+        uid, cluster = uid_of(pod), self.cluster
+        settles = cluster.cache.is_assumed(uid) and cluster.cache.node_of(uid) == body.node
+        cluster.change(key, bound_to(pod, body.node, self.at), settles=settles)
+        self._forget_pod(uid)
+        self._land(body.attempt, uid)
+
+    def _unschedulable(self, pod: Pod, record: Record, body: Unschedulable) -> None:
+        uid, attempt = uid_of(pod), body.attempt
+        if body.same_as:
+            _, body = self._rejected[uid]
+        else:
+            self._rejected[uid] = (record.seq, body)
+        self._stop_waiting(uid, record.key)
+        # While it is still in flight: what the rejection itself changes about the pod may be just what a plugin waits for.
+        self.cluster.change(record.key, rejected(pod, body.message, self.at))
+        if self.queue is not None:
+            self.queue.fail(uid, body.plugins, body.pending, now=self.at)
+        self._land(attempt, uid)
+
+    def _errored(self, pod: Pod, key: str, body: AttemptError) -> None:
+        uid = uid_of(pod)
+        self._rejected.pop(uid, None)
+        self._stop_waiting(uid, key)
+        self.cluster.change(key, rejected(pod, body.message, self.at, reason=SCHEDULER_ERROR))
+        if self.queue is not None:
+            self.queue.fail(uid, now=self.at)
+        self._land(body.attempt, uid)
+
+    def _waiting(self, pod: Pod, key: str, body: Waiting) -> None:
+        """The pod stays in flight for the queue, and assumed; only the attempt is over."""
+        uid = uid_of(pod)
+        self._permits[uid] = Permit(key, uid, body.node, body.deadline, body.plugins)
+        self._flights.pop(body.attempt, None)
+
+    def _aborted(self, key: str, body: AttemptAborted) -> None:
+        for uid in self._flights.pop(body.attempt, {}):
+            self._stop_waiting(uid, key)
+            if self.queue is not None:
+                pod = self.cluster.pod(key)
+                if pod is not None and uid_of(pod) == uid:
+                    # A nomination that the attempt made does not count any more; one from before it does.
+                    self.queue.nominator.nominate(pod)
+                self.queue.abort(uid, self.at)
+
+    def _stop_waiting(self, uid: str, key: str) -> None:
+        """The pod's placement, if it had one, is off."""
+        self._permits.pop(uid, None)
+        self._permit_states.pop(uid, None)
+        self.cluster.release(uid, key)
+
+    def _land(self, attempt: int, uid: str) -> None:
+        """The pod's part of the attempt is over."""
+        if self.queue is not None:
+            self.queue.done(uid)
+        flight = self._flights.get(attempt)
+        if flight is not None:
+            flight.pop(uid, None)
+            if not flight:
+                del self._flights[attempt]
+
+    # --- configuration --------------------------------------------------------------------------------------------------
+
+    def _configure(self, configuration: SchedulerConfiguration) -> None:
+        """Another configuration is in force from this record on. The pods keep their places and counters."""
+        cluster, schedulers = self.cluster, tuple(p.scheduler_name for p in configuration.profiles)
+        self.configuration = configuration
+        cluster.rules = Rules(schedulers=schedulers, upstream=configuration.upstream)
+        profiles = build_profiles(configuration.profiles, self._registry, self._handle)
+        queue = _make_queue(configuration, profiles)
+        self.frameworks = {
+            name: Framework(
+                name,
+                profile.points,
+                self._handle(profile.spec),
+                weights=profile.weights("score"),
+                nominated=queue.nominator,
+            )
+            for name, profile in profiles.items()
+        }
+        if cluster.queue is not None:
+            for pod in list(cluster.pending_pods()):
+                if pod.spec.scheduler_name not in schedulers:
+                    cluster.queue.delete(pod, self.at)
+            queue.load_state(cluster.queue.dump_state(), self._pod_named)
+        cluster.queue = queue
+        for pod in cluster.pending_pods():
+            if pod.spec.scheduler_name in schedulers and queue.get(_name_of(pod)) is None:
+                queue.add(pod, self.at)
+        # What rejected a pod under the old rules says nothing about the new ones.
+        queue.on_event(WILDCARD, None, None, self.seq, self.at)
+
+    def _handle(self, _spec: ProfileSpec) -> FrameworkHandle:
+        """Plugins of all profiles see the same cluster."""
+        assert self.configuration is not None
+        return FrameworkHandle(
+            self.cluster.snapshot,
+            self.cluster.listers,
+            self.configuration.feature_gates,
+            upstream=self.configuration.upstream,
+        )
+
+    def _pod_named(self, name: str) -> Pod:
+        pod = self.cluster.pod(f"Pod/{name}")
+        assert pod is not None, f"pod {name} is in the queue, but is not known"
+        return pod
+
+    # --- attempts ---------------------------------------------------------------------------------------------------
+
+    def attempt(self, now: int) -> Decision | None:
+        """Decide about one pod; None if there is none to decide about now. The decision counts from here on."""
+        popped = self._pop(now)
+        if popped is None:
+            return None
+        decision = self._decide(popped, now)
+        self._adopt(decision.attempt, decision.outcomes)
+        return decision
+
+    def readopt(self, attempt: int, at: int, outcomes: Sequence[tuple[str, Body]]) -> None:
+        """As `attempt`, but what it came to is known: it was recorded. Called where the log says the pop was."""
+        popped = self._pop(at)
+        key = outcomes[0][0]
+        found = None if popped is None else popped.key if isinstance(popped, Permit) else f"Pod/{popped.key}"
+        if found != key or attempt != self.attempts:
+            raise NotTheRecorded(
+                f"attempt {attempt} after record {self.seq} was about {key}, and now attempt {self.attempts} is about {found}"
+            )
+        self._adopt(attempt, outcomes)
+
+    def next_attempt_at(self, now: int) -> int | None:
+        """When an attempt may have something to decide if nothing else happens; None: never, as things are."""
+        if self.queue is None:
+            return None
+        deadlines = [permit.deadline for permit in self._permits.values()]
+        backoff = self.queue.next_backoff_end()
+        if backoff is not None:
+            deadlines.append(backoff)
+        return max(now, min(deadlines)) if deadlines else None
+
+    def next_tick_at(self) -> int | None:
+        """When a tick is worth a record; None while nobody waits for time."""
+        if self.queue is None or self.configuration is None:
+            return None
+        due = [deadline for deadline in (self.queue.next_deadline(),) if deadline is not None]
+        if self.queue.needs_ticks():
+            due.append(self.last_tick_at + self.configuration.time_event_period)
+        return min(due) if due else None
+
+    def _pop(self, now: int) -> QueuedPod | Permit | None:
+        """Who is next: a waiting pod whose time is over, or the first of the queue."""
+        queue = self.queue
+        if queue is None:
+            return None
+        for permit in self._permits.values():
+            if not permit.plugins or permit.deadline <= now:
+                self.attempts += 1
+                return permit
+        queue.flush_backoff(now)
+        popped = queue.pop(self.seq, now)
+        if popped is None:
+            return None
+        assert isinstance(popped, QueuedPod)
+        self.attempts += 1
+        return popped
+
+    def _decide(self, popped: QueuedPod | Permit, now: int) -> Decision:
+        cluster = self.cluster
+        stamp = Stamp(self.attempts, self.seq, now, self.epoch)
+        cluster.snapshot.refresh(cluster.cache)
+        assert self.queue is not None
+        if isinstance(popped, Permit):
+            pod, key = self._tried(popped.key), popped.key
+            result = self._finish(popped, PodInfo(pod), stamp)
+        else:
+            pod, key = popped.pod, f"Pod/{popped.key}"
+            framework = self.frameworks[popped.profile]
+            result = run_pod_cycle(framework, PodInfo(pod), key, stamp, self.queue.nominator.node_of(pod))
+        uid = uid_of(pod)
+        if result.state is not None:
+            self._permit_states[uid] = result.state
+        return Decision(
+            stamp.attempt,
+            stamp.observed,
+            now,
+            self.epoch,
+            self._abbreviated(uid, pod, result),
+            (Relies(key, uid, result.node, result.on),),
+        )
+
+    def _finish(self, permit: Permit, info: PodInfo, stamp: Stamp) -> CycleResult:
+        """A waiting pod is permitted, or has waited too long."""
+        framework = self.frameworks[info.pod.spec.scheduler_name]
+        state = self._permit_states.get(permit.uid) or CycleState()
+        if not permit.plugins:
+            return finish_waiting(framework, state, info, permit.key, stamp, permit.node)
+        status = unschedulable(f"rejected due to timeout after waiting at plugin {permit.plugins[0]}")
+        return reject_waiting(
+            framework, state, info, permit.key, stamp, permit.node, status.by(permit.plugins[0])
+        )
+
+    def _abbreviated(self, uid: str, pod: Pod, result: CycleResult) -> tuple[tuple[str, Body], ...]:
+        """The outcomes without what the log says already: a rejection like the last one, a nomination that was not there."""
+        outcomes = []
+        assert self.queue is not None
+        for key, body in result.outcomes:
+            if isinstance(body, Unschedulable):
+                seq, last = self._rejected.get(uid, (0, None))
+                if last is not None and _same_rejection(body, last):
+                    body = Unschedulable(
+                        attempt=body.attempt,
+                        observed=body.observed,
+                        at=body.at,
+                        epoch=body.epoch,
+                        same_as=seq,
+                    )
+            elif isinstance(body, Nominated) and body.node == self.queue.nominator.node_of(pod):
+                continue
+            outcomes.append((key, body))
+        return tuple(outcomes)
+
+    def _adopt(self, attempt: int, outcomes: Sequence[tuple[str, Body]]) -> None:
+        """Let the attempt's outcomes count for those that come after it, before they are in the log."""
+        cluster = self.cluster
+        if cluster.notes is None:
+            cluster.notes = []
+        flight = self._flights.setdefault(attempt, {})
+        for key, body in outcomes:
+            pod = cluster.pod(key)
+            if pod is None:
+                continue
+            if isinstance(body, Scheduled | Waiting) or (isinstance(body, AttemptAborted) and body.node):
+                self._assume(pod, body.node)
+            elif isinstance(body, Nominated):
+                assert self.queue is not None
+                self.queue.nominator.nominate(pod, body.node)
+            if not isinstance(body, Evicted | EvictionRefused | Nominated):
+                flight[uid_of(pod)] = None
+
+    def _assume(self, pod: Pod, node: str) -> None:
+        uid = uid_of(pod)
+        if not self.cluster.cache.is_assumed(uid):
+            self.cluster.cache.assume(PodInfo(pod), node)
+        assert self.queue is not None
+        self.queue.nominator.forget(pod)
+
+    # --- the commit check -------------------------------------------------------------------------------------------
+
+    def conflict(self, decision: Decision, unseen: Sequence[Record] = ()) -> Conflict | None:
+        """What came after `decision.observed` and took away what the decision relies on.
+
+        `unseen` are the records after `self.seq` that will be in the log before the decision's own.
+        """
+        notes = [note for note in self.cluster.notes or () if note.seq > decision.observed]
+        newest: dict[str, Object | None] = {}
+        for record in unseen:
+            given_up = self._released_by(record)
+            if given_up is not None:
+                notes.append(given_up)
+            changed = self._changed_by(record, newest)
+            if changed is not None:
+                old, new = changed
+                note = disturbance(record.seq, old, new)
+                if note is not None:
+                    notes.append(note)
+                newest[record.key] = new
+        for relies in decision.relies:
+            found = conflict(relies, notes)
+            if found is not None:
+                return found
+        return None
+
+    def _changed_by(
+        self, record: Record, newest: Mapping[str, Object | None]
+    ) -> tuple[Object | None, Object | None] | None:
+        """The object before and after a record that has not been consumed yet."""
+        key = record.key
+        old = newest[key] if key in newest else self.cluster.objects.get(key)
+        if record.kind == "ObjectPut":
+            body = decode_body(record)
+            assert isinstance(body, ObjectPut)
+            return old, body.object
+        if record.kind == "ObjectDeleted":
+            return old, None
+        if record.kind == "Evicted" and isinstance(old, Pod):
+            return old, preempted(old, "", record.at)
+        return None
+
+    def _released_by(self, record: Record) -> Disturbance | None:
+        """An outcome that has not been consumed yet and takes an assumed pod off its node."""
+        if record.kind not in ("AttemptAborted", "Unschedulable", "AttemptError"):
+            return None
+        pod = self.cluster.pod(record.key)
+        node = None if pod is None else self.cluster.cache.node_of(uid_of(pod))
+        return None if node is None else released(record.seq, record.key, node)
+
+    def aborted(self, decision: Decision, found: Conflict) -> Decision:
+        """What is appended in place of a decision that cannot be committed."""
+        body = AttemptAborted(
+            attempt=decision.attempt,
+            observed=decision.observed,
+            at=decision.at,
+            epoch=decision.epoch,
+            reason=found.reason,
+            conflict=found.seq,
+            node=decision.relies[0].node,
+        )
+        return decision._replace(outcomes=((decision.key, body),))
+
+    # --- the state as a value -----------------------------------------------------------------------------------------
+
+    def digest(self) -> str:
+        """SHA-256 of `dump`: equal for states that are equal."""
+        return hashlib.sha256(msgspec.msgpack.encode(self.dump(), order="deterministic")).hexdigest()
+
+    def dump(self) -> dict[str, Any]:
+        """All of the state. Only between attempts: what is in flight is not part of it."""
+        assert not self._flights, "a state is dumped when no attempt is in flight"
+        cluster = self.cluster
+        return {
+            "seq": self.seq,
+            "at": self.at,
+            "epoch": self.epoch,
+            "attempts": self.attempts,
+            "last_tick_at": self.last_tick_at,
+            "configuration": msgspec.to_builtins(self.configuration),
+            "objects": [[key, msgspec.to_builtins(obj)] for key, obj in cluster.objects.items()],
+            "nodes": list(cluster.cache.node_names()),
+            "queue": None if cluster.queue is None else cluster.queue.dump_state(),
+            "permits": [msgspec.to_builtins(permit) for permit in self._permits.values()],
+            "rejected": [
+                [uid, seq, msgspec.to_builtins(body)] for uid, (seq, body) in self._rejected.items()
+            ],
+        }
+
+
+def _make_queue(configuration: SchedulerConfiguration, profiles: Mapping[str, Profile]) -> SchedulingQueue:
+    (sort,) = next(iter(profiles.values())).points["queueSort"]
+    assert isinstance(sort, QueueSortPlugin)
+    return SchedulingQueue(
+        {name: list(profile.plugins.values()) for name, profile in profiles.items()},
+        sort,
+        QueueConfig(
+            initial_backoff=configuration.pod_initial_backoff_seconds * SECOND,
+            max_backoff=configuration.pod_max_backoff_seconds * SECOND,
+            max_in_unschedulable=configuration.pod_max_in_unschedulable_pods_duration,
+            queueing_hints=configuration.feature_gates.scheduler_queueing_hints,
+            upstream=configuration.upstream,
+        ),
+    )
+
+
+def _name_of(pod: Pod) -> str:
+    return f"{pod.metadata.namespace}/{pod.metadata.name}"
+
+
+def _same_rejection(a: Unschedulable, b: Unschedulable) -> bool:
+    """Whether two rejections differ in nothing but their attempt."""
+    return (
+        a.message == b.message
+        and a.plugins == b.plugins
+        and a.pending == b.pending
+        and a.rejections == b.rejections
+        and a.nodes == b.nodes
+        and a.fallback == b.fallback
+    )

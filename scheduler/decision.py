@@ -1,0 +1,48 @@
+"""A decision: what one attempt wants appended to the log, and what it relied on.
+
+The attempt's number, the seq that the core had consumed when it was made and its time are the same in every outcome of
+it, and by them a replay finds the place of the pop again.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from tidelog.eventlog.records import Body, Draft
+from tidelog.plugins.interface import Depends
+
+AUTHOR = "scheduler"
+
+
+class Relies(NamedTuple):
+    """What a decision stands on. A change of it between the decision and its commit aborts the attempt."""
+
+    pod_key: str
+    """`Pod/namespace/name`; the pod must still be pending, the same, and wanted."""
+    pod_uid: str
+    node: str = ""
+    """The node that was chosen: it must still be there, and nobody else may have taken room on it."""
+    on: Depends = Depends.POD
+    """What else the filters that let the pod pass look at."""
+
+
+class Decision(NamedTuple):
+    """What an attempt came to. All its outcomes are one transaction: all are in the log, or none."""
+
+    attempt: int
+    observed: int
+    at: int
+    epoch: int
+    outcomes: tuple[tuple[str, Body], ...]
+    """(key of the record, body), in the order in which they are appended. The first is the attempt's own."""
+    relies: tuple[Relies, ...]
+    """One for each pod that the attempt was about."""
+
+    @property
+    def key(self) -> str:
+        """Key of the pod or group that was tried."""
+        return self.outcomes[0][0]
+
+    def drafts(self) -> list[Draft]:
+        """As the log takes them."""
+        return [Draft(body=body, author=AUTHOR, key=key) for key, body in self.outcomes]

@@ -1,0 +1,157 @@
+"""What may take away the ground under a decision between its making and its commit (DESIGN rule 4).
+
+While attempts are in flight the core notes for every change of a pod or node how it could hurt a decision that did not
+see it. At the commit, the notes since the decision's `observed` are held against what the decision relies on. The rule is
+deliberately simple and errs on one side only: an attempt that is aborted without need costs one more attempt, a binding
+that should have been aborted would be wrong for ever.
+
+Our own `Scheduled` outcomes are not among them: they come in attempt order, and every later attempt saw those pods
+assumed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from tidelog.api.objects import Node, Object, Pod, object_key
+from tidelog.plugins.derive import is_terminal, same_quantities
+from tidelog.plugins.interface import Depends
+from tidelog.scheduler.decision import Relies
+
+_TOPOLOGY = Depends.DOMAINS | Depends.CLUSTER
+
+
+class Disturbance(NamedTuple):
+    """One change that a decision may not have seen."""
+
+    seq: int
+    key: str
+    """Of the object that changed."""
+    node: str
+    """The node that changed, or whose pods did."""
+    takes: str
+    """How it hurts who chose this node; empty if it only gives room."""
+    touches: Depends
+    """What else changed for who chose another node."""
+    own: str = ""
+    """How it hurts the attempt of this very pod; empty if it does not."""
+    repels: bool = False
+    """A pod that keeps others away (required anti-affinity) has come: also who had no filter looking at it may be hit."""
+
+
+class Conflict(NamedTuple):
+    """Why an attempt is aborted, and by which record."""
+
+    seq: int
+    reason: str
+
+
+def disturbance(seq: int, old: Object | None, new: Object | None) -> Disturbance | None:
+    """What the change from `old` to `new` could hurt; None if nothing."""
+    if isinstance(old, Node) or isinstance(new, Node):
+        assert not isinstance(old, Pod)
+        assert not isinstance(new, Pod)
+        return _of_node(seq, old if isinstance(old, Node) else None, new if isinstance(new, Node) else None)
+    if isinstance(old, Pod) or isinstance(new, Pod):
+        return _of_pod(seq, old if isinstance(old, Pod) else None, new if isinstance(new, Pod) else None)
+    return None
+
+
+def released(seq: int, key: str, node: str) -> Disturbance:
+    """A pod that was assumed on the node is not coming after all; whoever counted on its presence is wrong."""
+    return Disturbance(seq, key, node, "", _TOPOLOGY)
+
+
+def conflict(relies: Relies, notes: Iterable[Disturbance]) -> Conflict | None:
+    """The first of the notes that takes away what the decision relies on."""
+    for note in notes:
+        if note.key == relies.pod_key:
+            reason = note.own
+        elif not relies.node:
+            reason = ""
+        elif note.node == relies.node and note.takes:
+            reason = note.takes
+        elif note.touches & relies.on or (note.repels and relies.node):
+            reason = f"{note.key} changed, and the choice depends on more than its own node"
+        else:
+            reason = ""
+        if reason:
+            return Conflict(note.seq, reason)
+    return None
+
+
+def _of_node(seq: int, old: Node | None, new: Node | None) -> Disturbance | None:
+    node = new or old
+    assert node is not None
+    name, key = node.metadata.name, object_key(node)
+    touches = _TOPOLOGY | Depends.ALL_NODES
+    if new is None:
+        return Disturbance(seq, key, name, f"node {name} was deleted", touches)
+    if old is None:
+        return Disturbance(seq, key, name, f"node {name} was created anew", touches)
+    if old.metadata.uid != new.metadata.uid:
+        return Disturbance(seq, key, name, f"node {name} was replaced", touches)
+    if new.spec.unschedulable and not old.spec.unschedulable:
+        return Disturbance(seq, key, name, f"node {name} was cordoned", touches)
+    if old.spec.unschedulable != new.spec.unschedulable or old.spec.taints != new.spec.taints:
+        return Disturbance(seq, key, name, f"the taints of node {name} changed", touches)
+    if old.metadata.labels != new.metadata.labels:
+        return Disturbance(seq, key, name, f"the labels of node {name} changed", touches)
+    if not same_quantities(old.status.allocatable, new.status.allocatable):
+        return Disturbance(seq, key, name, f"the allocatable resources of node {name} changed", touches)
+    return None
+
+
+def _of_pod(seq: int, old: Pod | None, new: Pod | None) -> Disturbance | None:
+    before = None if old is None or is_terminal(old) else old
+    after = None if new is None or is_terminal(new) else new
+    pod = after or before
+    if pod is None:
+        return None
+    key = object_key(pod)
+    own = _own_change(before, after)
+    left = before.spec.node_name if before else ""
+    taken = after.spec.node_name if after else ""
+    if not left and not taken:
+        return Disturbance(seq, key, "", "", Depends.POD, own) if own else None
+    if before is not None and after is not None and left == taken and not _counts_differently(before, after):
+        return None
+    takes = f"{pod.metadata.namespace}/{pod.metadata.name} took room on node {taken}" if taken else ""
+    return Disturbance(seq, key, taken or left, takes, _TOPOLOGY, own, bool(taken) and _repels(after))
+
+
+def _repels(pod: Pod | None) -> bool:
+    affinity = None if pod is None else pod.spec.affinity
+    return (
+        affinity is not None
+        and affinity.pod_anti_affinity is not None
+        and bool(affinity.pod_anti_affinity.required)
+    )
+
+
+def _own_change(before: Pod | None, after: Pod | None) -> str:
+    """What happened to a pod that is being tried."""
+    if after is None:
+        return "the pod is gone"
+    if before is None or before.metadata.uid != after.metadata.uid:
+        return "the pod was created anew"
+    if after.spec.node_name:
+        return f"the pod was bound to {after.spec.node_name}"
+    if after.metadata.deletion_timestamp:
+        return "the pod is being deleted"
+    if before.spec != after.spec or before.metadata.labels != after.metadata.labels:
+        return "the pod changed"
+    return ""
+
+
+def _counts_differently(before: Pod, after: Pod) -> bool:
+    """Whether other pods' filters can tell the two versions of a pod on its node apart."""
+    return (
+        before.spec != after.spec
+        or before.metadata.labels != after.metadata.labels
+        or before.metadata.uid != after.metadata.uid
+        or bool(before.metadata.deletion_timestamp) != bool(after.metadata.deletion_timestamp)
+        or before.status.container_statuses != after.status.container_statuses
+        or before.status.init_container_statuses != after.status.init_container_statuses
+    )

@@ -1,0 +1,194 @@
+"""One pod's way through the extension points, from PreFilter to Bind, and what becomes of it.
+
+    schedule_pod ─► node ─► Reserve ─► Permit ─┬─► PreBind ─► Bind ─► PostBind ─► Scheduled
+         │                     │          │    └─► (some plugin waits) ──────────► Waiting
+         └─► nobody ─► PostFilter         │
+                           └──────────────┴──────────────────────────────────────► Unschedulable
+                     a plugin failed ────────────────────────────────────────────► AttemptError
+
+Everything here is computed from the snapshot; nothing in the cluster's state is changed. What the core does with the result is in
+`tidelog.scheduler.core`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from tidelog.eventlog.records import (
+    AttemptError,
+    Body,
+    Nominated,
+    Rejection,
+    Scheduled,
+    Unschedulable,
+    Waiting,
+)
+from tidelog.plugins.interface import Code, CycleState, Depends, Status
+from tidelog.plugins.node_info import PodInfo
+from tidelog.scheduler.diagnosis import NO_NODES, Diagnosis, FitError
+from tidelog.scheduler.framework import Framework, ScheduleResult
+
+
+class Stamp(NamedTuple):
+    """What every outcome of an attempt carries."""
+
+    attempt: int
+    observed: int
+    at: int
+    epoch: int
+
+
+class CycleResult(NamedTuple):
+    """What one pod's cycle came to."""
+
+    outcomes: tuple[tuple[str, Body], ...]
+    """(key of the record, body); the pod's own outcome first."""
+    node: str = ""
+    """Where the pod is to go, if it is."""
+    on: Depends = Depends.POD
+    """What the filters that let the pod pass look at."""
+    state: CycleState | None = None
+    """Kept while a plugin waits, for the rest of the cycle."""
+
+
+def run_pod_cycle(
+    framework: Framework, pod: PodInfo, key: str, stamp: Stamp, nominated_node: str = ""
+) -> CycleResult:
+    """Try to place the pod. `key` is its record's."""
+    state = CycleState()
+    result = framework.schedule_pod(state, pod, turn=stamp.attempt, nominated_node=nominated_node)
+    if isinstance(result, ScheduleResult):
+        return _place(framework, state, pod, key, stamp, result)
+    if isinstance(result, FitError):
+        return _make_room(framework, state, pod, key, stamp, result)
+    return _failed(key, stamp, result, clears=bool(nominated_node))
+
+
+def finish_waiting(
+    framework: Framework, state: CycleState, pod: PodInfo, key: str, stamp: Stamp, node: str
+) -> CycleResult:
+    """Every plugin has permitted the pod that was waiting: the rest of its cycle."""
+    return _bind(framework, state, pod, key, stamp, ScheduleResult(node, 1))
+
+
+def reject_waiting(
+    framework: Framework, state: CycleState, pod: PodInfo, key: str, stamp: Stamp, node: str, status: Status
+) -> CycleResult:
+    """The wait was too long, or a plugin rejected the pod that was waiting."""
+    framework.run_unreserve(state, pod, node)
+    return _rejected(key, stamp, FitError.of_node(node, status), clears=True)
+
+
+def _place(
+    framework: Framework, state: CycleState, pod: PodInfo, key: str, stamp: Stamp, result: ScheduleResult
+) -> CycleResult:
+    node = result.node
+    status = framework.run_reserve(state, pod, node)
+    if status is not None:
+        return _refused(key, stamp, node, status)
+    permit = framework.run_permit(state, pod, node)
+    if permit.status is None:
+        return _bind(framework, state, pod, key, stamp, result)
+    if permit.status.code is not Code.WAIT:
+        framework.run_unreserve(state, pod, node)
+        return _refused(key, stamp, node, permit.status)
+    waiting = Waiting(
+        **stamp._asdict(),
+        node=node,
+        plugins=tuple(plugin for plugin, _ in permit.waits),
+        deadline=stamp.at + min(timeout for _, timeout in permit.waits),
+    )
+    return CycleResult(((key, waiting),), node, relied_on(framework, state), state)
+
+
+def _bind(
+    framework: Framework, state: CycleState, pod: PodInfo, key: str, stamp: Stamp, result: ScheduleResult
+) -> CycleResult:
+    node = result.node
+    status = framework.run_pre_bind(state, pod, node) or framework.run_bind(state, pod, node)
+    if status is not None:
+        framework.run_unreserve(state, pod, node)
+        return _failed(key, stamp, status, clears=True)
+    framework.run_post_bind(state, pod, node)
+    scheduled = Scheduled(**stamp._asdict(), node=node, score=_score_of(result), feasible=result.feasible)
+    return CycleResult(((key, scheduled),), node, relied_on(framework, state), state)
+
+
+def _score_of(result: ScheduleResult) -> int:
+    return 0 if result.scores is None else max(result.scores.totals)
+
+
+def relied_on(framework: Framework, state: CycleState) -> Depends:
+    """What the filters that had a say about the pod look at."""
+    on = Depends.POD
+    for plugin in framework.active_filters(state):
+        on |= getattr(plugin, "filter_depends", Depends.CLUSTER)
+    return on
+
+
+def _make_room(
+    framework: Framework, state: CycleState, pod: PodInfo, key: str, stamp: Stamp, error: FitError
+) -> CycleResult:
+    """No node was found: let the PostFilter plugins try."""
+    if not framework.post_filter:
+        return _rejected(key, stamp, error)
+    statuses: Mapping[str, Status] = error.diagnosis.statuses(framework.snapshot.nodes)
+    result = framework.run_post_filter(state, pod, statuses)
+    if result.status is not None:
+        error.post_filter_message = result.status.message
+    outcome = _rejected(key, stamp, error)
+    if result.nominated_node is None:
+        return outcome
+    nominated = Nominated(**stamp._asdict(), node=result.nominated_node)
+    return outcome._replace(outcomes=(*outcome.outcomes, (key, nominated)))
+
+
+def _refused(key: str, stamp: Stamp, node: str, status: Status) -> CycleResult:
+    """The chosen node was refused by Reserve or Permit."""
+    if not status.is_rejected:
+        return _failed(key, stamp, status, clears=True)
+    return _rejected(key, stamp, FitError.of_node(node, status), clears=True)
+
+
+def _rejected(key: str, stamp: Stamp, error: FitError, *, clears: bool = False) -> CycleResult:
+    body = Unschedulable(
+        **stamp._asdict(),
+        message=error.message,
+        plugins=error.unschedulable_plugins,
+        pending=error.pending_plugins,
+        rejections=rejections(error.node_count, error.diagnosis),
+        nodes=error.node_count,
+    )
+    return CycleResult(_with_nomination_cleared(key, stamp, body, clears))
+
+
+def _failed(key: str, stamp: Stamp, status: Status, *, clears: bool = False) -> CycleResult:
+    """An error; no nodes at all is told as a rejection, but has nobody to blame and so is retried like an error."""
+    body: Body
+    if status is NO_NODES:
+        body = Unschedulable(**stamp._asdict(), message=status.message)
+    else:
+        body = AttemptError(**stamp._asdict(), message=status.message, plugin=status.plugin)
+    return CycleResult(_with_nomination_cleared(key, stamp, body, clears))
+
+
+def _with_nomination_cleared(
+    key: str, stamp: Stamp, body: Body, clears: bool
+) -> tuple[tuple[str, Body], ...]:
+    if not clears:
+        return ((key, body),)
+    return ((key, body), (key, Nominated(**stamp._asdict())))
+
+
+def rejections(node_count: int, diagnosis: Diagnosis) -> tuple[Rejection, ...]:
+    """Who rejected how many nodes for which reason, most nodes first."""
+    counts: Counter[tuple[str, str]] = Counter()
+    for status in diagnosis.node_statuses.values():
+        counts.update((status.plugin, reason) for reason in status.reasons)
+    absent = node_count - len(diagnosis.node_statuses)
+    if absent > 0:
+        counts.update({(diagnosis.absent.plugin, reason): absent for reason in diagnosis.absent.reasons})
+    ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    return tuple(Rejection(plugin=plugin, reason=reason, nodes=nodes) for (plugin, reason), nodes in ordered)

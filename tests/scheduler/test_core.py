@@ -1,0 +1,228 @@
+"""The state machine: facts in, decisions out, and the same again from the log."""
+
+from __future__ import annotations
+
+import pytest
+
+from tidelog.api import builders as b
+from tidelog.api.objects import Node, Pod, pod_condition
+from tidelog.api.pod_status import POD_SCHEDULED
+from tidelog.eventlog.records import AttemptAborted, Scheduled, Unschedulable, decode_body
+from tidelog.plugins.registry import Registry
+from tidelog.replay.driver import Driver
+from tidelog.replay.verify import recover, verify
+
+ZONE = "topology.kubernetes.io/zone"
+
+
+def node(name: str, zone: str = "a", cpu: str = "4") -> Node:
+    return b.node(name).label({ZONE: zone}).capacity(cpu=cpu).build()
+
+
+def pod(name: str, cpu: str = "1", **labels: str) -> Pod:
+    return b.pod(name).label(labels).request(cpu=cpu).scheduler("default-scheduler").build()
+
+
+@pytest.fixture
+def driver() -> Driver:
+    started = Driver()
+    started.start()
+    return started
+
+
+def assert_replays(driver: Driver) -> None:
+    report = verify(driver.records, driver.registry)
+    assert report.first_difference is None
+    assert driver.core.digest() == report.digest
+    assert driver.core.digest() == recover(driver.records, Registry()).digest()
+
+
+def test_pod_is_placed_and_bound(driver: Driver) -> None:
+    driver.put(node("n1"), pod("web"))
+
+    driver.settle()
+
+    assert driver.placements() == {"default/web": "n1"}
+    condition = pod_condition(driver.pod("web"), POD_SCHEDULED)
+    assert condition is not None
+    assert condition.status == "True"
+    assert_replays(driver)
+
+
+def test_pods_fill_the_nodes_and_the_last_one_is_told_why(driver: Driver) -> None:
+    driver.put(node("n1"), node("n2", "b"), *(pod(f"p{i}") for i in range(9)))
+
+    driver.settle()
+
+    assert len(driver.placements()) == 8
+    condition = pod_condition(driver.pod("p8"), POD_SCHEDULED)
+    assert condition is not None
+    assert condition.reason == "Unschedulable"
+    assert "0/2 nodes are available: 2 Insufficient cpu." in condition.message
+    assert_replays(driver)
+
+
+def test_rejected_pod_is_woken_by_the_node_that_helps(driver: Driver) -> None:
+    driver.put(node("n1", cpu="1"), pod("big", cpu="2"))
+    driver.settle()
+
+    driver.put(node("n2", cpu="4"))
+    driver.advance(seconds=3)
+
+    assert driver.placements() == {"default/big": "n2"}
+    assert_replays(driver)
+
+
+def test_rejected_pod_sleeps_through_what_cannot_help(driver: Driver) -> None:
+    driver.put(node("n1", cpu="1"), pod("big", cpu="2"))
+    driver.settle()
+    attempts = driver.core.attempts
+
+    driver.put(node("n2", cpu="1"))
+    driver.advance(seconds=60)
+
+    assert attempts == driver.core.attempts
+
+
+def test_node_that_arrives_while_a_failing_attempt_is_being_committed_wakes_the_pod(driver: Driver) -> None:
+    driver.put(node("n1", cpu="1"), pod("big", cpu="2"))
+    driver.attempt()
+
+    driver.put(node("n2", cpu="4"))
+    driver.commit()
+    driver.advance(seconds=3)
+
+    assert driver.placements() == {"default/big": "n2"}
+    assert_replays(driver)
+
+
+def test_repeated_rejection_refers_to_the_first(driver: Driver) -> None:
+    driver.put(node("n1", cpu="1"), pod("big", cpu="2"))
+    driver.settle()
+
+    driver.advance(seconds=700)
+
+    bodies = [decode_body(r) for r in driver.records if r.kind == "Unschedulable"]
+    first, *others = [body for body in bodies if isinstance(body, Unschedulable)]
+    assert first.message
+    assert others
+    assert all(other.same_as and not other.message for other in others)
+    assert_replays(driver)
+
+
+def test_several_attempts_may_be_in_flight(driver: Driver) -> None:
+    driver.put(node("n1", cpu="2"), *(pod(f"p{i}") for i in range(3)))
+
+    decisions = [driver.attempt() for _ in range(3)]
+
+    kinds = [type(d.outcomes[0][1]) for d in decisions if d is not None]
+    assert [Scheduled, Scheduled, Unschedulable] == kinds
+    driver.commit()
+    assert_replays(driver)
+
+
+def _delete(driver: Driver) -> None:
+    driver.delete(node("n1"))
+
+
+def _cordon(driver: Driver) -> None:
+    driver.put(b.node("n1").label({ZONE: "a"}).capacity(cpu="4").cordon().build())
+
+
+def _fill(driver: Driver) -> None:
+    driver.put(b.pod("intruder").request(cpu="3500m").on("n1").build())
+
+
+def _delete_pod(driver: Driver) -> None:
+    driver.delete(pod("web"))
+
+
+def _bind_pod(driver: Driver) -> None:
+    driver.put(b.pod("web").request(cpu="1").scheduler("default-scheduler").on("n2").build())
+
+
+@pytest.mark.parametrize("disturb", [_delete, _cordon, _fill, _delete_pod, _bind_pod])
+@pytest.mark.parametrize("in_flight", [1, 3])
+def test_what_comes_between_decision_and_commit_aborts_the_binding(
+    driver: Driver, disturb: object, in_flight: int
+) -> None:
+    driver.put(node("n1"), pod("web"))
+    driver.put(*(pod(f"other{i}", cpu="100m") for i in range(in_flight - 1)))
+    for _ in range(in_flight):
+        driver.attempt()
+
+    disturb(driver)  # type: ignore[operator]
+    driver.commit()
+
+    aborted = [decode_body(r) for r in driver.records if r.kind == "AttemptAborted"]
+    assert aborted
+    assert all(isinstance(body, AttemptAborted) and body.reason for body in aborted)
+    assert driver.placements().get("default/web", "") != "n1"
+    driver.settle()
+    assert_replays(driver)
+
+
+def test_aborted_pod_is_tried_again_at_once(driver: Driver) -> None:
+    driver.put(node("n1"), pod("web"))
+    driver.attempt()
+
+    driver.put(node("n2"))
+    driver.delete(node("n1"))
+    driver.commit()
+    driver.settle()
+
+    assert driver.placements() == {"default/web": "n2"}
+    assert_replays(driver)
+
+
+def test_heartbeat_between_decision_and_commit_hurts_nobody(driver: Driver) -> None:
+    driver.put(node("n1"), pod("web"))
+    driver.attempt()
+
+    driver.put(b.node("n1").label({ZONE: "a"}).capacity(cpu="4").condition("Ready").build())
+    driver.commit()
+
+    assert driver.placements() == {"default/web": "n1"}
+    assert_replays(driver)
+
+
+def test_configuration_may_come_after_the_pods() -> None:
+    driver = Driver()
+    driver.put(node("n1"), pod("web"))
+
+    driver.start()
+    driver.settle()
+
+    assert driver.placements() == {"default/web": "n1"}
+    assert_replays(driver)
+
+
+def test_log_cut_after_any_record_recovers_and_verifies(driver: Driver) -> None:
+    driver.put(node("n1", cpu="2"), *(pod(f"p{i}") for i in range(4)))
+    for _ in range(3):
+        driver.attempt()
+    driver.put(node("n2", "b"))
+    driver.commit()
+    driver.advance(seconds=30)
+
+    for cut in range(len(driver.records) + 1):
+        prefix = driver.records[:cut]
+        report = verify(prefix, Registry())
+        assert report.first_difference is None
+        recovered = recover(prefix, Registry())
+        assert cut == recovered.seq
+        assert not report.digest or recovered.digest() == report.digest
+
+
+def test_same_facts_give_the_same_log() -> None:
+    logs = []
+    for _ in range(2):
+        driver = Driver()
+        driver.start()
+        driver.put(
+            *(node(f"n{i}", "abc"[i % 3]) for i in range(7)), *(pod(f"p{i}", app="web") for i in range(40))
+        )
+        driver.advance(seconds=20)
+        logs.append(driver.records)
+
+    assert logs[0] == logs[1]

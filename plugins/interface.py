@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeVar, 
 import msgspec
 
 from tidelog.api.objects import LabelSelector, Namespace, Pod, PodDisruptionBudget
-from tidelog.plugins.events import EventRegistration
+from tidelog.plugins.events import EventRegistration, WaitingPod
 
 if TYPE_CHECKING:
     from tidelog.api.errors import FieldError
@@ -108,9 +108,13 @@ class CycleState:
     Values written by PreFilter and changed by the add/remove-pod hooks must have a `clone()`; others are shared.
     """
 
-    __slots__ = ("_data", "skip_filter", "skip_score")
+    __slots__ = ("_data", "at", "skip_filter", "skip_score", "waiting")
 
-    def __init__(self) -> None:
+    def __init__(self, at: int = 0, waiting: WaitingPod | None = None) -> None:
+        self.at = at
+        """The attempt's time, in nanoseconds of the log's clock: the only clock there is."""
+        self.waiting = waiting
+        """What the queue remembers of the pod's earlier attempts, where it came from the queue."""
         self._data: dict[str, Any] = {}
         self.skip_filter: set[str] = set()
         self.skip_score: set[str] = set()
@@ -125,7 +129,7 @@ class CycleState:
 
     def clone(self) -> CycleState:
         """A state whose changes by add/remove-pod hooks do not touch this one."""
-        other = CycleState()
+        other = CycleState(self.at, self.waiting)
         other._data = {k: v.clone() if hasattr(v, "clone") else v for k, v in self._data.items()}
         other.skip_filter = self.skip_filter
         other.skip_score = self.skip_score

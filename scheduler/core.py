@@ -387,7 +387,10 @@ class Core:
         else:
             pod, key = popped.pod, f"Pod/{popped.key}"
             framework = self.frameworks[popped.profile]
-            result = run_pod_cycle(framework, PodInfo(pod), key, stamp, self.queue.nominator.node_of(pod))
+            nominated = self.queue.nominator.node_of(pod)
+            result = run_pod_cycle(
+                framework, PodInfo(pod), key, stamp, waiting=popped, nominated_node=nominated
+            )
         uid = uid_of(pod)
         if result.state is not None:
             self._permit_states[uid] = result.state

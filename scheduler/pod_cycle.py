@@ -25,6 +25,7 @@ from tidelog.eventlog.records import (
     Unschedulable,
     Waiting,
 )
+from tidelog.plugins.events import WaitingPod
 from tidelog.plugins.interface import Code, CycleState, Depends, Status
 from tidelog.plugins.node_info import PodInfo
 from tidelog.scheduler.diagnosis import NO_NODES, Diagnosis, FitError
@@ -54,10 +55,16 @@ class CycleResult(NamedTuple):
 
 
 def run_pod_cycle(
-    framework: Framework, pod: PodInfo, key: str, stamp: Stamp, nominated_node: str = ""
+    framework: Framework,
+    pod: PodInfo,
+    key: str,
+    stamp: Stamp,
+    *,
+    waiting: WaitingPod | None = None,
+    nominated_node: str = "",
 ) -> CycleResult:
-    """Try to place the pod. `key` is its record's."""
-    state = CycleState()
+    """Try to place the pod. `key` is its record's, `waiting` what the queue remembers of it."""
+    state = CycleState(stamp.at, waiting)
     result = framework.schedule_pod(state, pod, turn=stamp.attempt, nominated_node=nominated_node)
     if isinstance(result, ScheduleResult):
         return _place(framework, state, pod, key, stamp, result)

@@ -102,7 +102,7 @@ class Registry:
     def register(self, plugin: Any, origin: str = "") -> None:
         """Make a plugin class known under its name. Raises PluginError, which names `origin`, if that cannot be."""
         name = getattr(plugin, "name", None)
-        shown = f"{name or plugin!r}{f' of {origin}' if origin else ''}"
+        shown = (name or repr(plugin)) + (f" of {origin}" if origin else "")
         if not (isinstance(plugin, type) and issubclass(plugin, Plugin)):
             raise PluginError(shown, "must be a class derived from tidelog.plugins.interface.Plugin")
         if not isinstance(name, str) or not name:

@@ -214,7 +214,7 @@ class World:
         made = self._with_needs(dice, made)
         made = self._with_node_wishes(dice, made)
         made = self._with_pod_wishes(dice, made)
-        if dice.chance(10):
+        if dice.chance(30):
             made = made.gate("example.com/hold")
         return made.build()
 

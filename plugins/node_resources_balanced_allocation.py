@@ -29,7 +29,7 @@ from tidelog.plugins.node_info import NodeInfo, PodInfo
 from tidelog.plugins.resource_scoring import (
     DEFAULT_RESOURCES,
     ResourceSpec,
-    duplicate_resources,
+    resource_name_errors,
     weighted_resources,
 )
 
@@ -56,7 +56,7 @@ class NodeResourcesBalancedAllocation(Plugin):
     def validate_args(cls, args: Any, path: str, gates: FeatureGates) -> list[FieldError]:
         return [
             *_weight_errors(args.resources, f"{path}.resources"),
-            *duplicate_resources(args.resources, f"{path}.resources"),
+            *resource_name_errors(args.resources, f"{path}.resources"),
         ]
 
     def pre_score(self, state: CycleState, pod: PodInfo, nodes: Sequence[NodeInfo]) -> Status | None:

@@ -31,7 +31,7 @@ Strategy = Callable[[Iterable[Use]], int]
 class ResourceSpec(PluginArgs, frozen=True, kw_only=True):
     """A resource that is scored. Weight 0 is 1."""
 
-    name: str
+    name: str = ""
     weight: int = 1
 
 
@@ -131,7 +131,7 @@ def strategy_errors(args: ScoringStrategy, path: str) -> Iterator[FieldError]:
             yield FieldError(
                 path=f"{path}.resources[{i}].weight", kind="Invalid", value=spec.weight, rule=rule
             )
-    yield from duplicate_resources(args.resources, f"{path}.resources")
+    yield from resource_name_errors(args.resources, f"{path}.resources")
     ratio, where = args.requested_to_capacity_ratio, f"{path}.requestedToCapacityRatio"
     if args.type == REQUESTED_TO_CAPACITY_RATIO:
         yield from _shape_errors(ratio.shape if ratio else (), f"{where}.shape")
@@ -140,11 +140,13 @@ def strategy_errors(args: ScoringStrategy, path: str) -> Iterator[FieldError]:
         yield FieldError(path=where, kind="Forbidden", rule=rule)
 
 
-def duplicate_resources(resources: Sequence[ResourceSpec], path: str) -> Iterator[FieldError]:
-    """A resource named twice would count twice."""
+def resource_name_errors(resources: Sequence[ResourceSpec], path: str) -> Iterator[FieldError]:
+    """Every resource needs a name, and one that is named twice would count twice."""
     seen: set[str] = set()
     for i, spec in enumerate(resources):
-        if spec.name in seen:
+        if not spec.name:
+            yield FieldError(path=f"{path}[{i}].name", kind="Required", rule="the name of a resource")
+        elif spec.name in seen:
             yield FieldError(path=f"{path}[{i}].name", kind="Duplicate", value=spec.name)
         seen.add(spec.name)
 

@@ -117,7 +117,9 @@ class _Decoder:
             case types.VarTupleType(item_type=item):
                 if not isinstance(value, list | tuple):
                     return self._refuse(kind, value, path)
-                return tuple(self.value(item, one, f"{path}[{i}]") for i, one in enumerate(value))
+                items = tuple(self.value(item, one, f"{path}[{i}]") for i, one in enumerate(value))
+                # A list that cannot be read whole is not read at all: rules and later paths count its places.
+                return None if any(one is None for one in items) else items
             case types.DictType(value_type=item):
                 if not isinstance(value, Mapping):
                     return self._refuse(kind, value, path)

@@ -8,12 +8,15 @@ import msgspec
 import pytest
 
 from tidelog.api.builders import NodeBuilder, PodBuilder, node, pod
+from tidelog.api.errors import InvalidObjects
 from tidelog.api.features import FeatureGates
 from tidelog.api.objects import Node, Pod
+from tidelog.plugins.configuration import read_configuration
 from tidelog.plugins.events import Action, ClusterEvent, Hint, Resource, matches
 from tidelog.plugins.interface import Code, CycleState, Status
 from tidelog.plugins.node_info import NodeInfo, PodInfo
 from tidelog.plugins.node_resources_fit import NodeResourcesFit, NodeResourcesFitArgs
+from tidelog.plugins.registry import Registry
 from tidelog.plugins.resource_scoring import interpolate
 from tidelog.scheduler.framework import FrameworkHandle
 from tidelog.scheduler.listers import Listers
@@ -269,9 +272,44 @@ def test_every_broken_rule_is_reported_with_its_path() -> None:
     ]
 
 
+def test_a_resource_needs_a_name() -> None:
+    assert errors(scoringStrategy={"resources": [{"weight": 2}, {}]}) == [
+        "args.scoringStrategy.resources[0].name Required",
+        "args.scoringStrategy.resources[1].name Required",
+    ]
+
+
 def test_the_ratio_needs_a_shape() -> None:
     assert errors(scoringStrategy={"type": "RequestedToCapacityRatio"}) == [
         "args.scoringStrategy.requestedToCapacityRatio.shape Required"
+    ]
+
+
+def test_arguments_in_a_configuration_file_are_refused_with_their_path() -> None:
+    text = """
+        apiVersion: kubescheduler.config.k8s.io/v1
+        kind: KubeSchedulerConfiguration
+        profiles:
+        - schedulerName: x
+          pluginConfig:
+          - name: NodeResourcesFit
+            args:
+              ignoredResources: ["bad name"]
+              scoringStrategy: {type: Fullest, resources: [{weight: 200}, 5, null], more: 1}
+    """
+
+    with pytest.raises(InvalidObjects) as caught:
+        read_configuration(text, Registry())
+
+    found = sorted(
+        error.path.removeprefix("profiles[0].pluginConfig[0].args.") for error in caught.value.errors
+    )
+    assert found == [
+        "ignoredResources[0]",
+        "scoringStrategy.more",
+        "scoringStrategy.resources[1]",
+        "scoringStrategy.resources[2]",
+        "scoringStrategy.type",
     ]
 
 

@@ -399,6 +399,7 @@ class BasicPolicy(Model, frozen=True, kw_only=True):
 
 class GangPolicy(Model, frozen=True, kw_only=True):
     min_count: Int32 = 0
+    desired_count: Int32 | None = None
 
 
 class GroupPolicy(Model, frozen=True, kw_only=True):

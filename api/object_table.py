@@ -1,0 +1,121 @@
+"""The objects of a cluster by kind, namespace and name: what admission looks things up in.
+
+A plain table, kept by whoever applies facts: `put` and `delete` cost the same however many objects there are. It begins
+with what exists in every cluster: the two system priority classes and the system namespaces.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
+from tidelog.api.objects import KIND_OF_TYPE, Namespace, Object, ObjectMeta, Pod, PriorityClass
+
+SYSTEM_NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
+NAMESPACE_LABEL = "kubernetes.io/metadata.name"
+
+
+def _system_class(name: str, value: int, description: str) -> PriorityClass:
+    return PriorityClass(
+        metadata=ObjectMeta(name=name, generation=1),
+        value=value,
+        description=description,
+        preemption_policy="PreemptLowerPriority",
+    )
+
+
+INITIAL_OBJECTS: tuple[Object, ...] = (
+    *(
+        Namespace(metadata=ObjectMeta(name=name, labels={NAMESPACE_LABEL: name}, generation=1))
+        for name in SYSTEM_NAMESPACES
+    ),
+    _system_class(
+        "system-cluster-critical",
+        2_000_000_000,
+        "Used for system critical pods that must run in the cluster, but can be moved to another node if necessary.",
+    ),
+    _system_class(
+        "system-node-critical",
+        2_000_001_000,
+        "Used for system critical pods that must not be moved from their current node.",
+    ),
+)
+"""What is there before the first record. None of it can be deleted."""
+
+
+def namespace_labels(namespace: Namespace | None, name: str) -> dict[str, str]:
+    """The labels of a namespace; one that nobody described has its name as its only label."""
+    return {NAMESPACE_LABEL: name} if namespace is None else namespace.metadata.labels
+
+
+def group_of(pod: Pod) -> str:
+    """A name for the group that a pod refers to, unique in its namespace; empty without one."""
+    spec = pod.spec
+    if spec.scheduling_group is not None:
+        return f"podgroup/{spec.scheduling_group.pod_group_name}"
+    reference = spec.workload_ref
+    if reference is None:
+        return ""
+    return f"workload/{reference.name}/{reference.pod_group}/{reference.pod_group_replica_key}"
+
+
+class Cluster(Protocol):
+    """What admission asks of the cluster as it is."""
+
+    def get(self, kind: str, namespace: str, name: str) -> Object | None:
+        """The object; the namespace is empty for kinds of the whole cluster."""
+        ...
+
+    def of_kind(self, kind: str, namespace: str = "") -> Iterable[Object]:
+        """All objects of a kind in a namespace, in an order that depends only on what was put in."""
+        ...
+
+    def member(self, namespace: str, group: str) -> Pod | None:
+        """Some pod of this group (see `group_of`), always the same one of the same pods."""
+        ...
+
+
+class ObjectTable:
+    """Implements `Cluster` on dictionaries."""
+
+    def __init__(self, objects: Sequence[Object] = ()) -> None:
+        self._objects: dict[tuple[str, str], dict[str, Object]] = {}
+        """By kind and namespace, then by name, in the order of first arrival."""
+        self._members: dict[tuple[str, str], dict[str, Pod]] = {}
+        """By namespace and group, then by name; no entry for a group without members."""
+        for obj in (*INITIAL_OBJECTS, *objects):
+            self.put(obj)
+
+    def put(self, obj: Object) -> None:
+        """A new object or a new version of one."""
+        meta = obj.metadata
+        named = self._objects.setdefault((KIND_OF_TYPE[type(obj)].name, meta.namespace), {})
+        self._leave(named.get(meta.name))
+        named[meta.name] = obj
+        if isinstance(obj, Pod) and (group := group_of(obj)):
+            self._members.setdefault((meta.namespace, group), {})[meta.name] = obj
+
+    def delete(self, kind: str, namespace: str, name: str) -> Object | None:
+        """Take the object out; None if it was not there."""
+        named = self._objects.get((kind, namespace), {})
+        found = named.pop(name, None)
+        if not named:
+            self._objects.pop((kind, namespace), None)
+        self._leave(found)
+        return found
+
+    def _leave(self, obj: Object | None) -> None:
+        if isinstance(obj, Pod) and (group := group_of(obj)):
+            members = self._members[obj.metadata.namespace, group]
+            del members[obj.metadata.name]
+            if not members:
+                del self._members[obj.metadata.namespace, group]
+
+    def get(self, kind: str, namespace: str, name: str) -> Object | None:
+        return self._objects.get((kind, namespace), {}).get(name)
+
+    def of_kind(self, kind: str, namespace: str = "") -> Iterable[Object]:
+        return self._objects.get((kind, namespace), {}).values()
+
+    def member(self, namespace: str, group: str) -> Pod | None:
+        return next(iter(self._members.get((namespace, group), {}).values()), None)

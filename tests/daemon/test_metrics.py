@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
 from prometheus_client import REGISTRY, CollectorRegistry, generate_latest
@@ -81,6 +84,7 @@ log_bytes gauge -
 epoch gauge -
 ready gauge -
 """
+ROOT = Path(__file__).resolve().parent.parent.parent
 RESOURCE_LABELS = ("namespace", "pod", "node", "scheduler", "priority", "resource", "unit")
 
 
@@ -374,3 +378,15 @@ def test_later_counting_does_not_change_a_scrape() -> None:
     of.queue.incoming_pods.labels("active", "NodeAdd").inc()
 
     assert [line for line in scrape.text().splitlines() if "process_" not in line] == before
+
+
+def test_documentation_lists_every_metric_as_it_is() -> None:
+    done = subprocess.run(
+        [sys.executable, "tools/make_metrics_docs.py", "--check"], cwd=ROOT, capture_output=True, text=True
+    )
+
+    assert (done.returncode, done.stderr) == (0, "")
+    page = (ROOT / "docs" / "metrics.md").read_text()
+    for d in (*metrics().descriptions, *DESCRIPTIONS):
+        assert page.count(f"| `{d.name}` | {d.kind} | ") == 1
+        assert not d.unused or f"Zero because {d.unused}." in page

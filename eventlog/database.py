@@ -1,0 +1,345 @@
+"""The SQL of the log, as plain functions over an open SQLite connection. They run in whatever thread owns it.
+
+    records    (seq, at, author, kind, key, cause, body, digest)      the log; seq is the row's own number
+    anchor     (seq, at, epoch, digest, check)                        one row: what the first kept record is chained to
+    snapshots  (name, seq, chain, digest, size, parts)                written when all its parts are there
+    parts      (name, seq, part, data)
+
+The statements are portable to PostgreSQL; only `create`, the format numbers and the pragmas are SQLite's own. There is no
+index beside the primary keys: nothing in the file can disagree with the records.
+
+SQLite releases the interpreter's lock around every step, and gets it back only when a busy main thread lets go of it, up
+to 5 ms later. So rows are inserted many to a statement: a group of 1,000 costs about ten such waits instead of 1,000
+(measured beside a busy main thread: 54 ms a group instead of 400 ms).
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
+from hashlib import sha256
+
+import msgspec
+
+from tidelog.api.errors import LogDamaged, LogError
+from tidelog.eventlog.head import HeadReading
+from tidelog.eventlog.records import (
+    FORMAT,
+    GENESIS,
+    ChainBroken,
+    Record,
+    Row,
+    check_rows,
+)
+from tidelog.eventlog.store import EMPTY, ROWS_PER_READ, SNAPSHOTS_KEPT, Head, Snapshot, SnapshotInfo, advance
+
+APPLICATION_ID = 0x5449_4445  # "TIDE": what `file` and SQLite's own tools show
+PART_BYTES = 2**20
+"""A snapshot is written in parts of this size, so that appends need not wait for all of it."""
+
+_TABLES = {
+    "records": (
+        "CREATE TABLE records (seq INTEGER PRIMARY KEY, at BIGINT NOT NULL, author TEXT NOT NULL, "
+        "kind TEXT NOT NULL, key TEXT NOT NULL, cause BIGINT NOT NULL, body BLOB NOT NULL, digest BLOB NOT NULL)"
+    ),
+    "anchor": (
+        "CREATE TABLE anchor (seq BIGINT NOT NULL, at BIGINT NOT NULL, epoch BIGINT NOT NULL, "
+        "digest BLOB NOT NULL, checked BLOB NOT NULL)"
+    ),
+    "snapshots": (
+        "CREATE TABLE snapshots (name TEXT NOT NULL, seq BIGINT NOT NULL, chain BLOB NOT NULL, "
+        "digest BLOB NOT NULL, size BIGINT NOT NULL, parts BIGINT NOT NULL, PRIMARY KEY (name, seq))"
+    ),
+    "parts": (
+        "CREATE TABLE parts (name TEXT NOT NULL, seq BIGINT NOT NULL, part BIGINT NOT NULL, "
+        "data BLOB NOT NULL, PRIMARY KEY (name, seq, part))"
+    ),
+}
+_SELECT = "SELECT seq, at, author, kind, key, cause, body, digest FROM records "
+_ROW = "(?, ?, ?, ?, ?, ?, ?, ?)"
+_COLUMNS = 8
+
+NOT_DAMAGE = frozenset(
+    [
+        sqlite3.SQLITE_BUSY,
+        sqlite3.SQLITE_LOCKED,
+        sqlite3.SQLITE_NOMEM,
+        sqlite3.SQLITE_PERM,
+        sqlite3.SQLITE_READONLY,
+        sqlite3.SQLITE_CANTOPEN,
+        sqlite3.SQLITE_FULL,
+    ]
+)
+
+
+class NotALog(Exception):
+    """The file is a database, but none of ours; the text is the reason."""
+
+
+# --- opening --------------------------------------------------------------------------------------------------------
+
+
+def is_new(connection: sqlite3.Connection) -> bool:
+    """Whether nothing was ever put into the file (an empty file is a valid, empty database)."""
+    (pages,) = connection.execute("PRAGMA page_count").fetchone()
+    return bool(pages == 0)
+
+
+def create(connection: sqlite3.Connection, anchor: Head = EMPTY) -> None:
+    """Make an empty log, all or nothing."""
+    connection.execute("BEGIN IMMEDIATE")
+    connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+    connection.execute(f"PRAGMA user_version = {FORMAT}")
+    for statement in _TABLES.values():
+        connection.execute(statement)
+    connection.execute("INSERT INTO anchor VALUES (?, ?, ?, ?, ?)", _anchor_row(anchor))
+    connection.execute("COMMIT")
+
+
+def prepare_writing(connection: sqlite3.Connection) -> None:
+    """The settings that durability rests on; they belong to the connection, not to the file."""
+    (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
+    if mode != "wal":
+        raise LogError(f"SQLite cannot use a write-ahead log here (it offers {mode!r}): use a local disk")
+    connection.execute("PRAGMA synchronous = FULL")
+    # SQLite swallows the errors of its automatic checkpoints, a failed fsync among them; ours are run by hand.
+    connection.execute("PRAGMA wal_autocheckpoint = 0")
+
+
+def check_format(connection: sqlite3.Connection, head: HeadReading) -> None:
+    """Raise `NotALog`, or `LogError` for a format that is newer than we are."""
+    (application,) = connection.execute("PRAGMA application_id").fetchone()
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    if application != APPLICATION_ID:
+        raise NotALog("it is a database of another application")
+    if version > FORMAT and (head.head is None or head.format > FORMAT):
+        raise LogError(
+            f"it has format {version} and this tidelog reads formats up to {FORMAT}: use a newer tidelog"
+        )
+    if version != FORMAT:
+        raise ChainBroken(0, f"the format number is {version}")
+    found = dict(connection.execute("SELECT name, sql FROM sqlite_schema WHERE type = 'table'").fetchall())
+    if found != _TABLES:
+        raise ChainBroken(0, "the definitions of its tables were changed")
+
+
+def examine(connection: sqlite3.Connection, reading: HeadReading, depth: int) -> tuple[Head, Head]:
+    """The anchor and the head of a log that is whole as far as this can tell; raises `ChainBroken` otherwise.
+
+    The chain is checked over the last `depth` records and everything after the head file's record. Costs two
+    microseconds a record. The whole chain is `verify`'s affair, and every read checks what it returns.
+    """
+    connection.execute("BEGIN")
+    try:
+        check_format(connection, reading)
+        anchor = read_anchor(connection)
+        if reading.head is None:
+            raise ChainBroken(0, "its head file cannot be read")
+        return anchor, _examine_end(connection, anchor, reading, reading.head, depth)
+    finally:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+
+
+def _examine_end(
+    connection: sqlite3.Connection, anchor: Head, reading: HeadReading, known: Head, depth: int
+) -> Head:
+    last = last_seq(connection, anchor)
+    if last < known.seq:
+        raise ChainBroken(
+            last + 1, f"the log ends at record {last}, but its head file says that it went on to {known.seq}"
+        )
+    if reading.doubtful and last == known.seq:
+        raise ChainBroken(
+            last + 1, "half of its head file cannot be read, and it may have named newer records"
+        )
+    head = point(connection, anchor, max(anchor.seq, min(known.seq - 1, last - depth)))
+    # Where the chain is entered behind the head file's record, its epoch counts; what follows can only raise it.
+    head = msgspec.structs.replace(head, epoch=known.epoch)
+    for records in walk(connection, head, last):
+        for record in records:
+            head = advance(head, record)
+            if record.seq == known.seq and record.digest != known.digest:
+                raise ChainBroken(record.seq, f"record {record.seq} is not the one that its head file names")
+    if known.seq <= anchor.seq and anchor.digest != known.digest and anchor.seq == known.seq:
+        raise ChainBroken(anchor.seq, f"record {anchor.seq} is not the one that its head file names")
+    return head
+
+
+def last_seq(connection: sqlite3.Connection, anchor: Head) -> int:
+    """The newest record's seq."""
+    row = connection.execute("SELECT seq FROM records ORDER BY seq DESC LIMIT 1").fetchone()
+    return anchor.seq if row is None else int(row[0])
+
+
+def point(connection: sqlite3.Connection, anchor: Head, seq: int) -> Head:
+    """The place right after record `seq`, from which the chain can be followed; its epoch is not known."""
+    if seq == anchor.seq:
+        return anchor
+    row = connection.execute("SELECT at, digest FROM records WHERE seq = ?", (seq,)).fetchone()
+    if row is None:
+        raise ChainBroken(seq, f"record {seq} is missing")
+    at, digest = row
+    if not isinstance(at, int) or not isinstance(digest, bytes):
+        raise ChainBroken(seq, f"record {seq} is unreadable")
+    return Head(seq=seq, at=at, digest=digest)
+
+
+def walk(connection: sqlite3.Connection, start: Head, last: int) -> Iterator[list[Record]]:
+    """All records after `start` up to `last`, checked, in batches. Raises `ChainBroken` for one that is not there."""
+    while start.seq < last:
+        records = check_rows(select(connection, start.seq + 1, last), start.seq, start.at, start.digest)
+        if not records:
+            raise ChainBroken(start.seq + 1, f"record {start.seq + 1} is missing")
+        end = records[-1]
+        start = Head(seq=end.seq, at=end.at, digest=end.digest)
+        yield records
+
+
+# --- records --------------------------------------------------------------------------------------------------------
+
+
+def select(connection: sqlite3.Connection, first: int, last: int, limit: int = ROWS_PER_READ) -> list[Row]:
+    """Rows in order, unchecked."""
+    return connection.execute(
+        _SELECT + "WHERE seq >= ? AND seq <= ? ORDER BY seq LIMIT ?", (first, last, limit)
+    ).fetchall()
+
+
+def _insert_sizes(connection: sqlite3.Connection) -> list[int]:
+    limit = connection.getlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER)
+    return [size for size in (512, 256, 128, 64, 32, 16, 8, 4, 2, 1) if size * _COLUMNS <= limit]
+
+
+def insert(connection: sqlite3.Connection, records: Sequence[Record]) -> None:
+    """Add the rows within the transaction under way, in statements of 512 rows, 256 rows, and so on down to one."""
+    done = 0
+    for size in _insert_sizes(connection):
+        while len(records) - done >= size:
+            values: list[object] = []
+            for record in records[done : done + size]:
+                values += msgspec.structs.astuple(record)
+            connection.execute("INSERT INTO records VALUES " + ", ".join([_ROW] * size), values)
+            done += size
+
+
+def transaction(connection: sqlite3.Connection, work: Callable[[], None]) -> None:
+    """Do `work`, all or nothing; durable on return."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        work()
+        connection.execute("COMMIT")
+    except BaseException:
+        # After some errors SQLite has rolled back by itself.
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+def checkpoint(connection: sqlite3.Connection) -> None:
+    """Move the WAL's content into the database, both fsynced. Readers may keep it from finishing, which is no error."""
+    connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+
+
+def shrink(connection: sqlite3.Connection) -> None:
+    """Give free pages back to the file system, if there is room for a second copy of what stays."""
+    try:
+        connection.execute("VACUUM")
+    except sqlite3.OperationalError as error:
+        # Later records use the free pages, so this is no failure.
+        if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_FULL:
+            raise
+    checkpoint(connection)
+
+
+# --- the anchor -----------------------------------------------------------------------------------------------------
+
+
+def _anchor_row(anchor: Head) -> tuple[int, int, int, bytes, bytes]:
+    fields = (anchor.seq, anchor.at, anchor.epoch, anchor.digest)
+    return (*fields, sha256(msgspec.msgpack.encode(fields)).digest())
+
+
+def read_anchor(connection: sqlite3.Connection) -> Head:
+    """The anchor, checked."""
+    rows = connection.execute("SELECT seq, at, epoch, digest, checked FROM anchor").fetchall()
+    if len(rows) != 1:
+        raise ChainBroken(0, "its anchor is missing")
+    fields, check = rows[0][:4], rows[0][4]
+    if sha256(msgspec.msgpack.encode(fields)).digest() != check:
+        raise ChainBroken(0, "its anchor is damaged")
+    anchor = Head(*fields)
+    if anchor.seq == 0 and anchor.digest != GENESIS:
+        raise ChainBroken(0, "its anchor is damaged")
+    return anchor
+
+
+def compact(connection: sqlite3.Connection, anchor: Head) -> None:
+    """Drop the records up to the new anchor, within the transaction under way."""
+    connection.execute("DELETE FROM records WHERE seq <= ?", (anchor.seq,))
+    connection.execute("DELETE FROM snapshots WHERE seq < ?", (anchor.seq,))
+    connection.execute("DELETE FROM parts WHERE seq < ?", (anchor.seq,))
+    connection.execute("DELETE FROM anchor")
+    connection.execute("INSERT INTO anchor VALUES (?, ?, ?, ?, ?)", _anchor_row(anchor))
+
+
+# --- snapshots ------------------------------------------------------------------------------------------------------
+
+
+def drop_snapshot(connection: sqlite3.Connection, name: str, seq: int) -> None:
+    """Remove a snapshot, whole or half-written, within the transaction under way."""
+    connection.execute("DELETE FROM snapshots WHERE name = ? AND seq = ?", (name, seq))
+    connection.execute("DELETE FROM parts WHERE name = ? AND seq = ?", (name, seq))
+
+
+def put_part(connection: sqlite3.Connection, name: str, seq: int, part: int, data: bytes) -> None:
+    """Add a part of a snapshot, within the transaction under way."""
+    connection.execute("INSERT INTO parts VALUES (?, ?, ?, ?)", (name, seq, part, data))
+
+
+def finish_snapshot(connection: sqlite3.Connection, snapshot: Snapshot, parts: int) -> None:
+    """Make a snapshot whose parts are all there visible, and drop older ones, within the transaction under way."""
+    connection.execute(
+        "INSERT INTO snapshots VALUES (?, ?, ?, ?, ?, ?)",
+        (snapshot.name, snapshot.seq, snapshot.chain, snapshot.digest, len(snapshot.blob), parts),
+    )
+    mine = connection.execute(
+        "SELECT seq FROM snapshots WHERE name = ? ORDER BY seq DESC", (snapshot.name,)
+    ).fetchall()
+    for (seq,) in mine[SNAPSHOTS_KEPT:]:
+        drop_snapshot(connection, snapshot.name, seq)
+
+
+def get_snapshot(connection: sqlite3.Connection, name: str, seq: int) -> Snapshot | None:
+    """A snapshot, unchecked."""
+    row = connection.execute(
+        "SELECT chain, digest FROM snapshots WHERE name = ? AND seq = ?", (name, seq)
+    ).fetchone()
+    if row is None:
+        return None
+    parts = connection.execute(
+        "SELECT data FROM parts WHERE name = ? AND seq = ? ORDER BY part", (name, seq)
+    ).fetchall()
+    blob = b"".join(data for (data,) in parts if isinstance(data, bytes))
+    return Snapshot(name=name, seq=seq, chain=row[0], blob=blob, digest=row[1])
+
+
+def list_snapshots(connection: sqlite3.Connection) -> list[SnapshotInfo]:
+    """All snapshots, by name and seq."""
+    rows = connection.execute("SELECT name, seq, size FROM snapshots ORDER BY name, seq").fetchall()
+    return [SnapshotInfo(name=name, seq=seq, size=size) for name, seq, size in rows]
+
+
+# --- errors ---------------------------------------------------------------------------------------------------------
+
+
+def damage(path: str, error: Exception, first: int, last: int | None) -> LogError:
+    """What an error met while reading means to the user; `first` and `last` say where it was met."""
+    if isinstance(error, ChainBroken):
+        return LogDamaged(path, max(error.seq, first), last, error.reason)
+    if isinstance(error, NotALog):
+        return LogDamaged(path, first, last, str(error))
+    code = getattr(error, "sqlite_errorcode", None)
+    if code is not None and code & 0xFF in NOT_DAMAGE:
+        return LogError(f"{path}: cannot be read: {error}")
+    return LogDamaged(path, first, last, f"SQLite: {error}")

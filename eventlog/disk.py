@@ -1,0 +1,54 @@
+"""Everything that the log asks of the file system, as one small object, so that tests can make each step of it fail.
+
+`Disk` is the real one. Every method may raise `OSError` (or `sqlite3.Error` for `connect`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+
+
+class Disk:
+    """The operating system's file system."""
+
+    def connect(self, uri: str) -> sqlite3.Connection:
+        """Open a database; transactions are begun and committed by hand."""
+        return sqlite3.connect(uri, uri=True, isolation_level=None, timeout=5.0, cached_statements=64)
+
+    def open(self, path: str, flags: int) -> int:
+        """A file descriptor; new files are the owner's alone."""
+        return os.open(path, flags | os.O_CLOEXEC, 0o600)
+
+    def write_at(self, fd: int, data: bytes, offset: int) -> None:
+        """All of `data`, at this place."""
+        written = os.pwrite(fd, data, offset)
+        if written != len(data):
+            raise OSError(f"only {written} of {len(data)} bytes were written")
+
+    def sync(self, fd: int) -> None:
+        """Wait until the file's content is on the disk."""
+        os.fdatasync(fd)
+
+    def sync_folder(self, path: str) -> None:
+        """Wait until creations, renames and removals in the folder that `path` is in are on the disk."""
+        fd = os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def rename(self, old: str, new: str) -> None:
+        """Atomically put `old` in the place of `new`."""
+        os.rename(old, new)
+
+    def remove(self, path: str) -> None:
+        """Remove a file if it is there."""
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
+
+    def free(self, path: str) -> int:
+        """How many bytes a user may still write to the disk that `path` is on."""
+        stat = os.statvfs(os.path.dirname(path))
+        return stat.f_bavail * stat.f_frsize

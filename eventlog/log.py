@@ -1,0 +1,421 @@
+"""The log: what everything else in the process reads from and appends to.
+
+    callers ── append() ──▶ queue ──▶ sequencer ──▶ store.append() ──▶ durable ──▶ answers, tails
+                                      one task; per group: number, check, chain, commit, one fsync
+
+Appends that arrive while a group is being committed form the next group, in the order of the calls. An append is answered
+when its records are durable, and all of its records are in the log or none. Up to its answer nobody knows whether a record
+is in the log; after an error the log takes nothing more (fail-stop), except for errors that come before anything was
+written: `LogFull`, `LogFenced`, a draft that cannot be encoded, and whatever the caller's own callable raised.
+
+`append` takes drafts, or a callable that is called at the moment of sequencing, sees what was sequenced before it, and
+returns the drafts. What it decides is therefore decided on the newest state, with no record in between: the commit check of
+DESIGN rule 4, and admission, are such callables. It must be quick and pure: everything else waits for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+
+from tidelog.api.errors import InternalError, LogError, LogFenced, LogFull
+from tidelog.api.objects import object_key
+from tidelog.eventlog.disk import Disk
+from tidelog.eventlog.memory import MemoryStore
+from tidelog.eventlog.reader import LogReader
+from tidelog.eventlog.records import (
+    BODY_BYTES_MAX,
+    KIND_OF_BODY,
+    Draft,
+    ObjectPut,
+    Outcome,
+    Record,
+    SchedulerStarted,
+    chain_digest,
+    encode_body,
+)
+from tidelog.eventlog.sqlite import SqliteStore
+from tidelog.eventlog.store import ROWS_PER_READ, Head, Snapshot, Store, advance
+
+GROUP_RECORDS = 4_096
+"""A group is closed when it has so many records; arbitrary, about 10 ms of work."""
+
+GROUP_BYTES = 8 * 2**20
+"""… or so many bytes, so that it fits into memory and into the room kept free on the disk."""
+
+QUEUE_LENGTH = 10_000
+"""So many appends may wait to be sequenced; further callers wait for their turn to wait."""
+
+RECENT = 16_384
+"""At least so many of the newest records stay in memory, for tails and for callables that look back."""
+
+Clock = Callable[[], int]
+
+
+class Moment:
+    """What a callable sees at the moment at which its drafts are numbered. Valid only during the call."""
+
+    __slots__ = ("_log", "_older", "_sequenced", "at", "epoch", "seq")
+
+    def __init__(self, log: Log, head: Head, at: int, older: list[Record], sequenced: list[Record]) -> None:
+        self.seq = head.seq
+        """The newest record that is sequenced: the first draft gets the next number."""
+        self.at = at
+        """The time that the drafts will get."""
+        self.epoch = head.epoch
+        self._log = log
+        self._older = older
+        self._sequenced = sequenced
+
+    def since(self, seq: int) -> list[Record]:
+        """The records after `seq`, oldest first. Going back far needs `append(…, since=seq)`."""
+        return self._log._since(seq, self._older) + [r for r in self._sequenced if r.seq > seq]
+
+
+Decide = Callable[[Moment], Sequence[Draft]]
+
+
+class _Request:
+    """One call of `append`."""
+
+    __slots__ = ("done", "older", "what")
+
+    def __init__(self, what: Sequence[Draft] | Decide) -> None:
+        self.what = what
+        self.done: asyncio.Future[list[Record]] = asyncio.get_running_loop().create_future()
+        self.older: list[Record] = []
+
+    def refuse(self, error: Exception) -> None:
+        if not self.done.done():
+            self.done.set_exception(error)
+
+
+async def open_log(
+    path: str | os.PathLike[str],
+    *,
+    create: bool = True,
+    what: str = "",
+    clock: Clock = time.time_ns,
+    disk: Disk | None = None,
+) -> Log:
+    """Open a log file for writing, or make a new one; `what` tells others who holds it.
+
+    Raises `LogLocked`, `LogDamaged`, or `LogError` for a file that is no log or of a newer format; then nothing was changed.
+    """
+    return Log(await SqliteStore.open(path, create=create, what=what, disk=disk), clock=clock)
+
+
+async def memory_log(*, name: str = "memory", clock: Clock = time.time_ns) -> Log:
+    """A new log that lives as long as this object. It starts no thread."""
+    return Log(MemoryStore(name), clock=clock)
+
+
+class Log(LogReader):
+    """A log to append to. There is one per log file, in one process, on one event loop."""
+
+    _store: Store
+
+    def __init__(self, store: Store, *, clock: Clock = time.time_ns) -> None:
+        super().__init__(store)
+        self._clock = clock
+        self._failure: LogError | None = None
+        self._closing = False
+        self._room = asyncio.Semaphore(QUEUE_LENGTH)
+        self._queue: deque[_Request] = deque()
+        self._work = asyncio.Event()
+        self._moved = asyncio.Event()
+        self._writing = asyncio.Lock()
+        # Durable records without a gap up to the head; `_wanted` holds how far back each waiting request looks.
+        self._recent: list[Record] = []
+        self._recent_first = store.head.seq + 1
+        self._wanted: dict[_Request, int] = {}
+        self._sequencer = asyncio.create_task(self._run(), name=f"sequencer of {store.name}")
+
+    @property
+    def store(self) -> Store:
+        """What keeps the records."""
+        return self._store
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of the newest scheduler that took this log."""
+        return self.head.epoch
+
+    @property
+    def failure(self) -> LogError | None:
+        """Why nothing more can be appended, once that is so."""
+        return self._failure
+
+    @property
+    def waiting(self) -> int:
+        """How many appends wait to be sequenced."""
+        return len(self._queue)
+
+    # --- appending --------------------------------------------------------------------------------------------------
+
+    async def append(self, what: Sequence[Draft] | Decide, *, since: int | None = None) -> list[Record]:
+        """Append these drafts, or what the callable returns, as one; answered when durable.
+
+        A callable that looks back with `Moment.since` says in `since` how far. What is no longer in memory is then read
+        before the call is queued. A call that was cancelled may still be carried out.
+        """
+        async with self._room:
+            self._check_writable()
+            request = _Request(what)
+            if since is None:
+                return await self._queued(request)
+            self._wanted[request] = since
+            try:
+                if since + 1 < self._recent_first:
+                    async for batch in self.read_batches(since + 1, self._recent_first - 1):
+                        request.older += batch
+                    self._check_writable()
+                return await self._queued(request)
+            finally:
+                del self._wanted[request]
+
+    async def _queued(self, request: _Request) -> list[Record]:
+        self._queue.append(request)
+        self._work.set()
+        return await request.done
+
+    async def take_over(self, holder: str) -> Record:
+        """Record that a scheduler takes this log: its epoch is one more than that of the one before."""
+
+        def start(moment: Moment) -> list[Draft]:
+            body = SchedulerStarted(epoch=moment.epoch + 1, holder=holder)
+            return [Draft(body=body, author="scheduler")]
+
+        return (await self.append(start))[0]
+
+    async def put_snapshot(self, name: str, seq: int, blob: bytes) -> None:
+        """Keep a state that was computed from the durable records up to `seq`. Appends go on meanwhile."""
+        chain = await self._digest_of(seq)
+        if chain is None:
+            raise InternalError(f"a snapshot at record {seq}, which is not in the log")
+        async with self._writing:
+            self._check_writable()
+            await self._write(self._store.put_snapshot(Snapshot.make(name, seq, chain, blob)))
+
+    async def compact(self, seq: int | None = None) -> Head:
+        """Drop the records up to `seq`, by default as many as the snapshots allow; returns the new anchor.
+
+        A record may go when every kind of snapshot has one at or behind it: states are then computed from there. What
+        is dropped is checked once more on its way out.
+        """
+        newest = {info.name: info.seq for info in await self._store.snapshots()}
+        if not newest:
+            raise LogError(f"{self.name}: there is no snapshot to compact behind")
+        name = min(newest, key=lambda name: newest[name])
+        if seq is not None and seq > newest[name]:
+            raise LogError(
+                f"{self.name}: records after {newest[name]} are still needed: "
+                f"that is where the newest snapshot of {name!r} is"
+            )
+        anchor = self.anchor
+        async for batch in self.read_batches(anchor.seq + 1, newest[name] if seq is None else seq):
+            for record in batch:
+                anchor = advance(anchor, record)
+        async with self._writing:
+            self._check_writable()
+            await self._write(self._store.compact(anchor))
+        return self.anchor
+
+    async def close(self) -> None:
+        """Finish what was asked for, and let go of the log. Tails end with a `LogError`."""
+        self._closing = True
+        self._work.set()
+        await asyncio.wait([self._sequencer])
+        await super().close()
+        self._moved.set()
+        if not self._sequencer.cancelled() and (error := self._sequencer.exception()) is not None:
+            raise error
+
+    async def _write(self, work: Awaitable[None]) -> None:
+        """Let the store write; an error is the end of all writing."""
+        try:
+            await work
+        except BaseException as error:
+            self._stop(error if isinstance(error, LogError) else LogError(f"{self.name}: {error!r}"))
+            raise
+
+    def _check_writable(self) -> None:
+        if self._failure is not None:
+            raise LogError(str(self._failure)) from self._failure
+        if self._closing:
+            raise LogError(f"{self.name}: the log is closed")
+
+    # --- sequencing -------------------------------------------------------------------------------------------------
+
+    async def _run(self) -> None:
+        """The sequencer: takes what is queued, a group at a time, until the log is closed or writing failed."""
+        try:
+            while not (self._closing and not self._queue):
+                await self._work.wait()
+                self._work.clear()
+                while self._queue:
+                    await self._commit_group()
+        except BaseException as error:
+            self._stop(error if isinstance(error, LogError) else LogError(f"{self.name}: {error!r}"))
+            if not isinstance(error, LogError):
+                raise
+
+    async def _commit_group(self) -> None:
+        """Sequence what is queued, commit it, and answer."""
+        try:
+            self._store.check_room()
+        except LogFull as error:
+            while self._queue:
+                self._queue.popleft().refuse(error)
+            return
+        group = _Group(self, self._clock)
+        try:
+            while self._queue and len(group.records) < GROUP_RECORDS and group.size < GROUP_BYTES:
+                group.add(self._queue.popleft())
+            if group.records:
+                async with self._writing:
+                    await self._store.append(group.records, group.head)
+                self._remember(group.records)
+            group.answer()
+            async with self._writing:
+                await self._store.tidy()
+        except BaseException as error:
+            group.refuse(str(error))
+            raise
+
+    def _remember(self, records: list[Record]) -> None:
+        """Make durable records visible to tails, and forget those that are old and that nobody waits for."""
+        self._recent += records
+        if len(self._recent) > 2 * RECENT:
+            keep_from = min([self._recent[-RECENT].seq, *(since + 1 for since in self._wanted.values())])
+            if keep_from > self._recent_first:
+                del self._recent[: keep_from - self._recent_first]
+                self._recent_first = keep_from
+        moved, self._moved = self._moved, asyncio.Event()
+        moved.set()
+
+    def _stop(self, failure: LogError) -> None:
+        """Fail-stop: refuse what is queued and all that will come."""
+        self._failure = self._failure or failure
+        while self._queue:
+            self._queue.popleft().refuse(LogError(str(failure)))
+        self._moved.set()
+
+    def _since(self, seq: int, older: list[Record]) -> list[Record]:
+        """Durable records after `seq`; `older` are those before the ones in memory."""
+        if seq + 1 >= self._recent_first:
+            return self._recent[seq + 1 - self._recent_first :]
+        found = [record for record in older if seq < record.seq < self._recent_first]
+        if len(found) != self._recent_first - 1 - seq:
+            raise InternalError(f"the records since {seq} were asked for without append(…, since={seq})")
+        return found + self._recent
+
+    # --- reading what is in memory ----------------------------------------------------------------------------------
+
+    async def _next(self, place: Head, last: int) -> list[Record]:
+        start = place.seq + 1 - self._recent_first
+        if start >= 0 and not self._closed:
+            found = self._recent[start : start + min(last - place.seq, ROWS_PER_READ)]
+            if found:
+                return found
+        return await super()._next(place, last)
+
+    async def _wait_beyond(self, seq: int) -> None:
+        if self.head.seq <= seq:
+            self._check_open()
+            if self._failure is not None:
+                raise LogError(str(self._failure)) from self._failure
+            await self._moved.wait()
+
+
+class _Group:
+    """What is committed together: requests, and the records that they became."""
+
+    def __init__(self, log: Log, clock: Clock) -> None:
+        self.records: list[Record] = []
+        self.head = log.head
+        self.size = 0
+        self._log = log
+        self._clock = clock
+        self._answers: list[tuple[_Request, list[Record]]] = []
+
+    def add(self, request: _Request) -> None:
+        """Number, time and chain the request's drafts. A request that goes wrong is refused alone."""
+        if request.done.done():
+            return
+        try:
+            records, head = self._sequence(request)
+        except Exception as error:
+            request.refuse(error)
+            return
+        self._answers.append((request, records))
+        self.records += records
+        self.head = head
+
+    def _sequence(self, request: _Request) -> tuple[list[Record], Head]:
+        head = self.head
+        at = max(self._clock(), head.at)
+        what = request.what
+        if callable(what):
+            what = what(Moment(self._log, head, at, request.older, self.records))
+        seq, epoch, digest = head.seq, head.epoch, head.digest
+        records = []
+        for draft in what:
+            seq += 1
+            epoch = _fenced(draft, epoch)
+            kind, body = _encoded(draft, seq)
+            try:
+                digest = chain_digest(digest, seq, at, draft.author, kind, draft.key, draft.cause, body)
+            except (TypeError, ValueError, OverflowError) as error:
+                raise LogError(f"{draft.key!a}: {kind} cannot be appended: {error}") from error
+            records.append(Record(seq, at, draft.author, kind, draft.key, draft.cause, body, digest))
+            self.size += len(body)
+        return records, Head(seq, at if records else head.at, epoch, digest)
+
+    def answer(self) -> None:
+        """Tell the callers that their records are durable."""
+        for request, records in self._answers:
+            if not request.done.done():
+                request.done.set_result(records)
+
+    def refuse(self, why: str) -> None:
+        """Tell the callers that their records may or may not be in the log."""
+        for request, _ in self._answers:
+            request.refuse(LogError(why))
+
+
+def _fenced(draft: Draft, epoch: int) -> int:
+    """The epoch after this draft; raises `LogFenced` for what comes from an older one."""
+    body = draft.body
+    if isinstance(body, Outcome):
+        if body.epoch < epoch:
+            raise LogFenced(body.epoch, epoch)
+        if body.epoch > epoch:
+            raise InternalError(f"an outcome of epoch {body.epoch}, which has not begun: it is {epoch}")
+    elif isinstance(body, SchedulerStarted):
+        if body.epoch <= epoch:
+            raise LogFenced(body.epoch, epoch)
+        return body.epoch
+    return epoch
+
+
+def _encoded(draft: Draft, seq: int) -> tuple[str, bytes]:
+    """Kind and bytes of the draft's body, once it is sure that they can be read back."""
+    body = draft.body
+    if isinstance(body, ObjectPut) and draft.key != object_key(body.object):
+        raise InternalError(f"{draft.key!a}: an object is put under another's key")
+    if not 0 <= draft.cause < seq:
+        raise InternalError(f"{draft.key!a}: record {seq} cannot answer record {draft.cause}")
+    kind = KIND_OF_BODY[type(body)]
+    try:
+        data = encode_body(body)
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise LogError(f"{draft.key!a}: {kind} cannot be appended: {error}") from error
+    if len(data) > BODY_BYTES_MAX:
+        raise LogError(
+            f"{draft.key!a}: {kind} has {len(data)} bytes; at most {BODY_BYTES_MAX} can be appended"
+        )
+    return kind, data

@@ -1,0 +1,221 @@
+"""Opening the files of a log: what is looked at, in which order, and what is refused.
+
+    cluster.db          the database        cluster.db-wal, -shm   SQLite's own, present while it is open
+    cluster.db.head     the head file       cluster.db.lock        the writer's lock
+    cluster.db.sock     the writer's socket (`tidelog.eventlog.handover`)
+
+A new log: head file first, then the database, each durable with its folder, so that a database with records never lacks
+a head file unless somebody lost it. A damaged log is found through a read-only connection, before anything is written
+to it; what is refused stays as it was.
+
+Everything here is synchronous and runs in the thread that will own the connection.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+
+import msgspec
+
+from tidelog.api.errors import LogDamaged, LogError
+from tidelog.eventlog import database
+from tidelog.eventlog.disk import Disk
+from tidelog.eventlog.head import HeadFile, HeadReading
+from tidelog.eventlog.records import ChainBroken
+from tidelog.eventlog.store import EMPTY, Head
+
+EXAMINED_FOR_WRITING = 20_000
+"""How many of the newest records are checked before a log is written to: more than a WAL ever holds, 50 ms of work."""
+
+
+class Opened(msgspec.Struct, frozen=True, kw_only=True):
+    """An examined log and its open files."""
+
+    connection: sqlite3.Connection
+    head_file: HeadFile
+    anchor: Head
+    head: Head
+    live: bool = True
+    """Whether the connection sees what others write from now on."""
+
+
+def log_path(path: str | os.PathLike[str]) -> str:
+    """The real path of a log, symbolic links resolved: its companions are beside the file itself."""
+    return os.path.realpath(path)
+
+
+def check_place(path: str, disk: Disk, *, create: bool) -> None:
+    """Refuse a place where no log can be, before a lock file is made there."""
+    if os.path.isdir(path) or not os.path.isdir(os.path.dirname(path)):
+        refuse_missing(path, disk)
+    if not create and not os.path.exists(path):
+        refuse_missing(path, disk)
+
+
+def open_reading(path: str, disk: Disk, depth: int = 0) -> Opened:
+    """Open an existing log read-only, its newest `depth` records checked."""
+    if not os.path.isfile(path):
+        refuse_missing(path, disk)
+    head_file = _open_head(path, disk, writable=False)
+    connection: sqlite3.Connection | None = None
+    try:
+        connection, live = connect_reading(path, disk)
+        anchor, head = _examined(connection, path, head_file, depth)
+        assert head_file is not None, "the examination refuses a log without head file"
+        return Opened(connection=connection, head_file=head_file, anchor=anchor, head=head, live=live)
+    except BaseException:
+        if connection is not None:
+            connection.close()
+        if head_file is not None:
+            head_file.close()
+        raise
+
+
+def open_writing(path: str, disk: Disk, *, create: bool) -> Opened:
+    """Open a log for writing, or make a new one; the caller holds the writer's lock."""
+    try:
+        if not os.path.exists(path) or os.path.getsize(path) == 0:
+            _create(path, disk, create)
+        examined = open_reading(path, disk, EXAMINED_FOR_WRITING)
+        try:
+            return _go_on_writing(path, disk, examined)
+        finally:
+            # Not before there is another connection: the last one to close would touch the WAL.
+            examined.connection.close()
+            examined.head_file.close()
+    except OSError as error:
+        raise LogError(f"{path}: cannot be opened: {error.strerror or error}") from error
+
+
+def _go_on_writing(path: str, disk: Disk, examined: Opened) -> Opened:
+    connection = None
+    head_file = HeadFile.open(path + ".head", disk, writable=True)
+    try:
+        connection = disk.connect(_uri(path, "mode=rw"))
+        database.prepare_writing(connection)
+        # What a killed writer left in the WAL may not have been fsynced: it is, before the head file names it.
+        database.checkpoint(connection)
+        reading = head_file.read()
+        if reading.head != examined.head or reading.doubtful:
+            head_file.write(examined.head)
+            head_file.write(examined.head)
+        return Opened(connection=connection, head_file=head_file, anchor=examined.anchor, head=examined.head)
+    except BaseException as error:
+        head_file.close()
+        if connection is not None:
+            connection.close()
+        if isinstance(error, sqlite3.Error):
+            raise LogError(f"{path}: cannot be opened for writing: {error}") from error
+        raise
+
+
+def _create(path: str, disk: Disk, allowed: bool) -> None:
+    """Make a new log, unless the head file says that there was one."""
+    head_file = _open_head(path, disk, writable=False)
+    if head_file is not None:
+        known = head_file.read().head
+        head_file.close()
+        if known is None or known.seq:
+            refuse_missing(path, disk)
+    if not allowed:
+        refuse_missing(path, disk)
+    if head_file is None:
+        HeadFile.create(path + ".head", disk)
+    create_database(path, disk)
+
+
+def create_database(path: str, disk: Disk, anchor: Head = EMPTY) -> None:
+    """An empty database in the place of any other, durable, its owner's alone; a crash leaves the old one or the new."""
+    new = path + ".new"
+    for suffix in ("", "-journal", "-wal", "-shm"):
+        disk.remove(new + suffix)
+    os.close(disk.open(new, os.O_RDWR | os.O_CREAT))
+    try:
+        connection = disk.connect(_uri(new, "mode=rw"))
+        try:
+            database.create(connection, anchor)
+            database.prepare_writing(connection)
+        finally:
+            connection.close()
+    except sqlite3.Error as error:
+        raise LogError(f"{path}: cannot be created: {error}") from error
+    disk.rename(new, path)
+    disk.sync_folder(path)
+
+
+def refuse_missing(path: str, disk: Disk) -> None:
+    """Raise what is to be said of a log that has no database."""
+    if os.path.isdir(path):
+        raise LogError(f"{path}: is a directory, not a log")
+    if not os.path.isdir(os.path.dirname(path)):
+        raise LogError(f"{path}: there is no directory {os.path.dirname(path)}")
+    head_file = _open_head(path, disk, writable=False)
+    if head_file is not None:
+        head = head_file.read().head
+        head_file.close()
+        if head is None or head.seq:
+            raise LogDamaged(
+                path, 1, head.seq if head else None, "the database is gone, its head file is not"
+            )
+    raise LogError(f"{path}: there is no such log")
+
+
+def _uri(path: str, options: str) -> str:
+    escaped = path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
+    return f"file:{escaped}?{options}"
+
+
+def _open_head(path: str, disk: Disk, *, writable: bool) -> HeadFile | None:
+    try:
+        return HeadFile.open(path + ".head", disk, writable=writable)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise LogError(f"{path}.head: cannot be opened: {error.strerror}") from error
+
+
+def connect_reading(path: str, disk: Disk) -> tuple[sqlite3.Connection, bool]:
+    """A read-only connection, and whether it sees what others write from now on.
+
+    A WAL database needs its -shm file, which a reader in a read-only folder cannot create. If there is a WAL, exclusive
+    mode without file locks keeps the WAL's index in memory instead; if there is none, the file can be read as it is.
+    """
+    wal = os.path.exists(path + "-wal") and os.path.getsize(path + "-wal") > 0
+    attempts = [("mode=ro", False), ("mode=ro&vfs=unix-none", True)] if wal else [("mode=ro", False)]
+    for options, exclusive in [*attempts, ("mode=ro&immutable=1", False)]:
+        connection = disk.connect(_uri(path, options))
+        try:
+            if exclusive:
+                connection.execute("PRAGMA locking_mode = EXCLUSIVE")
+            connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+        except sqlite3.Error as error:
+            if error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY):
+                connection.close()
+                continue
+            # Whatever is wrong with the file, the examination meets it again and names it.
+        return connection, options == "mode=ro"
+    raise LogError(f"{path}: cannot be opened for reading")
+
+
+def _examined(
+    connection: sqlite3.Connection, path: str, head_file: HeadFile | None, depth: int
+) -> tuple[Head, Head]:
+    """The anchor and head of an existing log, or the error that says what is wrong with it.
+
+    A writer may move the head meanwhile; then what looked like damage is looked at again.
+    """
+    while True:
+        reading = HeadReading(None) if head_file is None else head_file.read()
+        last = None if reading.head is None else reading.head.seq
+        try:
+            return database.examine(connection, reading, depth)
+        except (database.NotALog, sqlite3.Error, ChainBroken) as error:
+            foreign = isinstance(error, database.NotALog) or (
+                getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_NOTADB
+            )
+            if foreign and reading.head is None:
+                raise LogError(f"{path}: is not a tidelog log: {error}") from error
+            found = database.damage(path, error, 1, last)
+        if head_file is None or head_file.read() == reading:
+            raise found

@@ -1,0 +1,191 @@
+"""Reading a log: its records in order, checked against the chain, and the snapshots of states computed from it.
+
+`LogReader` opens a log file that some other process may be writing; `tidelog.eventlog.log.Log`, which writes, is one too.
+Nothing damaged is ever returned: each record's digest is checked when it is read, which costs about a microsecond.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from types import TracebackType
+from typing import Self
+
+from tidelog.api.errors import LogDamaged, LogError
+from tidelog.eventlog.disk import Disk
+from tidelog.eventlog.records import ChainBroken, Record, check_rows
+from tidelog.eventlog.sqlite import SqliteReader
+from tidelog.eventlog.store import Head, ReadStore, Snapshot, SnapshotInfo
+
+POLL_SECONDS = 0.01
+"""How often a reader in another process looks at the head file: a tail is about 5 ms behind, for 0.1 % of a core."""
+
+
+async def open_reader(path: str | os.PathLike[str], *, disk: Disk | None = None) -> LogReader:
+    """Open an existing log file read-only. Needs no lock, and costs a few milliseconds however long the log is."""
+    return LogReader(await SqliteReader.open(path, disk=disk))
+
+
+class LogReader:
+    """A log to read from: its records in order, checked, and its snapshots. Of a log that another process writes."""
+
+    def __init__(self, store: ReadStore) -> None:
+        self._store = store
+        self._closed = False
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    @property
+    def name(self) -> str:
+        """The log's path, or what else it is called by."""
+        return self._store.name
+
+    @property
+    def head(self) -> Head:
+        """The newest durable record that is known of."""
+        return self._store.head
+
+    @property
+    def anchor(self) -> Head:
+        """The record before the first one kept."""
+        return self._store.anchor
+
+    # --- records ----------------------------------------------------------------------------------------------------
+
+    async def read_batches(self, first: int = 0, last: int | None = None) -> AsyncIterator[list[Record]]:
+        """The records from `first` (by default the oldest kept) to `last` (by default the newest), in lists."""
+        last = self._store.refresh().seq if last is None else min(last, self._store.refresh().seq)
+        first = first or self.anchor.seq + 1
+        if first > last:
+            return
+        place = await self._place_before(first)
+        while place.seq < last:
+            records = await self._next(place, last)
+            yield records
+            place = _after(records[-1])
+
+    async def read(self, first: int = 0, last: int | None = None) -> AsyncIterator[Record]:
+        """As `read_batches`, one by one."""
+        async for batch in self.read_batches(first, last):
+            for record in batch:
+                yield record
+
+    async def record(self, seq: int) -> Record:
+        """One record."""
+        async for record in self.read(seq, seq):
+            return record
+        raise LogError(f"{self.name}: there is no record {seq}: the log ends at {self.head.seq}")
+
+    async def tail_batches(self, first: int = 0) -> AsyncIterator[list[Record]]:
+        """The records from `first` on, for ever: waits at the end of the log for what comes."""
+        place = await self._place_before(first or self.anchor.seq + 1)
+        while True:
+            if self._store.refresh().seq > place.seq:
+                records = await self._next(place, self.head.seq)
+                yield records
+                place = _after(records[-1])
+            else:
+                await self._wait_beyond(place.seq)
+
+    async def tail(self, first: int = 0) -> AsyncIterator[Record]:
+        """As `tail_batches`, one by one."""
+        async for batch in self.tail_batches(first):
+            for record in batch:
+                yield record
+
+    async def seq_at(self, at: int) -> int:
+        """The seq of the newest record that is not younger than the time `at`; that of the anchor if there is none."""
+        low, high = self.anchor.seq, self._store.refresh().seq
+        while low < high:
+            middle = (low + high + 1) // 2
+            if (await self.record(middle)).at <= at:
+                low = middle
+            else:
+                high = middle - 1
+        return low
+
+    async def _wait_beyond(self, seq: int) -> None:
+        """Return when there may be records after `seq`."""
+        while self._store.refresh().seq <= seq:
+            self._check_open()
+            await asyncio.sleep(POLL_SECONDS)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise LogError(f"{self.name}: the log is closed")
+
+    async def _place_before(self, first: int) -> Head:
+        """Where the chain is entered for reading from `first` on."""
+        seq = first - 1
+        for known in (self.anchor, self._store.refresh()):
+            if known.seq == seq:
+                return known
+        if seq < self.anchor.seq:
+            raise LogError(
+                f"{self.name}: record {first} was dropped by compaction; the log begins at {self.anchor.seq + 1}"
+            )
+        if seq > self.head.seq:
+            raise LogError(f"{self.name}: there is no record {first} yet: the log ends at {self.head.seq}")
+        rows = await self._store.read(seq, seq)
+        if not rows:
+            raise LogDamaged(self.name, seq, seq, f"record {seq} is missing")
+        # Nothing of it need be checked: were its digest wrong, the record after it would not match.
+        at: object = rows[0][1]
+        return Head(seq=seq, at=at if isinstance(at, int) else 0, digest=rows[0][7])
+
+    async def _next(self, place: Head, last: int) -> list[Record]:
+        """At least one record after `place`, checked."""
+        self._check_open()
+        rows = await self._store.read(place.seq + 1, last)
+        try:
+            records = check_rows(rows, place.seq, place.at, place.digest)
+        except ChainBroken as error:
+            raise LogDamaged(self.name, error.seq, self.head.seq, error.reason) from error
+        if records:
+            return records
+        if place.seq < self.anchor.seq:
+            raise LogError(f"{self.name}: record {place.seq + 1} was dropped by compaction while it was read")
+        raise LogDamaged(self.name, place.seq + 1, self.head.seq, f"record {place.seq + 1} is missing")
+
+    # --- snapshots --------------------------------------------------------------------------------------------------
+
+    async def snapshot(self, name: str, at_most: int | None = None) -> Snapshot | None:
+        """The newest sound snapshot of this name, at or before record `at_most`. A damaged one is passed over."""
+        for info in reversed(await self._store.snapshots()):
+            if info.name == name and (at_most is None or info.seq <= at_most):
+                found = await self._store.get_snapshot(name, info.seq)
+                if found is not None and found.is_sound and found.chain == await self._digest_of(info.seq):
+                    return found
+        return None
+
+    async def snapshots(self) -> list[SnapshotInfo]:
+        """What snapshots there are."""
+        return await self._store.snapshots()
+
+    async def _digest_of(self, seq: int) -> bytes | None:
+        """The digest of a record, or None if it is not (or no longer) in the log."""
+        for known in (self.anchor, self.head):
+            if known.seq == seq:
+                return known.digest
+        if not self.anchor.seq < seq < self.head.seq:
+            return None
+        return (await self.record(seq)).digest
+
+    async def close(self) -> None:
+        """Let go of the log. Tails end with a `LogError`."""
+        self._closed = True
+        await self._store.close()
+
+
+def _after(record: Record) -> Head:
+    return Head(seq=record.seq, at=record.at, digest=record.digest)

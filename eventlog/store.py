@@ -1,0 +1,150 @@
+"""The store: a small port between the log and whatever keeps its records.
+
+There are two implementations, SQLite (`tidelog.eventlog.sqlite`) and memory (`tidelog.eventlog.memory`); PostgreSQL is to
+be the third. `tidelog.eventlog.contract` is the test suite that each of them passes.
+
+A store knows nothing of drafts, epochs or callers: it keeps rows, and promises durability. The log knows nothing of
+files. Rows that come out of a store are unchecked; the log checks the chain before anyone sees a record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from hashlib import sha256
+from typing import Protocol
+
+import msgspec
+
+from tidelog.eventlog.records import GENESIS, Record, Row, SchedulerStarted, decode_body
+
+ROWS_PER_READ = 1_000
+"""A read returns at most so many rows; gut feeling: a millisecond of work, half a megabyte."""
+
+SNAPSHOTS_KEPT = 2
+"""Of each name: the newest, and one to fall back on should that be damaged."""
+
+
+class Head(msgspec.Struct, frozen=True, gc=False):
+    """Where a log ends (or, as its anchor, where it begins): enough to append the next record."""
+
+    seq: int = 0
+    at: int = 0
+    epoch: int = 0
+    """The newest `SchedulerStarted` up to here."""
+    digest: bytes = GENESIS
+
+
+EMPTY = Head()
+
+
+def advance(head: Head, record: Record) -> Head:
+    """The head after this record."""
+    epoch = head.epoch
+    if record.kind == "SchedulerStarted":
+        body = decode_body(record)
+        assert isinstance(body, SchedulerStarted)
+        epoch = body.epoch
+    return Head(record.seq, record.at, epoch, record.digest)
+
+
+class Snapshot(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A state that was computed from the log up to `seq`, so that nobody need compute it again. Only ever a cache."""
+
+    name: str
+    """Whose state: `objects`, `scheduler`, …"""
+    seq: int
+    chain: bytes
+    """Digest of record `seq`: a snapshot of another log, or of one that was cut and grew anew, is not used."""
+    blob: bytes
+    digest: bytes
+
+    @classmethod
+    def make(cls, name: str, seq: int, chain: bytes, blob: bytes) -> Snapshot:
+        """A snapshot with its digest."""
+        return cls(name=name, seq=seq, chain=chain, blob=blob, digest=_digest(name, seq, chain, blob))
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether it is still what was put."""
+        return self.digest == _digest(self.name, self.seq, self.chain, self.blob)
+
+
+def _digest(name: str, seq: int, chain: bytes, blob: bytes) -> bytes:
+    return sha256(msgspec.msgpack.encode((name, seq, chain, blob))).digest()
+
+
+class SnapshotInfo(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A snapshot without its content."""
+
+    name: str
+    seq: int
+    size: int
+
+
+class ReadStore(Protocol):
+    """What reading a log needs. Opening is each implementation's own affair, and so is refusing a damaged log then.
+
+    Every error is a `TidelogError`.
+    """
+
+    @property
+    def name(self) -> str:
+        """How messages call this log: its path, for example."""
+        ...
+
+    @property
+    def anchor(self) -> Head:
+        """The record before the first one kept: `EMPTY` until the log is compacted."""
+        ...
+
+    @property
+    def head(self) -> Head:
+        """The newest durable record that is known of."""
+        ...
+
+    def refresh(self) -> Head:
+        """The head, after a look whether another process moved it. May be called 100 times a second."""
+        ...
+
+    async def read(self, first: int, last: int) -> list[Row]:
+        """Rows from `first` to at most `last`, in order, at most `ROWS_PER_READ`; fewer than asked for is no error."""
+        ...
+
+    async def get_snapshot(self, name: str, seq: int) -> Snapshot | None:
+        """That snapshot, unchecked, or None."""
+        ...
+
+    async def snapshots(self) -> list[SnapshotInfo]:
+        """All snapshots, by name and seq."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of everything. Closing twice is allowed."""
+        ...
+
+
+class Store(ReadStore, Protocol):
+    """What writing a log needs. One task at a time writes; reads may run beside it."""
+
+    def check_room(self) -> None:
+        """Raises `LogFull` when the next group could not be kept. Cheap; called before each group."""
+        ...
+
+    async def append(self, records: Sequence[Record], head: Head) -> None:
+        """Keep these records, all or none, durable on return; `head` is the new head.
+
+        After an error it is unknown whether they were kept: the caller must not append again to this store.
+        """
+        ...
+
+    async def tidy(self) -> None:
+        """Housekeeping that may take milliseconds (a checkpoint); called when the group's callers have their answer."""
+        ...
+
+    async def put_snapshot(self, snapshot: Snapshot) -> None:
+        """Keep it, durably. The two newest of each name stay, older ones go. Appends go on meanwhile."""
+        ...
+
+    async def compact(self, anchor: Head) -> None:
+        """Drop the records up to and including `anchor.seq`, and the snapshots before it, in one transaction."""
+        ...

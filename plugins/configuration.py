@@ -381,7 +381,8 @@ class _Resolver:
         broken = plugin.validate_args(args, path, self.gates)
         errors.extend(e for e in broken if not any(_is_below(e.path, path) for path in unreadable))
         self.errors.extend(errors)
-        return strict.to_plain(args)
+        found: dict[str, Any] = strict.to_plain(args)
+        return found
 
 
 def _queue_sort(profile: ProfileSpec) -> tuple[list[str], list[dict[str, Any] | None]]:

@@ -86,18 +86,20 @@ def decode(kind: Any, value: Any, path: str, errors: ErrorList) -> Any:
     return _Decoder(errors).value(types.type_info(kind), value, path)
 
 
-def to_plain(struct: msgspec.Struct) -> dict[str, Any]:
-    """The struct as plain data with its defaults written out, so that a later change of a default changes nothing."""
-    values = (getattr(struct, name) for name in struct.__struct_fields__)
-    return {
-        key: to_plain(value) if _is_explicit(value) else msgspec.to_builtins(value)
-        for key, value in zip(struct.__struct_encode_fields__, values, strict=True)
-    }
+def to_plain(value: Any) -> Any:
+    """A struct as plain data with its defaults written out, so that a later change of a default changes nothing.
 
-
-def _is_explicit(value: object) -> bool:
-    """The API's own structs leave their defaults out on purpose, and those never change."""
-    return isinstance(value, msgspec.Struct) and not value.__struct_config__.omit_defaults
+    The API's own structs leave their defaults out on purpose, and those never change.
+    """
+    if isinstance(value, msgspec.Struct) and not value.__struct_config__.omit_defaults:
+        fields = zip(value.__struct_encode_fields__, value.__struct_fields__, strict=True)
+        return {key: to_plain(getattr(value, name)) for key, name in fields}
+    if isinstance(value, list | tuple):
+        return [to_plain(item) for item in value]
+    if isinstance(value, dict):
+        return {key: to_plain(item) for key, item in value.items()}
+    # Through JSON, because that makes lists of tuples at every depth.
+    return msgspec.json.decode(msgspec.json.encode(value))
 
 
 def child(path: str, key: str) -> str:

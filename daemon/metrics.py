@@ -1,9 +1,10 @@
 """The metrics of one daemon: what is recorded (`tidelog.daemon.metric_catalogue`), and what is computed when somebody asks.
 
-Gauges are never counted up and down, because such gauges drift: they are computed from the structures they measure, through
-`Statistics`, for each scrape.
+Gauges are never counted up and down, because such gauges drift: they are computed from the structures they measure, which a
+function given to `Metrics` puts together as `Statistics` once for each scrape.
 
-`Metrics.read()` runs on the event loop's thread and takes a fraction of a millisecond; `Scrape.text()` runs in any thread.
+`Metrics.read()` runs on the event loop's thread and takes, beside that function, a fraction of a millisecond; `Scrape.text()`
+runs in any thread.
 prometheus-client's global registry is not touched; `Metrics` is a collector that a program can register in one of its own
 (and must then collect on the event loop's thread). docs/metrics.md lists every metric; a test compares it with the code.
 """
@@ -11,8 +12,9 @@ prometheus-client's global registry is not touched; `Metrics` is a collector tha
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
+import msgspec
 from prometheus_client import ProcessCollector, generate_latest
 from prometheus_client.metrics_core import Metric
 
@@ -35,6 +37,7 @@ from tidelog.daemon.metric_families import (
     families,
     text_lines,
 )
+from tidelog.queue.statistics import QueueStatistics
 
 PENDING_QUEUES = ("active", "backoff", "unschedulable", "gated", "incomplete", "pending")
 ENTITY_QUEUES = ("active", "backoff", "unschedulable", "gated")
@@ -43,63 +46,39 @@ CACHE_TYPES = ("nodes", "pods", "assumed_pods")
 POD_POPPED = "PodPopped"
 """The in-flight "event" that stands for an attempt in flight."""
 GATES_SHOWN = 100
-"""Arbitrary. Gates are named by users, so their number must be bounded: the rest is summed up under OTHER_GATES."""
+"""Arbitrary. Who gates a pod may be named by users, so the number must be bounded: the rest is summed up under OTHER_GATES."""
 OTHER_GATES = "(other)"
 
 
-class Statistics(Protocol):
-    """What the gauges are computed from. Called on the event loop's thread for each scrape, so it must be quick.
+NO_QUEUE = QueueStatistics(
+    pending_pods={},
+    queued_entities={},
+    unschedulable_pods={},
+    inflight_events={},
+    gated_pods={},
+    oldest_attempt=None,
+)
 
-    Derive from this class and override what there is; the rest is zero.
-    """
 
-    def pending_pods(self) -> Mapping[str, int]:
-        """Queue (PENDING_QUEUES) → pods in it. Pods in flight are in none."""
-        return {}
+class Statistics(msgspec.Struct, frozen=True, kw_only=True):
+    """What the gauges are computed from, at one moment."""
 
-    def queued_entities(self) -> Mapping[tuple[str, str], int]:
-        """(queue, type) → pods and pod groups in it, a group counted once."""
-        return {}
-
-    def unschedulable_pods(self) -> Mapping[tuple[str, str], int]:
-        """(plugin, profile) → waiting pods that this plugin rejected or gates."""
-        return {}
-
-    def gated_pods(self) -> Mapping[str, int]:
-        """Scheduling gate → gated pods that have it."""
-        return {}
-
-    def inflight_events(self) -> Mapping[str, int]:
-        """Event label → events kept for attempts in flight; POD_POPPED → attempts in flight."""
-        return {}
-
-    def oldest_inflight_seconds(self) -> float:
-        """The age of the oldest attempt in flight."""
-        return 0.0
-
-    def uncommitted_attempts(self) -> int:
-        """Attempts that are decided and whose outcome is not yet in the log."""
-        return 0
-
-    def cache_size(self) -> Mapping[str, int]:
-        """What (CACHE_TYPES) → how many are in the cluster cache."""
-        return {}
-
-    def log_head_seq(self) -> int:
-        """The seq of the last durable record."""
-        return 0
-
-    def log_bytes(self) -> int:
-        """The log's size on disk, with its write-ahead log."""
-        return 0
-
-    def epoch(self) -> int:
-        """The newest epoch in the log."""
-        return 0
-
-    def ready(self) -> bool:
-        """What /readyz says."""
-        return False
+    queue: QueueStatistics = NO_QUEUE
+    """What `SchedulingQueue.statistics()` returns."""
+    cache_size: Mapping[str, int] = {}
+    """What (CACHE_TYPES) → how many are in the cluster cache."""
+    oldest_inflight_seconds: float = 0.0
+    """The age of the oldest attempt in flight."""
+    uncommitted_attempts: int = 0
+    """Attempts that are decided and whose outcome is not yet in the log."""
+    log_head_seq: int = 0
+    """The seq of the last durable record."""
+    log_bytes: int = 0
+    """The log's size on disk, with its write-ahead log."""
+    epoch: int = 0
+    """The newest epoch in the log."""
+    ready: bool = False
+    """What /readyz says."""
 
 
 class Scrape(NamedTuple):
@@ -116,7 +95,11 @@ class Scrape(NamedTuple):
 class Metrics:
     """All metrics of one daemon. `profiles` get their attempt series from the start, at zero."""
 
-    def __init__(self, statistics: Statistics, profiles: Iterable[str] = ("default-scheduler",)) -> None:
+    def __init__(
+        self, statistics: Callable[[], Statistics], profiles: Iterable[str] = ("default-scheduler",)
+    ) -> None:
+        self._statistics = statistics
+        self._latest = Statistics()
         new = Catalogue()
         self.attempts = AttemptMetrics(new, profiles)
         self.framework = FrameworkMetrics(new)
@@ -125,7 +108,7 @@ class Metrics:
         self.groups = GroupMetrics(new)
         self.log = LogMetrics(new)
         add_unused(new)
-        self.families: tuple[Family, ...] = (*new.families, *_gauges(statistics))
+        self.families: tuple[Family, ...] = (*new.families, *_gauges(lambda: self._latest))
 
     @property
     def descriptions(self) -> list[Description]:
@@ -134,6 +117,7 @@ class Metrics:
 
     def read(self) -> Scrape:
         """All values as they are now. To be called on the event loop's thread."""
+        self._latest = self._statistics()
         return Scrape([family.read() for family in self.families])
 
     def collect(self) -> Iterator[Metric]:
@@ -145,18 +129,18 @@ class Metrics:
         return families([Reading(family, []) for family in self.families])
 
 
-def _gauges(of: Statistics) -> Iterator[Gauge]:
+def _gauges(now: Callable[[], Statistics]) -> Iterator[Gauge]:
     yield _gauge(
         "scheduler_pending_pods",
         "Pending pods by queue. `gated` and `unschedulable` are the two parts of the unschedulable pool; pods in flight are in none.",
-        lambda: _by_one(of.pending_pods()),
+        lambda: _by_one(now().queue.pending_pods),
         "queue",
         always=[(queue,) for queue in PENDING_QUEUES],
     )
     yield _gauge(
         "scheduler_queued_entities",
         "Pods and pod groups by queue, a group counted once.",
-        lambda: _by_two(of.queued_entities()),
+        lambda: _by_two(now().queue.queued_entities),
         "queue",
         "type",
         always=[(queue, type_) for queue in ENTITY_QUEUES for type_ in ENTITY_TYPES],
@@ -164,28 +148,28 @@ def _gauges(of: Statistics) -> Iterator[Gauge]:
     yield _gauge(
         "scheduler_unschedulable_pods",
         "Waiting pods for each plugin that rejected or gates them; a pod counts once for each, so a sum over plugins means nothing.",
-        lambda: _by_two(of.unschedulable_pods()),
+        lambda: _by_two(now().queue.unschedulable_pods),
         "plugin",
         "profile",
     )
     yield _gauge(
         "scheduler_inflight_events",
         "Cluster events kept for attempts in flight; `PodPopped` counts those attempts. Zero whenever the scheduler is idle.",
-        lambda: _by_one(of.inflight_events()),
+        lambda: _by_one(now().queue.inflight_events),
         "event",
         always=[(POD_POPPED,)],
     )
     yield _gauge(
         "scheduler_cache_size",
         "Nodes, pods and assumed pods in the cluster cache.",
-        lambda: _by_one(of.cache_size()),
+        lambda: _by_one(now().cache_size),
         "type",
         always=[(type_,) for type_ in CACHE_TYPES],
     )
     yield _gauge(
         "scheduler_goroutines",
         "Work under way. tidelog has no goroutines; `binding` counts attempts that are decided and not yet in the log.",
-        lambda: {("binding",): of.uncommitted_attempts()},
+        lambda: {("binding",): now().uncommitted_attempts},
         "operation",
     )
     yield _gauge(
@@ -197,25 +181,25 @@ def _gauges(of: Statistics) -> Iterator[Gauge]:
     )
     yield _gauge(
         "tidelog_gated_pods",
-        f"Gated pods by scheduling gate: the {GATES_SHOWN} gates with most pods, and all others together as `{OTHER_GATES}`.",
-        lambda: _most_used(of.gated_pods()),
+        f"Gated pods by what keeps them out: the {GATES_SHOWN} gates with most pods, and all others together as `{OTHER_GATES}`.",
+        lambda: _most_used(now().queue.gated_pods),
         "gate",
         forget=True,
     )
     yield _gauge(
         "tidelog_oldest_inflight_seconds",
         "Age of the oldest attempt in flight; 0 when there is none.",
-        lambda: {(): of.oldest_inflight_seconds()},
+        lambda: {(): now().oldest_inflight_seconds},
     )
-    yield _gauge("tidelog_log_head_seq", "Seq of the last durable record.", lambda: {(): of.log_head_seq()})
+    yield _gauge("tidelog_log_head_seq", "Seq of the last durable record.", lambda: {(): now().log_head_seq})
     yield _gauge(
         "tidelog_log_bytes",
         "Size of the log on disk, with its write-ahead log.",
-        lambda: {(): of.log_bytes()},
+        lambda: {(): now().log_bytes},
     )
-    yield _gauge("tidelog_epoch", "Newest epoch in the log.", lambda: {(): of.epoch()})
+    yield _gauge("tidelog_epoch", "Newest epoch in the log.", lambda: {(): now().epoch})
     yield _gauge(
-        "tidelog_ready", "1 when /readyz says that the daemon is ready.", lambda: {(): int(of.ready())}
+        "tidelog_ready", "1 when /readyz says that the daemon is ready.", lambda: {(): int(now().ready)}
     )
 
 

@@ -41,7 +41,7 @@ READING = """## How to read them
   `tidelog_flush_would_have_been_needed_total` names the plugins whose hints to suspect, and `tidelog why POD` the events they let pass.
 - `scheduler_plugin_execution_duration_seconds` is measured in one attempt of ten, `scheduler_framework_extension_point_duration_seconds` in all;
   for Filter it is the time of the whole loop over nodes.
-- `tidelog_gated_pods` shows the {gates} gates with most pods and sums up the others under `(other)`.
+- `tidelog_gated_pods` counts by what keeps the pods out. It shows the {gates} gates with most pods and sums up the others under `(other)`.
 
 Label values:
 
@@ -62,13 +62,9 @@ and `process_max_fds` come from prometheus-client and are there on Linux.
 """
 
 
-class Nothing(Statistics):
-    """The page needs no values."""
-
-
 def lines() -> Iterator[str]:
     """The page, in parts."""
-    described = Metrics(Nothing()).descriptions
+    described = Metrics(Statistics).descriptions
     live = [d for d in described if not d.unused]
     yield INTRODUCTION
     yield "## kube-scheduler's\n"

@@ -28,15 +28,11 @@ from tidelog.daemon.metrics import Metrics, Scrape, Statistics
 HOSTILE = "a\x1b[2J\nb\u202e"
 
 
-class Idle(Statistics):
-    """A scheduler with nothing anywhere."""
-
-
 class Scheduler:
     """What the endpoints ask, and who asked."""
 
     def __init__(self) -> None:
-        self.all_metrics = Metrics(Idle())
+        self.all_metrics = Metrics(Statistics)
         self.all_pods: Sequence[Pod] = [pod("web-1").request(cpu="250m").build()]
         self.problems: dict[str, str | None] = {"log": None, "lease": None}
         self.status_rows: dict[str, object] = {"Version": "0.1.0", "Head": 12}

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from prometheus_client import REGISTRY, CollectorRegistry, generate_latest
 from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 from tidelog.daemon.metric_families import Description
-from tidelog.daemon.metrics import GATES_SHOWN, Metrics, Statistics
+from tidelog.daemon.metrics import GATES_SHOWN, NO_QUEUE, Metrics, Statistics
 from tidelog.daemon.pod_resources import DESCRIPTIONS
 
 # What kube-scheduler exposes: name without `scheduler_`, type, labels, buckets as start, factor, count.
@@ -88,48 +88,23 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 RESOURCE_LABELS = ("namespace", "pod", "node", "scheduler", "priority", "resource", "unit")
 
 
-class Busy(Statistics):
-    """A scheduler with something everywhere."""
-
-    def pending_pods(self) -> Mapping[str, int]:
-        return {"active": 3, "gated": 1}
-
-    def queued_entities(self) -> Mapping[tuple[str, str], int]:
-        return {("active", "pod"): 2, ("active", "podgroup"): 1}
-
-    def unschedulable_pods(self) -> Mapping[tuple[str, str], int]:
-        return {("NodeResourcesFit", "default-scheduler"): 4}
-
-    def gated_pods(self) -> Mapping[str, int]:
-        return {"example.com/gate": 1}
-
-    def inflight_events(self) -> Mapping[str, int]:
-        return {"NodeAdd": 2, "PodPopped": 1}
-
-    def oldest_inflight_seconds(self) -> float:
-        return 1.5
-
-    def uncommitted_attempts(self) -> int:
-        return 7
-
-    def cache_size(self) -> Mapping[str, int]:
-        return {"nodes": 5000, "pods": 20, "assumed_pods": 1}
-
-    def log_head_seq(self) -> int:
-        return 123
-
-    def log_bytes(self) -> int:
-        return 4096
-
-    def epoch(self) -> int:
-        return 2
-
-    def ready(self) -> bool:
-        return True
-
-
-class Idle(Statistics):
-    """A scheduler with nothing anywhere."""
+BUSY = Statistics(
+    queue=replace(
+        NO_QUEUE,
+        pending_pods={"active": 3, "gated": 1},
+        queued_entities={("active", "pod"): 2, ("active", "podgroup"): 1},
+        unschedulable_pods={("NodeResourcesFit", "default-scheduler"): 4},
+        gated_pods={"SchedulingGates": 1},
+        inflight_events={"NodeAdd": 2, "PodPopped": 1},
+    ),
+    cache_size={"nodes": 5000, "pods": 20, "assumed_pods": 1},
+    oldest_inflight_seconds=1.5,
+    uncommitted_attempts=7,
+    log_head_seq=123,
+    log_bytes=4096,
+    epoch=2,
+    ready=True,
+)
 
 
 def rows(text: str, prefix: str) -> list[tuple[str, ...]]:
@@ -151,8 +126,8 @@ def expected(name: str, kind: str, labels: str, buckets: str = "") -> tuple[obje
     return name, kind, () if labels == "-" else tuple(labels.split(",")), tuple(bounds)
 
 
-def metrics(statistics: Statistics | None = None) -> Metrics:
-    return Metrics(statistics or Busy())
+def metrics(statistics: Statistics = BUSY) -> Metrics:
+    return Metrics(lambda: statistics)
 
 
 def parsed(of: Metrics) -> dict[str, Metric]:
@@ -216,7 +191,7 @@ def test_scrape_has_no_created_series_and_tells_of_the_process() -> None:
 
 
 def test_metrics_without_labels_start_at_zero_and_others_are_absent() -> None:
-    of = metrics(Idle())
+    of = metrics(Statistics())
     found = {name: family.samples for name, family in parsed(of).items()}
 
     started = ("scheduler_schedule_attempts_total", "scheduler_scheduling_attempt_duration_seconds")
@@ -228,7 +203,7 @@ def test_metrics_without_labels_start_at_zero_and_others_are_absent() -> None:
 
 
 def test_attempts_of_each_profile_start_at_zero() -> None:
-    of = Metrics(Busy(), ["a", "b"])
+    of = Metrics(Statistics, ["a", "b"])
 
     found = {
         (each.labels["profile"], each.labels["result"]): each.value
@@ -322,7 +297,7 @@ def test_commit_counts_records_by_kind_and_its_size() -> None:
 
 
 def test_gauges_show_what_the_structures_hold() -> None:
-    of = metrics(Busy())
+    of = metrics(BUSY)
 
     assert sample(of, "scheduler_pending_pods", queue="active") == 3
     assert sample(of, "scheduler_queued_entities", queue="active", type="podgroup") == 1
@@ -330,7 +305,7 @@ def test_gauges_show_what_the_structures_hold() -> None:
         sample(of, "scheduler_unschedulable_pods", plugin="NodeResourcesFit", profile="default-scheduler")
         == 4
     )
-    assert sample(of, "tidelog_gated_pods", gate="example.com/gate") == 1
+    assert sample(of, "tidelog_gated_pods", gate="SchedulingGates") == 1
     assert sample(of, "scheduler_inflight_events", event="NodeAdd") == 2
     assert sample(of, "scheduler_inflight_events", event="PodPopped") == 1
     assert sample(of, "tidelog_oldest_inflight_seconds") == 1.5
@@ -357,11 +332,10 @@ def test_every_queue_is_shown_even_when_it_is_empty() -> None:
 
 
 def test_users_gates_cannot_fill_the_page() -> None:
-    class ManyGates(Statistics):
-        def gated_pods(self) -> Mapping[str, int]:
-            return {f"gate-{i:05}": 5 if i >= 9_000 else 1 for i in range(10_000)}
+    gates = {f"gate-{i:05}": 5 if i >= 9_000 else 1 for i in range(10_000)}
+    of = metrics(Statistics(queue=replace(NO_QUEUE, gated_pods=gates)))
 
-    shown = {s.labels["gate"]: s.value for s in parsed(metrics(ManyGates()))["tidelog_gated_pods"].samples}
+    shown = {s.labels["gate"]: s.value for s in parsed(of)["tidelog_gated_pods"].samples}
 
     assert len(shown) == GATES_SHOWN + 1
     assert shown["gate-09000"] == 5
@@ -390,3 +364,16 @@ def test_documentation_lists_every_metric_as_it_is() -> None:
     for d in (*metrics().descriptions, *DESCRIPTIONS):
         assert page.count(f"| `{d.name}` | {d.kind} | ") == 1
         assert not d.unused or f"Zero because {d.unused}." in page
+
+
+def test_statistics_are_asked_for_once_a_scrape() -> None:
+    asked: list[Statistics] = []
+
+    def statistics() -> Statistics:
+        asked.append(Statistics(epoch=len(asked) + 1))
+        return asked[-1]
+
+    of = Metrics(statistics)
+
+    assert [sample(of, "tidelog_epoch"), sample(of, "tidelog_epoch")] == [1, 2]
+    assert len(asked) == 2

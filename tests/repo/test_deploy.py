@@ -26,10 +26,6 @@ DEPLOY = ROOT / "deploy"
 Json = dict[str, Any]
 
 
-class Nothing(Statistics):
-    """Names need no values."""
-
-
 # --- expressions ---------------------------------------------------------------------------------------------------------
 
 KEYWORDS = {"by", "without", "and", "or", "unless", "on", "ignoring"}
@@ -68,7 +64,7 @@ def uses(expression: str) -> Uses:
 def series() -> dict[str, Description]:
     """Every name under which something is exposed."""
     found: dict[str, Description] = {}
-    for d in (*Metrics(Nothing()).descriptions, *DESCRIPTIONS):
+    for d in (*Metrics(Statistics).descriptions, *DESCRIPTIONS):
         suffixes = ("_bucket", "_sum", "_count") if d.kind == "histogram" else ("",)
         found.update({d.name + suffix: d for suffix in suffixes})
     return found

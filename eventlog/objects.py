@@ -17,6 +17,7 @@ from typing import TypeVar, assert_never
 import msgspec
 from msgspec.structs import replace
 
+from tidelog.api import object_table
 from tidelog.api.errors import LogDamaged, LogError
 from tidelog.api.objects import (
     KIND_BY_NAME,
@@ -76,6 +77,8 @@ class ObjectTable:
     def __init__(self) -> None:
         self.seq = 0
         self.at = 0
+        self.cluster = object_table.ObjectTable()
+        """The same objects as admission looks them up, together with those that exist in every cluster."""
         self._kinds: dict[str, dict[str, Entry]] = {kind.name: {} for kind in KINDS}
 
     # --- looking ----------------------------------------------------------------------------------------------------
@@ -108,7 +111,7 @@ class ObjectTable:
             case ObjectPut():
                 self._put(record.key, body.object)
             case ObjectDeleted():
-                self._kinds[record.key.partition("/")[0]].pop(record.key, None)
+                self._remove(record.key)
             case PodConditionSet():
                 self._change_pod(record.key, lambda pod: _with_condition(pod, body.condition, record.at))
             case Scheduled():
@@ -138,6 +141,13 @@ class ObjectTable:
 
     def _put(self, key: str, obj: Object) -> None:
         self._kinds[key.partition("/")[0]][key] = Entry(self.seq, obj)
+        self.cluster.put(obj)
+
+    def _remove(self, key: str) -> None:
+        kind, _, place = key.partition("/")
+        namespace, _, name = place.partition("/")
+        if self._kinds[kind].pop(key, None) is not None:
+            self.cluster.delete(kind, namespace, name)
 
     def _change(self, key: str, type: type[T], change: Callable[[T], T]) -> None:
         """Put what `change` makes of the object, if it is there; an outcome may come after its object's end."""
@@ -218,6 +228,7 @@ class ObjectTable:
                 namespace = obj.metadata.namespace if kind.namespaced else ""
                 key = f"{name}/{namespace}/{obj.metadata.name}"
                 table._kinds[name][key] = Entry(number, obj)
+                table.cluster.put(obj)
         return table
 
     def digest(self) -> str:

@@ -1,0 +1,397 @@
+"""Handing facts to the process that writes the log: a Unix socket beside it, mode 0600.
+
+    tidelog apply ──request──▶ cluster.db.sock ──▶ handler of the process that holds the lock
+                  ◀─answer───
+
+A message is four bytes of length, big-endian, and that much msgpack; every request gets one answer, `{"ok": value}` or
+`{"error": …}`, from which the client raises what the handler raised. What the messages say is the handler's affair.
+
+Whoever can write the log may connect, nobody else. Nothing that arrives can do harm by its form: frames are limited, and what
+is not msgpack, or nested too deeply, is answered with an error and the connection closed. Each connection is served by a
+task of its own, so that a slow client delays only itself.
+
+The address is written into the lock file, where clients find it. Usually it is the log's path with `.sock`; where that
+is too long for the system or the folder takes no sockets, it is one in the user's run-time folder.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import socket
+import stat
+import struct
+import tempfile
+from collections.abc import Awaitable, Callable, Iterator
+from hashlib import sha256
+from types import TracebackType
+from typing import Any, Self
+
+import msgspec
+
+from tidelog.api import errors
+from tidelog.api.errors import FieldError, InternalError, InvalidObjects, LogError, TidelogError, quoted
+from tidelog.eventlog.lock import read_holder
+from tidelog.eventlog.log import Log
+from tidelog.eventlog.opening import log_path
+from tidelog.eventlog.sqlite import SqliteStore
+
+FRAME_BYTES_MAX = 16 * 2**20
+"""A larger message is refused: decoding this much holds up the event loop for less than 100 ms. Clients split larger work."""
+
+CONNECTIONS_MAX = 256
+"""More are refused at once; arbitrary."""
+
+SECONDS_PER_MESSAGE = 30.0
+"""A message that has begun must be there after this time. Between messages a client may take as long as it likes."""
+
+SECONDS_AT_CLOSE = 1.0
+"""So long a closing server waits for requests under way and for clients that are slow to take their answers."""
+
+_ADDRESS_BYTES_MAX = 107
+_LENGTH = struct.Struct(">I")
+_LOG = logging.getLogger(__name__)
+
+Handler = Callable[[Any], Awaitable[Any]]
+
+
+class NoWriter(LogError):
+    """No process takes requests for this log."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(path, reason)
+        self.path = path
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"{self.path}: no process takes requests for this log: {self.reason}"
+
+
+class _Malformed(Exception):
+    """What arrived is not a message; the text says why."""
+
+
+# --- messages -------------------------------------------------------------------------------------------------------
+
+
+def _frame(message: object) -> bytes:
+    data = msgspec.msgpack.encode(message)
+    if len(data) > FRAME_BYTES_MAX:
+        raise LogError(
+            f"a message of {len(data)} bytes: at most {FRAME_BYTES_MAX} can be handed over at once"
+        )
+    return _LENGTH.pack(len(data)) + data
+
+
+async def _read_message(reader: asyncio.StreamReader, seconds: float | None) -> Any:
+    """The next message; raises `EOFError` at the end, `_Malformed` for what is none."""
+    first = await reader.read(1)
+    if not first:
+        raise EOFError
+    async with asyncio.timeout(seconds):
+        (length,) = _LENGTH.unpack(first + await reader.readexactly(_LENGTH.size - 1))
+        if length > FRAME_BYTES_MAX:
+            raise _Malformed(f"a message of {length} bytes: at most {FRAME_BYTES_MAX} are taken")
+        data = await reader.readexactly(length)
+    try:
+        return msgspec.msgpack.decode(data)
+    except RecursionError:
+        raise _Malformed("the message is nested too deeply") from None
+    except (msgspec.MsgspecError, ValueError, TypeError, OverflowError) as error:
+        raise _Malformed(f"the message is not msgpack: {error}") from None
+
+
+def _described(error: TidelogError) -> dict[str, Any]:
+    """An error as it travels: its class, and the arguments that make it again."""
+    if isinstance(error, InvalidObjects):
+        found = [{**msgspec.structs.asdict(field), "value": _plain(field.value)} for field in error.errors]
+        return {"type": "InvalidObjects", "arguments": [error.subject, found]}
+    return {"type": type(error).__name__, "arguments": [_plain(argument) for argument in error.args]}
+
+
+def _refusal(error: TidelogError) -> bytes:
+    return _frame({"error": _described(error)})
+
+
+def _plain(value: object) -> object:
+    try:
+        msgspec.msgpack.encode(value)
+    except (TypeError, ValueError, OverflowError, RecursionError):
+        return quoted(value)
+    return value
+
+
+def _raised(described: Any) -> TidelogError:
+    """The error that was described."""
+    try:
+        name, arguments = described["type"], described["arguments"]
+        if name == "InvalidObjects":
+            return InvalidObjects(arguments[0], msgspec.convert(arguments[1], list[FieldError]))
+        kind = NoWriter if name == "NoWriter" else getattr(errors, name)
+        if issubclass(kind, TidelogError):
+            return kind(*arguments)
+    except (TypeError, KeyError, IndexError, AttributeError, msgspec.MsgspecError):
+        pass
+    return TidelogError(f"the process that writes the log answered: {quoted(described)}")
+
+
+# --- addresses ------------------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def _short(path: str) -> Iterator[str]:
+    """A name for this path that is short enough for a socket's address; raises `OSError` if there is none."""
+    if len(os.fsencode(path)) <= _ADDRESS_BYTES_MAX:
+        yield path
+        return
+    folder = os.open(
+        os.path.dirname(path), getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
+    )
+    try:
+        short = f"/proc/self/fd/{folder}/{os.path.basename(path)}"
+        if len(os.fsencode(short)) > _ADDRESS_BYTES_MAX or not os.path.isdir(os.path.dirname(short)):
+            raise OSError(f"{path}: too long for the address of a socket")
+        yield short
+    finally:
+        os.close(folder)
+
+
+def _private_folder() -> str:
+    """A folder of ours alone, for sockets that cannot be beside their log."""
+    base = os.environ.get("XDG_RUNTIME_DIR") or ""
+    if not os.path.isdir(base):
+        base = tempfile.gettempdir()
+    folder = os.path.join(base, f"tidelog-{os.geteuid()}")
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(folder, 0o700)
+    found = os.lstat(folder)
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
+        raise OSError(f"{folder}: must be a directory of the user's own, with mode 0700")
+    return folder
+
+
+def _bind(path: str) -> tuple[socket.socket, str]:
+    """A listening socket for the log at `path`, and its address. Whatever stands there is a dead writer's: we hold the
+    lock."""
+    problems = []
+    for place in (_beside, _in_private_folder):
+        try:
+            address = place(path)
+            return _bind_at(address), address
+        except OSError as error:
+            problems.append(str(error))
+    raise LogError(f"{path}: no socket can be made for it: {'; '.join(problems)}")
+
+
+def _beside(path: str) -> str:
+    return path + ".sock"
+
+
+def _in_private_folder(path: str) -> str:
+    return f"{_private_folder()}/{sha256(os.fsencode(path)).hexdigest()[:32]}.sock"
+
+
+def _bind_at(address: str) -> socket.socket:
+    with contextlib.suppress(FileNotFoundError):
+        if not stat.S_ISSOCK(os.lstat(address).st_mode):
+            raise OSError(f"{address}: is there, and is not a socket")
+        os.unlink(address)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+    try:
+        listener.setblocking(False)
+        # On Linux the file gets the socket's own mode, so that it is never open to others, not even for a moment.
+        os.fchmod(listener.fileno(), 0o600)
+        with _short(address) as short:
+            listener.bind(short)
+        os.chmod(address, 0o600)
+        listener.listen(CONNECTIONS_MAX)
+    except BaseException:
+        listener.close()
+        raise
+    return listener
+
+
+# --- the server -----------------------------------------------------------------------------------------------------
+
+
+class HandoverServer:
+    """Takes requests for one log until it is closed."""
+
+    def __init__(self, handler: Handler, address: str) -> None:
+        self.address = address
+        self._handler = handler
+        self._server: asyncio.Server | None = None
+        self._connections: dict[asyncio.Task[Any], bool] = {}
+        self._closing = False
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._connections[task] = False
+        try:
+            await self._converse(reader, writer, task)
+        except (EOFError, OSError, TimeoutError):
+            pass  # It hung up, in the middle of a message perhaps, or was too slow.
+        except asyncio.CancelledError:
+            # Only `close` does that. What was not sent yet is not waited for.
+            writer.transport.abort()
+        finally:
+            del self._connections[task]
+            writer.close()
+            with contextlib.suppress(OSError):
+                await writer.wait_closed()
+
+    async def _converse(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, task: asyncio.Task[Any]
+    ) -> None:
+        if len(self._connections) > CONNECTIONS_MAX:
+            writer.write(_refusal(LogError("too many connections; try again later")))
+            await writer.drain()
+            return
+        while not self._closing:
+            try:
+                message = await _read_message(reader, SECONDS_PER_MESSAGE)
+            except _Malformed as error:
+                writer.write(_refusal(TidelogError(str(error))))
+                await writer.drain()
+                return
+            self._connections[task] = True
+            answer = await self._answer(message)
+            self._connections[task] = False
+            writer.write(answer)
+            await writer.drain()
+
+    async def _answer(self, message: Any) -> bytes:
+        try:
+            return _frame({"ok": await self._handler(message)})
+        except TidelogError as error:
+            return _refusal(error)
+        except RecursionError:
+            return _refusal(TidelogError("the request is nested too deeply"))
+        except Exception as error:
+            _LOG.exception("a request failed")
+            return _refusal(InternalError(f"{type(error).__name__}: {error}"))
+
+    async def close(self) -> None:
+        """Take no more requests, answer those under way, and remove the socket."""
+        self._closing = True
+        if self._server is None:
+            return
+        self._server.close()
+        for task, busy in list(self._connections.items()):
+            if not busy:
+                task.cancel()
+        if self._connections:
+            _, late = await asyncio.wait(list(self._connections), timeout=SECONDS_AT_CLOSE)
+            for task in late:
+                task.cancel()
+            await asyncio.gather(*late)
+        await self._server.wait_closed()
+        with contextlib.suppress(OSError):
+            os.unlink(self.address)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+
+async def serve(log: Log, handler: Handler) -> HandoverServer:
+    """Take requests for this log, which must be a file that this process writes. `handler` answers one request; what it
+    raises reaches the client."""
+    store = log.store
+    if not isinstance(store, SqliteStore):
+        raise InternalError(f"{log.name} is not a log file")
+    listener, address = _bind(store.name)
+    server = HandoverServer(handler, address)
+    server._server = await asyncio.start_unix_server(server._serve, sock=listener)
+    store.lock.announce(address)
+    return server
+
+
+# --- the client -----------------------------------------------------------------------------------------------------
+
+
+class HandoverClient:
+    """A connection to the process that writes a log."""
+
+    def __init__(self, path: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._path = path
+        self._reader = reader
+        self._writer = writer
+
+    async def request(self, message: object) -> Any:
+        """The answer to this message; raises what the handler raised, or `NoWriter` when its process went away: then
+        nobody knows whether the request was carried out."""
+        try:
+            self._writer.write(_frame(message))
+            await self._writer.drain()
+            answer = await _read_message(self._reader, None)
+        except (EOFError, OSError, _Malformed) as error:
+            why = str(error) or "end of data"
+            raise NoWriter(self._path, f"it went away before it answered ({why})") from error
+        if isinstance(answer, dict) and "ok" in answer:
+            return answer["ok"]
+        raise _raised(answer.get("error") if isinstance(answer, dict) else answer)
+
+    async def close(self) -> None:
+        """Hang up."""
+        self._writer.close()
+        with contextlib.suppress(OSError):
+            await self._writer.wait_closed()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+
+async def connect(path: str | os.PathLike[str]) -> HandoverClient:
+    """Connect to the process that writes this log; raises `NoWriter` if none takes requests."""
+    path = log_path(path)
+    holder = read_holder(path)
+    if holder is None or not holder.socket:
+        raise NoWriter(path, f"{holder} has no socket" if holder else "none holds its lock")
+    channel = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+    try:
+        channel.setblocking(False)
+        _check_owner(path, holder.socket)
+        with _short(holder.socket) as short:
+            await asyncio.get_running_loop().sock_connect(channel, short)
+        reader, writer = await asyncio.open_unix_connection(sock=channel)
+    except OSError as error:
+        channel.close()
+        raise NoWriter(path, f"{holder.socket}: {error.strerror or error}") from error
+    except BaseException:
+        channel.close()
+        raise
+    return HandoverClient(path, reader, writer)
+
+
+def _check_owner(path: str, address: str) -> None:
+    """A socket of somebody who cannot write the log is not its writer's."""
+    found = os.stat(address)
+    if not stat.S_ISSOCK(found.st_mode):
+        raise OSError("is not a socket")
+    if found.st_uid not in (os.geteuid(), os.stat(path + ".lock").st_uid):
+        raise OSError("belongs to somebody else")
+
+
+async def hand_over(path: str | os.PathLike[str], message: object) -> Any:
+    """One request to the process that writes this log."""
+    async with await connect(path) as client:
+        return await client.request(message)

@@ -1,0 +1,339 @@
+"""Requests to the process that writes the log: answers, errors, malformed bytes, slow clients, odd places."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import stat
+import struct
+import tempfile
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tidelog.api.errors import FieldError, InternalError, InvalidObjects, LogFenced, LogLocked, TidelogError
+from tidelog.eventlog import handover
+from tidelog.eventlog.handover import NoWriter, connect, hand_over, serve
+from tidelog.eventlog.log import Log, memory_log, open_log
+
+
+async def echo(message: Any) -> Any:
+    """Answers with what it was asked; raises what it is told to."""
+    if message == "invalid":
+        rule = FieldError(path="spec.x", kind="Invalid", value={"a": [1]}, rule="must be less")
+        raise InvalidObjects("pod default/web", [rule])
+    if message == "fenced":
+        raise LogFenced(1, 2)
+    if message == "bug":
+        raise KeyError("no such thing")
+    if message == "unencodable":
+        return object()
+    return {"echo": message}
+
+
+@pytest.fixture
+async def log(tmp_path: Path) -> AsyncIterator[Log]:
+    async with await open_log(tmp_path / "c.db", what="test") as log:
+        yield log
+
+
+async def test_answer_comes_back(log: Log) -> None:
+    async with await serve(log, echo):
+        answer = await hand_over(log.name, {"verb": "apply", "objects": [1, "é", b"\x00"]})
+
+    assert answer == {"echo": {"verb": "apply", "objects": [1, "é", b"\x00"]}}
+
+
+async def test_many_requests_on_one_connection(log: Log) -> None:
+    async with await serve(log, echo), await connect(log.name) as client:
+        answers = [await client.request(number) for number in range(20)]
+
+    assert answers == [{"echo": number} for number in range(20)]
+
+
+async def test_errors_of_the_handler_reach_the_client_as_they_were(log: Log) -> None:
+    async with await serve(log, echo):
+        with pytest.raises(InvalidObjects) as invalid:
+            await hand_over(log.name, "invalid")
+        with pytest.raises(LogFenced, match="epoch 1 is over"):
+            await hand_over(log.name, "fenced")
+
+    assert invalid.value.subject == "pod default/web"
+    assert str(invalid.value.errors[0]) == 'spec.x: Invalid value: {"a":[1]}: must be less'
+
+
+@pytest.mark.parametrize("message", ["bug", "unencodable"])
+async def test_bug_in_the_handler_is_an_internal_error_and_the_server_goes_on(log: Log, message: str) -> None:
+    async with await serve(log, echo):
+        with pytest.raises(InternalError, match="please report"):
+            await hand_over(log.name, message)
+
+        assert await hand_over(log.name, 1) == {"echo": 1}
+
+
+async def test_socket_is_the_owners_alone_and_goes_when_the_server_closes(tmp_path: Path, log: Log) -> None:
+    async with await serve(log, echo) as server:
+        mode = stat.S_IMODE(os.stat(server.address).st_mode)
+
+    assert mode == 0o600
+    assert "c.db.sock" not in os.listdir(tmp_path)
+
+
+async def test_no_writer_is_named(tmp_path: Path, log: Log) -> None:
+    with pytest.raises(NoWriter, match="none holds its lock"):
+        await hand_over(tmp_path / "other.db", 1)
+    with pytest.raises(NoWriter, match="has no socket"):
+        await hand_over(log.name, 1)
+
+
+async def test_dead_writers_socket_is_refused_and_replaced(tmp_path: Path) -> None:
+    path = str(tmp_path / "c.db")
+    async with await open_log(path) as log:
+        server = await serve(log, echo)
+        dead = socket.socket(socket.AF_UNIX)
+        await server.close()
+        dead.bind(path + ".sock")
+        dead.close()
+
+        with pytest.raises(NoWriter, match="refused"):
+            await hand_over(path, 1)
+        async with await serve(log, echo):
+            assert await hand_over(path, 1) == {"echo": 1}
+
+
+async def test_file_in_the_sockets_place_is_not_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    path = tmp_path / "c.db"
+    (tmp_path / "c.db.sock").write_text("mine")
+
+    async with await open_log(path) as log, await serve(log, echo) as server:
+        assert await hand_over(path, 1) == {"echo": 1}
+
+    assert server.address != str(path) + ".sock"
+    assert (tmp_path / "c.db.sock").read_text() == "mine"
+
+
+async def test_path_longer_than_a_sockets_address_works(tmp_path: Path) -> None:
+    folder = tmp_path / ("d" * 120)
+    folder.mkdir()
+
+    async with await open_log(folder / "c.db") as log, await serve(log, echo) as server:
+        assert await hand_over(folder / "c.db", 1) == {"echo": 1}
+
+    assert server.address == str(folder / "c.db.sock")
+
+
+async def test_name_longer_than_a_sockets_address_falls_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    path = tmp_path / ("c" * 150 + ".db")
+
+    async with await open_log(path) as log, await serve(log, echo) as server:
+        assert await hand_over(path, 1) == {"echo": 1}
+
+    assert os.path.dirname(server.address) == str(tmp_path / f"tidelog-{os.geteuid()}")
+
+
+async def test_folder_without_write_permission_falls_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    bind_at = handover._bind_at
+
+    def refuse_beside(address: str) -> socket.socket:
+        if address.endswith("c.db.sock"):
+            raise PermissionError(13, "Permission denied", address)
+        return bind_at(address)
+
+    monkeypatch.setattr(handover, "_bind_at", refuse_beside)
+
+    async with await open_log(tmp_path / "c.db") as log, await serve(log, echo):
+        assert await hand_over(tmp_path / "c.db", 1) == {"echo": 1}
+
+
+async def test_private_folder_of_somebody_else_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    folder = tmp_path / f"tidelog-{os.geteuid()}"
+    folder.mkdir()
+    folder.chmod(0o777)
+    path = tmp_path / ("c" * 150 + ".db")
+
+    async with await open_log(path) as log:
+        with pytest.raises(TidelogError, match="mode 0700"):
+            await serve(log, echo)
+
+
+async def test_log_in_memory_has_no_socket() -> None:
+    async with await memory_log() as log:
+        with pytest.raises(InternalError):
+            await serve(log, echo)
+
+
+async def raw(address: str, data: bytes) -> bytes:
+    """What the server answers to these bytes before it hangs up."""
+    reader, writer = await asyncio.open_unix_connection(address)
+    writer.write(data)
+    writer.write_eof()
+    try:
+        return await reader.read()
+    finally:
+        writer.close()
+        await writer.wait_closed()
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (struct.pack(">I", 5) + b"\xc1\xc1\xc1\xc1\xc1", "not msgpack"),
+        (struct.pack(">I", 0xFFFFFFFF), "at most"),
+        (struct.pack(">I", 100_000) + b"\x91" * 100_000, "nested too deeply"),
+        (struct.pack(">I", 0), "not msgpack"),
+    ],
+)
+async def test_malformed_message_is_answered_with_the_reason(log: Log, data: bytes, said: str) -> None:
+    async with await serve(log, echo) as server:
+        answer = await raw(server.address, data)
+
+        assert said in str(msgspec.msgpack.decode(answer[4:])["error"])
+        assert await hand_over(log.name, 1) == {"echo": 1}
+
+
+async def test_message_cut_short_changes_nothing(log: Log) -> None:
+    seen = []
+
+    async def handler(message: Any) -> None:
+        seen.append(message)
+
+    async with await serve(log, handler) as server:
+        assert await raw(server.address, struct.pack(">I", 10) + b"\x01") == b""
+        assert await raw(server.address, b"\x00") == b""
+
+    assert seen == []
+
+
+async def test_slow_client_blocks_nobody(log: Log) -> None:
+    async with await serve(log, echo) as server:
+        _, slow = await asyncio.open_unix_connection(server.address)
+        slow.write(struct.pack(">I", 1000) + b"only a part")
+        await slow.drain()
+
+        assert await hand_over(log.name, 1) == {"echo": 1}
+        slow.close()
+        await slow.wait_closed()
+
+
+async def test_message_that_takes_too_long_is_given_up(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(handover, "SECONDS_PER_MESSAGE", 0.01)
+    async with await serve(log, echo) as server:
+        reader, slow = await asyncio.open_unix_connection(server.address)
+        slow.write(b"\x00")
+
+        assert await reader.read() == b""
+        slow.close()
+        await slow.wait_closed()
+
+
+async def test_client_that_takes_no_answer_does_not_keep_the_server_from_closing(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(handover, "SECONDS_AT_CLOSE", 0.01)
+
+    asked = asyncio.Event()
+
+    async def handler(message: Any) -> bytes:
+        asked.set()
+        return bytes(8_000_000)
+
+    server = await serve(log, handler)
+    _, greedy = await asyncio.open_unix_connection(server.address)
+    greedy.write(struct.pack(">I", 1) + b"\x01")
+    await asked.wait()
+
+    await server.close()
+
+    greedy.close()
+    await greedy.wait_closed()
+
+
+async def test_request_under_way_is_answered_before_the_server_closes(log: Log) -> None:
+    started = asyncio.Event()
+    release = asyncio.Event()
+
+    async def handler(message: Any) -> str:
+        started.set()
+        await release.wait()
+        return "done"
+
+    server = await serve(log, handler)
+    asked = asyncio.create_task(hand_over(log.name, 1))
+    await started.wait()
+    closing = asyncio.create_task(server.close())
+    await asyncio.sleep(0)
+    release.set()
+
+    assert await asked == "done"
+    await closing
+
+
+async def test_too_many_connections_are_refused_at_once(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(handover, "CONNECTIONS_MAX", 2)
+    async with await serve(log, echo):
+        clients = [await connect(log.name) for _ in range(2)]
+        for client in clients:
+            await client.request(0)
+
+        with pytest.raises(TidelogError, match="too many connections"):
+            await hand_over(log.name, 1)
+        for client in clients:
+            await client.close()
+
+
+async def test_second_writer_hears_who_holds_the_log_and_can_hand_over(log: Log) -> None:
+    async with await serve(log, echo):
+        with pytest.raises(LogLocked, match=f"process {os.getpid()} .*test, since"):
+            await open_log(log.name)
+
+        assert await hand_over(log.name, "facts") == {"echo": "facts"}
+
+
+async def test_message_over_the_limit_is_refused_by_the_client(log: Log) -> None:
+    async with await serve(log, echo):
+        with pytest.raises(TidelogError, match="at most"):
+            await hand_over(log.name, bytes(handover.FRAME_BYTES_MAX + 1))
+
+
+JUNK = st.binary(max_size=200) | st.builds(
+    lambda body, error: struct.pack(">I", max(len(body) + error, 0)) + body,
+    st.binary(max_size=200),
+    st.integers(-5, 5),
+)
+
+
+@settings(max_examples=int(os.environ.get("FUZZ_EXAMPLES", "100")), deadline=None)
+@given(st.lists(JUNK, min_size=1, max_size=5))
+def test_no_bytes_crash_the_server_or_change_the_log(junk: list[bytes]) -> None:
+    async def main(path: str) -> None:
+        async with await open_log(path) as log, await serve(log, echo) as server:
+            before = log.head
+            for data in junk:
+                answer = await raw(server.address, data)
+                while answer:
+                    (length,) = struct.unpack(">I", answer[:4])
+                    assert msgspec.msgpack.decode(answer[4 : 4 + length]).keys() <= {"ok", "error"}
+                    answer = answer[4 + length :]
+            assert await hand_over(path, "well") == {"echo": "well"}
+            assert log.head == before
+
+    with tempfile.TemporaryDirectory() as folder:
+        asyncio.run(main(os.path.join(folder, "c.db")))

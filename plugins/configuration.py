@@ -39,7 +39,7 @@ DEFAULT_SCHEDULER_NAME = "default-scheduler"
 _GROUP_POST_FILTER = "podGroupPostFilter"
 _INT64_MAX = (1 << 63) - 1
 
-_WITHOUT_EFFECT: dict[str, str] = {
+WITHOUT_EFFECT: dict[str, str] = {
     "parallelism": "one attempt is evaluated at a time",
     "percentageOfNodesToScore": "every node is considered",
     "leaderElection": "who writes the log is the leader, by the lock beside it",
@@ -212,8 +212,8 @@ class _Resolver:
     def _without_effect(self, file: KubeSchedulerConfiguration) -> None:
         values = zip(file.__struct_encode_fields__, file.__struct_fields__, strict=True)
         for key, field in values:
-            if key in _WITHOUT_EFFECT and getattr(file, field) is not None:
-                self.warnings.append(f"{key} has no effect: {_WITHOUT_EFFECT[key]}")
+            if key in WITHOUT_EFFECT and getattr(file, field) is not None:
+                self.warnings.append(f"{key} has no effect: {WITHOUT_EFFECT[key]}")
 
     def _duration(self, key: str, text: str, at_least: int) -> int:
         path = f"tidelog.{key}"
@@ -248,7 +248,7 @@ class _Resolver:
     def _profile(self, section: ProfileSection, name: str, path: str) -> ProfileSpec:
         self._percentage(f"{path}.percentageOfNodesToScore", section.percentage_of_nodes_to_score)
         if section.percentage_of_nodes_to_score is not None:
-            why = _WITHOUT_EFFECT["percentageOfNodesToScore"]
+            why = WITHOUT_EFFECT["percentageOfNodesToScore"]
             self.warnings.append(f"{path}.percentageOfNodesToScore has no effect: {why}")
         points = expand(self._plugins(section.plugins, f"{path}.plugins"), self.registry, self.gates)
         self._check_points(points, f"{path}.plugins")

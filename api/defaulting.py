@@ -25,7 +25,7 @@ from tidelog.api.objects import (
     ResourceRequirements,
     TopologySpreadConstraint,
 )
-from tidelog.api.quantity import canonical
+from tidelog.api.quantity import canonical, format_binary
 from tidelog.api.resources import container_sum, is_pod_level, spec_requests
 
 DEFAULT_SCHEDULER = "default-scheduler"
@@ -117,7 +117,7 @@ def _pod_level(resources: ResourceRequirements, pod: Pod) -> ResourceRequirement
             sums = {}
         for name, value in sums.items():
             if is_pod_level(name) and name not in requests:
-                requests[name] = canonical(f"{value}m" if name == "cpu" else str(value))
+                requests[name] = canonical(f"{value}m") if name == "cpu" else format_binary(value)
         requests = {**{n: v for n, v in limits.items() if is_pod_level(n)}, **requests}
     return replace(resources, limits=limits, requests=requests)
 

@@ -1,10 +1,17 @@
-"""Feature gates: the switches that the enhancement proposals define, as one typed object."""
+"""Feature gates: the switches that the enhancement proposals define, as one typed object.
+
+`FeatureGates` is passed to everything that depends on a gate; `GATES` says of each what it does, for help texts and
+documents.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 
-from tidelog.api.errors import FieldError, InvalidObjects
+from tidelog.api.errors import InvalidObjects
+from tidelog.api.fields import ErrorList
 
 
 class FeatureGates(msgspec.Struct, frozen=True, kw_only=True, rename="pascal", forbid_unknown_fields=True):
@@ -24,33 +31,85 @@ class FeatureGates(msgspec.Struct, frozen=True, kw_only=True, rename="pascal", f
     """KEP-4664: disruption budgets that preemption must not break."""
 
 
+class Gate(msgspec.Struct, frozen=True, kw_only=True):
+    """What a gate does, in two half sentences."""
+
+    name: str
+    proposal: str
+    on: str
+    off: str
+    """What happens to new objects that use the feature; those that are stored keep it, without effect."""
+
+    @property
+    def default(self) -> bool:
+        """Whether it is on unless somebody says otherwise."""
+        return bool(getattr(FeatureGates(), _FIELD_OF_GATE[self.name]))
+
+
+GATES: tuple[Gate, ...] = (
+    Gate(
+        name="PodTopologySpreadFallbackMode",
+        proposal="KEP-3990",
+        on="hard topology spread falls back to soft when its fallbackCriteria hold",
+        off="pods with fallbackCriteria are refused",
+    ),
+    Gate(
+        name="MinDomainsInPodTopologySpread",
+        proposal="KEP-3022",
+        on="minDomains counts",
+        off="minDomains is dropped from new pods",
+    ),
+    Gate(
+        name="SchedulerQueueingHints",
+        proposal="KEP-4247",
+        on="plugins' hints decide which events wake a rejected pod",
+        off="every event that a rejecting plugin registered for wakes it",
+    ),
+    Gate(
+        name="TopologyAwareWorkloadScheduling",
+        proposal="KEP-5732",
+        on="groups with a topology constraint are placed whole into one domain",
+        off="groups with a topology constraint are refused",
+    ),
+    Gate(
+        name="WorkloadBasicPolicyDesiredCount",
+        proposal="KEP-5732",
+        on="placements with room for desiredCount pods are preferred",
+        off="groups with a desiredCount are refused",
+    ),
+    Gate(
+        name="DisruptionPolicyInPriorityClass",
+        proposal="KEP-4664",
+        on="preemptors below allowDisruptionByPriorityGreaterThanOrEqual keep to disruption budgets",
+        off="the threshold is dropped from new priority classes and pods",
+    ),
+)
+
 GATE_NAMES: tuple[str, ...] = FeatureGates.__struct_encode_fields__
 _FIELD_OF_GATE = dict(zip(GATE_NAMES, FeatureGates.__struct_fields__, strict=True))
 
 
 def parse_feature_gates(text: str) -> FeatureGates:
     """`Gate=true,Other=false`, as `--feature-gates` takes it; AllAlpha and AllBeta are not gates of ours."""
-    values: dict[str, bool] = {}
-    errors = []
-    for part in filter(None, (p.strip() for p in text.split(","))):
+    pairs: dict[str, object] = {}
+    for part in filter(None, (part.strip() for part in text.split(","))):
         name, _, value = part.partition("=")
+        value = value.strip()
+        pairs[name.strip()] = {"true": True, "false": False}.get(value.lower(), value)
+    return feature_gates(pairs, "--feature-gates")
+
+
+def feature_gates(values: Mapping[str, object], source: str = "featureGates") -> FeatureGates:
+    """From gate names and booleans, as a configuration has them. Raises InvalidObjects with all errors."""
+    errors = ErrorList()
+    found: dict[str, bool] = {}
+    for name, value in values.items():
         if name not in _FIELD_OF_GATE:
-            errors.append(
-                FieldError(
-                    path="featureGates",
-                    kind="NotSupported",
-                    value=name,
-                    rule=f"one of {', '.join(GATE_NAMES)}",
-                )
-            )
-        elif value.lower() not in ("true", "false"):
-            errors.append(
-                FieldError(
-                    path=f"featureGates.{name}", kind="Invalid", value=value, rule="must be true or false"
-                )
-            )
+            errors.not_supported("featureGates", name, GATE_NAMES)
+        elif not isinstance(value, bool):
+            errors.invalid(f"featureGates.{name}", value, "must be true or false")
         else:
-            values[_FIELD_OF_GATE[name]] = value.lower() == "true"
+            found[_FIELD_OF_GATE[name]] = value
     if errors:
-        raise InvalidObjects("--feature-gates", errors)
-    return FeatureGates(**values)
+        raise InvalidObjects(source, errors)
+    return FeatureGates(**found)

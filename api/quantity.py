@@ -117,16 +117,17 @@ def canonical(quantity: Quantity) -> str:
     sign, nanos = ("-", -numerator) if numerator < 0 else ("", numerator)
     whole, rest = divmod(nanos, denominator)
     if suffix in _BINARY and rest == 0 and whole >= 1024:
-        return sign + _binary(whole)
+        return sign + format_binary(whole)
     mantissa, exponent = _decimal(nanos * NANO // denominator)
     if suffix[:1] in ("e", "E") and suffix not in _DECIMAL and suffix not in _BINARY:
         return f"{sign}{mantissa}" + (f"e{exponent}" if exponent else "")
     return f"{sign}{mantissa}{_DECIMAL_SUFFIX[exponent]}"
 
 
-def _binary(whole: int) -> str:
+def format_binary(whole: int) -> str:
+    """A number of bytes as people write it: `1536Mi`."""
     shift = 0
-    while shift < 60 and whole % 1024 == 0:
+    while whole and shift < 60 and whole % 1024 == 0:
         whole //= 1024
         shift += 10
     return f"{whole}{_BINARY_SUFFIX[shift]}"

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 from tidelog.api import names
 from tidelog.api.fields import NOT_NEGATIVE, ErrorList
 from tidelog.api.objects import Container, ContainerClaim, Pod, Quantity, ResourceRequirements
-from tidelog.api.quantity import canonical, compare, parse_exact
+from tidelog.api.quantity import canonical, compare, format_binary, parse_exact
 from tidelog.api.resources import (
     HUGEPAGES_PREFIX,
     container_sum,
@@ -197,6 +197,6 @@ def _requests_within_pod(errors: ErrorList, pod: Pod, found: ResourceRequirement
         return  # A container's quantity does not parse, which has been reported.
     for name, value in pod_level_requests(pod).items():
         if sums.get(name, 0) > value:
-            shown = canonical(f"{sums[name]}m" if name == "cpu" else sums[name])
+            shown = canonical(f"{sums[name]}m") if name == "cpu" else format_binary(sums[name])
             rule = f"must be greater than or equal to aggregate container requests of {shown}"
             errors.invalid(f"spec.resources.requests[{name}]", canonical(found.requests[name]), rule)

@@ -102,6 +102,10 @@ class BackoffQueue:
         firsts = [e for heap in (self._rejected, self._errors) if (e := heap.first()) is not None]
         return min((self._policy.free_at(e.expiry) for e in firsts), default=None)
 
+    def unordered(self) -> list[AnyEntity]:
+        """Everyone, in no order that means anything."""
+        return self._rejected.unordered() + self._errors.unordered()
+
     def rejected(self) -> list[AnyEntity]:
         """Those whom a plugin rejected, in the order of their expiry."""
         return self._rejected.ordered()

@@ -211,3 +211,14 @@ class QueuedGroup(Entity, eq=False, gc=False, kw_only=True):
 
 
 AnyEntity = QueuedPod | QueuedGroup
+
+
+def pod_key(pod: Pod) -> str:
+    """`namespace/name`."""
+    meta = pod.metadata
+    return f"{meta.namespace}/{meta.name}"
+
+
+def pod_uid(pod: Pod) -> str:
+    """What tells a pod from its namesakes of other times."""
+    return pod.metadata.uid or pod_key(pod)

@@ -19,13 +19,14 @@ itself: a member more or less, or other rules.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Literal
 
 from tidelog.api.objects import ObjectMeta, Pod, PodSpec
 from tidelog.plugins.events import Action, ClusterEvent, Resource
 from tidelog.queue.entity import QueuedGroup, QueuedPod, Strategy, Where
 from tidelog.queue.group_rules import GroupInfo, GroupRules
 from tidelog.queue.hints import HintMap
+from tidelog.queue.in_flight import InFlightEvent
 from tidelog.queue.order import Order
 from tidelog.queue.places import Places
 
@@ -141,7 +142,7 @@ class Groups:
         status: GroupStatus,
         unschedulable: tuple[str, ...],
         pending: tuple[str, ...],
-        missed: Sequence[tuple[ClusterEvent, Any, Any]],
+        missed: Sequence[InFlightEvent],
         now: int,
         cause: ClusterEvent,
     ) -> None:
@@ -171,6 +172,11 @@ class Groups:
         self._regroup(group)
         if group.members:
             self._places.to_active(group, now, cause)
+
+    def sort(self) -> None:
+        """Compute the queued groups' places anew."""
+        for group in self.queued.values():
+            group.order = self._order.of(group, _as_pod(self.rules.infos[group.key]))
 
     def _regroup(self, group: QueuedGroup) -> tuple[QueuedPod, ...]:
         """Make the group's entity again out of its pending members; who was popped for the attempt that is over."""

@@ -25,7 +25,8 @@ from tidelog.plugins.interface import (
     PreFilterPlugin,
     ReservePlugin,
 )
-from tidelog.queue.entity import AnyEntity, QueuedGroup, QueuedPod, Rejector, Strategy
+from tidelog.queue.entity import AnyEntity, QueuedGroup, QueuedPod, Rejector, Strategy, pod_uid
+from tidelog.queue.in_flight import InFlightEvent
 
 REJECTING_POINTS = (PreEnqueuePlugin, PreFilterPlugin, FilterPlugin, ReservePlugin, PermitPlugin)
 
@@ -129,14 +130,35 @@ class HintMap:
                 break
         return best
 
-    def best_strategy(self, entity: AnyEntity, events: Iterable[tuple[ClusterEvent, Any, Any]]) -> Strategy:
+    def concerns(self, pod: QueuedPod, event: ClusterEvent) -> bool:
+        """Whether such an event has to be judged at all for a rejected pod. Anything else is a Skip."""
+        if event.resource is Resource.WILDCARD and event.is_wildcard:
+            return True
+        hints = self._hints_for(pod.profile, event)
+        if hints is None:
+            return True
+        return any(p in hints for p in pod.unschedulable_plugins) or any(
+            p in hints for p in pod.pending_plugins
+        )
+
+    def best_strategy(self, entity: AnyEntity, events: Iterable[InFlightEvent]) -> Strategy:
         """What these events together do with the entity."""
         best = Strategy.SKIP
-        for event, old, new in events:
-            best = max(best, self.strategy(entity, event, old, new))
+        for happened in events:
+            best = max(best, self.strategy(entity, happened.event, happened.old, happened.new))
             if _is_settled(best, entity):
                 break
         return best
+
+    def _hints_for(self, profile: str, event: ClusterEvent) -> dict[str, list[HintFn | None]] | None:
+        """Plugin → its hints for such an event, computed once; None for a profile that does not exist."""
+        by_event = self._hints.get(profile)
+        if by_event is None:
+            return None
+        hints = by_event.get(event)
+        if hints is None:
+            hints = by_event[event] = self._matching(self._registrations[profile], event)
+        return hints
 
     def _matching(
         self, registrations: Mapping[str, tuple[EventRegistration, ...]], event: ClusterEvent
@@ -163,14 +185,11 @@ class HintMap:
         if event.resource is Resource.WILDCARD and event.is_wildcard:
             # A wildcard with a pod is that pod's activation and nobody else's business.
             return Strategy.AFTER_BACKOFF if new is None or _is(waiting, new) else Strategy.SKIP
-        by_event = self._hints.get(waiting.profile)
-        if by_event is None:
+        hints = self._hints_for(waiting.profile, event)
+        if hints is None:
             return Strategy.AFTER_BACKOFF
         if event.resource is Resource.TARGET_POD and not self._upstream and not _is(waiting, new):
             return Strategy.SKIP
-        hints = by_event.get(event)
-        if hints is None:
-            hints = by_event[event] = self._matching(self._registrations[waiting.profile], event)
         best: Strategy = Strategy.SKIP
         for plugin, functions in hints.items():
             if plugin in pending:
@@ -206,12 +225,6 @@ class HintMap:
             if answer != "QueueSkip":
                 return True
         return False
-
-
-def pod_uid(pod: Pod) -> str:
-    """What tells a pod from its namesakes of other times."""
-    meta = pod.metadata
-    return meta.uid or f"{meta.namespace}/{meta.name}"
 
 
 def _is(waiting: QueuedPod, changed: Any) -> bool:

@@ -10,23 +10,29 @@ it needs, so every event that interests any plugin is kept until no pod in fligh
 
 An attempt remembers the position at its pop (and the seq of the log, for the outcome's record); if it fails, the events
 from there to the end are put to the hints. When the oldest attempt ends, what lies before the next oldest is freed.
-Begin, record and end cost O(1); asking costs the events since the pop. Nothing is kept while nothing is in flight.
+Nothing is kept while nothing is in flight.
+
+Begin, record and end cost O(1). Events are filed by kind, and those that concern one pod only by that pod, so that a
+failed attempt costs the events its rejectors registered for, and not all that happened to all the others in flight.
 """
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
+from tidelog.api.objects import Pod
 from tidelog.plugins.events import ClusterEvent, Resource
-from tidelog.queue.entity import QueuedPod
+from tidelog.queue.entity import QueuedPod, pod_uid
 
 
 class InFlightEvent(msgspec.Struct, frozen=True):
     """An event with what it was about, and the last record of the log when it happened."""
 
+    position: int
     seq: int
     event: ClusterEvent
     old: Any = None
@@ -49,12 +55,16 @@ class Attempt(msgspec.Struct, eq=False, gc=False):
 class InFlight:
     """The attempts, oldest first, and the events since the oldest."""
 
-    __slots__ = ("_attempts", "_base", "_events")
+    __slots__ = ("_attempts", "_base", "_by_kind", "_by_pod", "_events", "_upstream")
 
-    def __init__(self) -> None:
+    def __init__(self, *, upstream: bool = False) -> None:
+        self._upstream = upstream
         self._attempts: dict[str, Attempt] = {}
         """By the pod's uid, in the order of their pops, and so of their starts."""
         self._events: list[InFlightEvent] = []
+        self._by_kind: dict[ClusterEvent, deque[InFlightEvent]] = {}
+        self._by_pod: dict[str, deque[InFlightEvent]] = {}
+        """Each event is also in one of these two, the latter if it is one pod's own business."""
         self._base = 0
         """Position of the first event in the list. The oldest attempt's start, if there is one."""
 
@@ -76,20 +86,34 @@ class InFlight:
         last. Otherwise they would pile up behind a pod that waits for its permit.
         """
         events = self._events
-        happened = InFlightEvent(seq, event, old, new)
         if event.resource is Resource.TIME and events and events[-1].event.resource is Resource.TIME:
             newest = next(reversed(self._attempts.values()))
             if newest.start < self._base + len(events):
-                events[-1] = happened
-                return
+                self._unfile(events.pop(), newest=True)
+        happened = InFlightEvent(self._base + len(events), seq, event, old, new)
         events.append(happened)
+        self._file(happened)
 
-    def events_since_pop(self, uid: str) -> list[tuple[ClusterEvent, Any, Any]]:
-        """What happened since this pod was popped, first things first; empty if it is not in flight."""
-        attempt = self._attempts.get(uid)
-        if attempt is None:
+    def missed_by(self, uid: str, concerns: Callable[[ClusterEvent], bool]) -> list[InFlightEvent]:
+        """What happened since this pod was popped and is its own business or of a kind that `concerns` it, in order."""
+        attempt = self._attempts[uid]
+        if attempt.start == self._base + len(self._events):
             return []
-        return [(e.event, e.old, e.new) for e in self._events[attempt.start - self._base :]]
+        topics = [filed for event, filed in self._by_kind.items() if concerns(event)]
+        if uid in self._by_pod:
+            topics.append(self._by_pod[uid])
+        found = []
+        for filed in topics:
+            for happened in reversed(filed):
+                if happened.position < attempt.start:
+                    break
+                found.append(happened)
+        found.sort(key=_position)
+        return found
+
+    def events_since_pop(self, uid: str) -> list[InFlightEvent]:
+        """Everything that happened since this pod was popped, in order."""
+        return self._events[self._attempts[uid].start - self._base :]
 
     def end(self, uid: str) -> Attempt | None:
         """The attempt is over, whatever came of it. Ending one that is over already does nothing."""
@@ -103,8 +127,44 @@ class InFlight:
         events = self._events
         oldest = next(iter(self._attempts.values()), None)
         start = self._base + len(events) if oldest is None else oldest.start
-        del events[: start - self._base]
-        self._base = start
+        freed = start - self._base
+        if freed:
+            for happened in events[:freed]:
+                self._unfile(happened)
+            del events[:freed]
+            self._base = start
+
+    def _whose(self, happened: InFlightEvent) -> str | None:
+        """The uid of the only pod that the event can concern, if there is one.
+
+        Upstream shows every pod in flight the updates of all others.
+        """
+        event, new = happened.event, happened.new
+        if not isinstance(new, Pod):
+            return None
+        if event.resource is Resource.TARGET_POD:
+            return None if self._upstream else pod_uid(new)
+        return pod_uid(new) if event.is_wildcard else None
+
+    def _file(self, happened: InFlightEvent) -> None:
+        uid = self._whose(happened)
+        if uid is None:
+            self._by_kind.setdefault(happened.event, deque()).append(happened)
+        else:
+            self._by_pod.setdefault(uid, deque()).append(happened)
+
+    def _unfile(self, happened: InFlightEvent, *, newest: bool = False) -> None:
+        """Forget the oldest (or newest) event of its kind."""
+        uid = self._whose(happened)
+        filed = self._by_kind[happened.event] if uid is None else self._by_pod[uid]
+        removed = filed.pop() if newest else filed.popleft()
+        assert removed is happened, "events are freed in the order in which they happened"
+        if filed:
+            return
+        if uid is None:
+            del self._by_kind[happened.event]
+        else:
+            del self._by_pod[uid]
 
     def attempts(self) -> list[Attempt]:
         """All, in the order of their pops."""
@@ -113,13 +173,11 @@ class InFlight:
     def timeline(self) -> list[Attempt | InFlightEvent]:
         """Pops and events, in the order in which they happened."""
         line: list[Attempt | InFlightEvent] = []
-        position = self._base
         attempts = list(reversed(self._attempts.values()))
         for event in self._events:
-            while attempts and attempts[-1].start <= position:
+            while attempts and attempts[-1].start <= event.position:
                 line.append(attempts.pop())
             line.append(event)
-            position += 1
         return [*line, *reversed(attempts)]
 
     def event_counts(self) -> dict[str, int]:
@@ -132,7 +190,13 @@ class InFlight:
         return [(a, a.start - self._base) for a in self._attempts.values()], list(self._events)
 
     def restore(self, attempts: list[Attempt], events: list[InFlightEvent]) -> None:
-        """Take over a state whose attempts' starts count from its first event."""
+        """Take over a state whose positions count from its first event."""
         self._attempts = {a.pod.uid: a for a in attempts}
         self._events = list(events)
         self._base = 0
+        for happened in events:
+            self._file(happened)
+
+
+def _position(happened: InFlightEvent) -> int:
+    return happened.position

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from tidelog.api.objects import Pod
 from tidelog.plugins.node_info import PodInfo
-from tidelog.queue.hints import pod_uid
+from tidelog.queue.entity import pod_uid
 
 
 class Nominator:

@@ -1,13 +1,17 @@
 """The queue's state as plain builtins, and back (the core's snapshots; DESIGN §3).
 
 Two queues that were given the same calls dump equal states, and a loaded queue goes on exactly as the dumped one would.
-What can be computed again is not dumped: heaps and indexes. Pending pods are only named, because the cluster
-cache has their newest versions; a pod that was deleted while in flight, and the objects of kept events, are copied.
+What can be computed again is not dumped: heaps, indexes, sort keys. Pending pods are only named, because the cluster cache
+has their newest versions; a pod that was deleted while in flight, and the objects of kept events, are copied.
+
+Entities are tables, `{"fields": [...], "rows": [[...], ...]}`: compact, and yet readable by a version with other fields.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import reduce
+from operator import attrgetter, or_
 from typing import Any
 
 import msgspec
@@ -15,17 +19,42 @@ import msgspec
 from tidelog.api import objects
 from tidelog.api.errors import InternalError
 from tidelog.api.objects import Pod
-from tidelog.plugins.events import Action, ClusterEvent, Resource, Tick
-from tidelog.queue.entity import AnyEntity, Entity, QueuedGroup, QueuedPod, Where
+from tidelog.plugins.events import ACTION_BY_NAME, Action, ClusterEvent, Resource, Tick
+from tidelog.queue.entity import AnyEntity, QueuedGroup, QueuedPod, Where
 from tidelog.queue.groups import Groups
 from tidelog.queue.in_flight import Attempt, InFlight, InFlightEvent
 from tidelog.queue.nominator import Nominator
 from tidelog.queue.order import Order
 from tidelog.queue.places import Places
 
-_NOT_DUMPED = ("pod", "members", "popped", "filed_under", "hints")
-_POD_FIELDS = tuple(f for f in msgspec.structs.fields(QueuedPod) if f.name not in _NOT_DUMPED)
-_GROUP_FIELDS = tuple(f for f in msgspec.structs.fields(QueuedGroup) if f.name not in _NOT_DUMPED)
+_ENTITY_FIELDS = (
+    "key",
+    "where",
+    "timestamp",
+    "sequence",
+    "attempts",
+    "unschedulable_count",
+    "consecutive_errors",
+    "unschedulable_plugins",
+    "pending_plugins",
+    "gating_plugin",
+    "gating_reasons",
+    "expiry",
+    "flushed_at",
+    "was_flushed",
+    "entered_active_at",
+    "parked",
+)
+_POD_FIELDS = (*_ENTITY_FIELDS, "uid", "profile", "group", "attempted_at", "first_rejected_at")
+_GROUP_FIELDS = (*_ENTITY_FIELDS, "disturbed")
+_TUPLE_FIELDS = ("unschedulable_plugins", "pending_plugins", "gating_reasons")
+_TUPLES = tuple(map(_ENTITY_FIELDS.index, _TUPLE_FIELDS))
+_WHERE = _ENTITY_FIELDS.index("where")
+_FIRST_REJECTED_AT = _POD_FIELDS.index("first_rejected_at")
+
+_NAME_OF_ACTION = {action: name for name, action in ACTION_BY_NAME.items()}
+
+Table = dict[str, Any]
 
 
 def dump(
@@ -40,20 +69,25 @@ def dump(
     """Everything, in an order that depends on the state only."""
     attempts, events = in_flight.state()
     gone = [attempt.pod for attempt, _ in attempts if pods.get(attempt.pod.key) is not attempt.pod]
+    queued = [groups.queued[key] for key in sorted(groups.queued)]
+    flying = list(groups.in_flight.values())
     return {
         "scheduling_cycle": scheduling_cycle,
         "timestamps": order.issued,
         "parkings": places.pool.parkings,
-        "pods": [_dump_fields(pods[key], _POD_FIELDS) for key in sorted(pods)],
-        "gone": [{**_dump_fields(pod, _POD_FIELDS), "pod": dump_object(pod.pod)} for pod in gone],
+        "pods": _table((pods[key] for key in sorted(pods)), _POD_FIELDS),
+        "gone": _table(gone, _POD_FIELDS),
+        "gone_objects": [dump_object(pod.pod) for pod in gone],
         "attempts": [[a.pod.uid, a.number, a.seq, a.at, start] for a, start in attempts],
         "events": [_dump_event(event) for event in events],
-        "groups": [_dump_group(groups.queued[key], pods, in_flight) for key in sorted(groups.queued)],
-        "groups_in_flight": [_dump_group(group, pods, in_flight) for group in groups.in_flight.values()],
+        "groups": _table(queued, _GROUP_FIELDS),
+        "members": [list(group.members) for group in queued],
+        "groups_in_flight": _table(flying, _GROUP_FIELDS),
+        "popped": [_popped(group, pods, in_flight) for group in flying],
         "pending": {key: list(members) for key, members in sorted(groups.pending.items())},
         "incomplete": {key: list(members) for key, members in sorted(groups.incomplete.items())},
         "rules": groups.rules.dump(),
-        "nominations": [[pod.key, node, dump_object(pod.pod)] for pod, node in nominator.nominations()],
+        "nominations": [[node, dump_object(pod.pod)] for pod, node in nominator.nominations()],
     }
 
 
@@ -67,22 +101,22 @@ def load(
     nominator: Nominator,
 ) -> tuple[dict[str, QueuedPod], int]:
     """Fill a new queue's parts; the pending pods by key, and the number of pops."""
-    pods = {p["key"]: QueuedPod(pod=pod_of(p["key"]), **_load_fields(p)) for p in state["pods"]}
-    gone = [QueuedPod(pod=load_object(p["pod"]), **_load_fields(p, "pod")) for p in state["gone"]]
+    pods = {row["key"]: QueuedPod(pod=pod_of(row["key"]), **row) for row in _rows(state["pods"])}
+    gone = [
+        QueuedPod(pod=load_object(pod), **row)
+        for row, pod in zip(_rows(state["gone"]), state["gone_objects"], strict=True)
+    ]
     by_uid = {pod.uid: pod for pod in (*pods.values(), *gone)}
     in_flight.restore(
         [Attempt(by_uid[uid], number, seq, at, start) for uid, number, seq, at, start in state["attempts"]],
-        [_load_event(event) for event in state["events"]],
+        [_load_event(position, event) for position, event in enumerate(state["events"])],
     )
-    hints = groups.wait_for_hints
-    groups.queued = {g["key"]: _load_group(g, pods, by_uid, hints) for g in state["groups"]}
-    groups.in_flight = {g["key"]: _load_group(g, pods, by_uid, hints) for g in state["groups_in_flight"]}
-    groups.pending = {key: {k: pods[k] for k in keys} for key, keys in state["pending"].items()}
-    groups.incomplete = {key: {k: pods[k] for k in keys} for key, keys in state["incomplete"].items()}
-    groups.rules.restore(state["rules"], groups.queued, [pod.group for pod in pods.values() if pod.group])
-    nominator.restore([(load_object(pod), node) for _, node, pod in state["nominations"]])
+    nominator.restore([(load_object(pod), node) for node, pod in state["nominations"]])
     order.issued = state["timestamps"]
     places.pool.parkings = state["parkings"]
+    _load_groups(state, groups, pods, by_uid)
+    for pod in pods.values():
+        pod.order = order.of(pod, pod.pod)
     entities: list[AnyEntity] = [pod for pod in pods.values() if not pod.group]
     entities.extend(groups.queued.values())
     for entity in sorted(entities, key=lambda entity: entity.parked):
@@ -99,7 +133,7 @@ def dump_object(value: Any) -> Any:
         return [name, value.at]
     if getattr(objects, name, None) is not type(value):
         raise InternalError(f"an event about a {name} cannot be put into a snapshot")
-    return [name, msgspec.to_builtins(value)]
+    return [name, msgspec.json.decode(msgspec.json.encode(value))]
 
 
 def load_object(dumped: Any) -> Any:
@@ -110,57 +144,55 @@ def load_object(dumped: Any) -> Any:
     return Tick(value) if name == "Tick" else msgspec.convert(value, getattr(objects, name))
 
 
-def _dump_fields(entity: Entity, fields: tuple[msgspec.structs.FieldInfo, ...]) -> dict[str, Any]:
-    """Those that differ from their defaults."""
-    found: dict[str, Any] = {}
-    for field in fields:
-        value = getattr(entity, field.name)
-        if not value and field.name not in ("timestamp", "expiry"):
-            continue
-        if isinstance(value, tuple):
-            value = list(value)
-        elif isinstance(value, Where):
-            value = value.value
-        elif isinstance(value, dict):
-            value = dict(sorted(value.items()))
-        if value != field.default:
-            found[field.name] = value
-    return found
+def _table(entities: Iterable[AnyEntity], fields: tuple[str, ...]) -> Table:
+    read = attrgetter(*fields)
+    rows = []
+    for entity in entities:
+        row = list(read(entity))
+        row[_WHERE] = entity.where.value
+        for position in _TUPLES:
+            row[position] = list(row[position])
+        if isinstance(entity, QueuedPod):
+            row[_FIRST_REJECTED_AT] = dict(sorted(entity.first_rejected_at.items()))
+        rows.append(row)
+    return {"fields": list(fields), "rows": rows}
 
 
-def _load_fields(dumped: Mapping[str, Any], *without: str) -> dict[str, Any]:
-    fields: dict[str, Any] = {
-        name: tuple(value) if isinstance(value, list) else value
-        for name, value in dumped.items()
-        if name not in without
-    }
-    fields["where"] = Where(fields.get("where", Where.GONE))
-    if "first_rejected_at" in fields:
-        fields["first_rejected_at"] = dict(fields["first_rejected_at"])
-    return fields
+def _rows(table: Table) -> list[dict[str, Any]]:
+    """Each row as the arguments that make its entity."""
+    rows = [dict(zip(table["fields"], row, strict=True)) for row in table["rows"]]
+    for row in rows:
+        row["where"] = Where(row["where"])
+        for field in _TUPLE_FIELDS:
+            row[field] = tuple(row[field])
+        if "first_rejected_at" in row:
+            row["first_rejected_at"] = dict(row["first_rejected_at"])
+    return rows
 
 
-def _dump_group(group: QueuedGroup, pods: Mapping[str, QueuedPod], in_flight: InFlight) -> dict[str, Any]:
-    def still_counts(member: QueuedPod) -> bool:
+def _popped(group: QueuedGroup, pods: Mapping[str, QueuedPod], in_flight: InFlight) -> list[str]:
+    """The members popped with the group that are not placed or gone."""
+
+    def counts(member: QueuedPod) -> bool:
         attempt = in_flight.get(member.uid)
         return pods.get(member.key) is member or (attempt is not None and attempt.pod is member)
 
-    return {
-        **_dump_fields(group, _GROUP_FIELDS),
-        "members": list(group.members),
-        "popped": [member.uid for member in group.popped if still_counts(member)],
-    }
+    return [member.uid for member in group.popped if counts(member)]
 
 
-def _load_group(
-    dumped: Mapping[str, Any], pods: Mapping[str, QueuedPod], by_uid: Mapping[str, QueuedPod], hints: bool
-) -> QueuedGroup:
-    return QueuedGroup(
-        **_load_fields(dumped, "members", "popped"),
-        members={key: pods[key] for key in dumped["members"]},
-        popped=tuple(by_uid[uid] for uid in dumped["popped"]),
-        hints=hints,
-    )
+def _load_groups(
+    state: Mapping[str, Any], groups: Groups, pods: Mapping[str, QueuedPod], by_uid: Mapping[str, QueuedPod]
+) -> None:
+    for row, members in zip(_rows(state["groups"]), state["members"], strict=True):
+        found = {key: pods[key] for key in members}
+        groups.queued[row["key"]] = QueuedGroup(members=found, hints=groups.wait_for_hints, **row)
+    for row, popped in zip(_rows(state["groups_in_flight"]), state["popped"], strict=True):
+        flying = tuple(by_uid[uid] for uid in popped)
+        groups.in_flight[row["key"]] = QueuedGroup(popped=flying, hints=groups.wait_for_hints, **row)
+    groups.pending = {key: {k: pods[k] for k in keys} for key, keys in state["pending"].items()}
+    groups.incomplete = {key: {k: pods[k] for k in keys} for key, keys in state["incomplete"].items()}
+    groups.rules.restore(state["rules"], groups.queued, [pod.group for pod in pods.values() if pod.group])
+    groups.sort()
 
 
 def _dump_event(happened: InFlightEvent) -> list[Any]:
@@ -168,14 +200,22 @@ def _dump_event(happened: InFlightEvent) -> list[Any]:
     return [
         happened.seq,
         resource.value,
-        int(action),
+        _action_names(action),
         label,
         dump_object(happened.old),
         dump_object(happened.new),
     ]
 
 
-def _load_event(dumped: list[Any]) -> InFlightEvent:
-    seq, resource, action, label, old, new = dumped
-    event = ClusterEvent(Resource(resource), Action(action), label)
-    return InFlightEvent(seq, event, load_object(old), load_object(new))
+def _action_names(action: Action) -> list[str]:
+    """By name, because `All` has to stay all in a version that knows more actions."""
+    if action in _NAME_OF_ACTION:
+        return [_NAME_OF_ACTION[action]]
+    return [name for single, name in _NAME_OF_ACTION.items() if single in action and single.bit_count() == 1]
+
+
+def _load_event(position: int, dumped: list[Any]) -> InFlightEvent:
+    seq, resource, actions, label, old, new = dumped
+    action = reduce(or_, map(ACTION_BY_NAME.__getitem__, actions), Action(0))
+    event = ClusterEvent(Resource(resource), action, label)
+    return InFlightEvent(position, seq, event, load_object(old), load_object(new))

@@ -7,7 +7,8 @@ waiting pods.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
+from operator import attrgetter
 
 import msgspec
 
@@ -29,7 +30,7 @@ class QueueStatistics(msgspec.Struct, frozen=True, kw_only=True):
     inflight_events: dict[str, int]
     """Kept events by label, and as `PodPopped` the pods in flight. All gone or zero when nothing is in flight."""
     gated_pods: dict[str, int]
-    """By the plugin whose gate is closed."""
+    """By what keeps them out: the plugin whose gate is closed, or the rule for groups."""
     oldest_attempt: Attempt | None
     """It is what keeps the events."""
 
@@ -39,7 +40,7 @@ def statistics(places: Places, groups: Groups, in_flight: InFlight) -> QueueStat
     pool = places.pool.all()
     queues: dict[str, list[AnyEntity]] = {
         "active": places.active.unordered(),
-        "backoff": places.backoff.rejected() + places.backoff.errors(),
+        "backoff": places.backoff.unordered(),
         "unschedulable": [entity for entity in pool if not entity.gating_plugin],
         "gated": [entity for entity in pool if entity.gating_plugin],
     }
@@ -48,42 +49,44 @@ def statistics(places: Places, groups: Groups, in_flight: InFlight) -> QueueStat
         name: [pod for pods in by_group.values() for pod in pods.values()]
         for name, by_group in outside.items()
     }
-    entities: Counter[tuple[str, str]] = Counter()
+    entities: dict[tuple[str, str], int] = {}
+    pods = dict(aside)
     for name, found in queues.items():
-        group_count = sum(isinstance(entity, QueuedGroup) for entity in found)
-        entities[name, "pod"] = len(found) - group_count
-        entities[name, "podgroup"] = group_count
-    pods = {name: list(_pods(found)) for name, found in queues.items()} | aside
+        singles = [entity for entity in found if isinstance(entity, QueuedPod)]
+        entities[name, "pod"] = len(singles)
+        entities[name, "podgroup"] = len(found) - len(singles)
+        if len(found) > len(singles):
+            queued_groups = (entity for entity in found if isinstance(entity, QueuedGroup))
+            singles.extend(member for group in queued_groups for member in group.members.values())
+        pods[name] = singles
     attempts = in_flight.attempts()
     return QueueStatistics(
         pending_pods={name: len(found) for name, found in pods.items()},
-        queued_entities=dict(entities),
-        unschedulable_pods=_by_rejector(pod for found in pods.values() for pod in found),
+        queued_entities=entities,
+        unschedulable_pods=_by_rejector(pods.values()),
         inflight_events=in_flight.event_counts(),
-        gated_pods=dict(
-            sorted(Counter(pod.gating_plugin for pod in pods["gated"] if pod.gating_plugin).items())
-        ),
+        gated_pods=_by_gate(queues["gated"]),
         oldest_attempt=attempts[0] if attempts else None,
     )
 
 
-def _pods(entities: Iterable[AnyEntity]) -> Iterator[QueuedPod]:
-    for entity in entities:
-        if isinstance(entity, QueuedGroup):
-            yield from entity.members.values()
-        else:
-            yield entity
+def _by_gate(gated: list[AnyEntity]) -> dict[str, int]:
+    found: Counter[str] = Counter()
+    for entity in gated:
+        found[entity.gating_plugin] += len(entity.members) if isinstance(entity, QueuedGroup) else 1
+    return dict(sorted(found.items()))
 
 
-def _by_rejector(pods: Iterable[QueuedPod]) -> dict[tuple[str, str], int]:
+_REJECTION = attrgetter("profile", "unschedulable_plugins", "pending_plugins")
+
+
+def _by_rejector(pods: Iterable[list[QueuedPod]]) -> dict[tuple[str, str], int]:
     # Most pods were rejected by one of few combinations of plugins: count those, then take them apart.
-    combinations = Counter(
-        (pod.profile, pod.unschedulable_plugins, pod.pending_plugins)
-        for pod in pods
-        if pod.unschedulable_plugins or pod.pending_plugins
-    )
-    found: Counter[tuple[str, str]] = Counter()
+    combinations: Counter[tuple[str, tuple[str, ...], tuple[str, ...]]] = Counter()
+    for found in pods:
+        combinations.update(map(_REJECTION, found))
+    rejected: Counter[tuple[str, str]] = Counter()
     for (profile, unschedulable, pending), count in combinations.items():
         for plugin in dict.fromkeys((*unschedulable, *pending)):
-            found[plugin, profile] += count
-    return dict(sorted(found.items()))
+            rejected[plugin, profile] += count
+    return dict(sorted(rejected.items()))

@@ -22,6 +22,7 @@ from tidelog.api.objects import (
     ResourceRequirements,
     Toleration,
 )
+from tidelog.plugins.derive import pod_events
 from tidelog.plugins.events import (
     ACTION_BY_NAME,
     Action,
@@ -32,6 +33,7 @@ from tidelog.plugins.events import (
     WaitingPod,
 )
 from tidelog.plugins.interface import Status, unschedulable
+from tidelog.plugins.priority_sort import PrioritySort
 from tidelog.queue.entity import AnyEntity, QueuedGroup, QueuedPod, Where
 from tidelog.queue.group_rules import GroupInfo
 from tidelog.queue.in_flight import Attempt
@@ -99,23 +101,6 @@ def event_of(resource: str, actions: list[str]) -> ClusterEvent:
     return ClusterEvent(RESOURCES[resource], action)
 
 
-def changes(old: Pod, new: Pod) -> list[ClusterEvent]:
-    """The TargetPod events of an update, one for each kind of change, as the traces define them."""
-    cpu = [int(str(pod.spec.containers[0].resources.requests["cpu"])[:-1]) for pod in (old, new)]
-    found = [
-        (Action.UPDATE_POD_LABEL, old.metadata.labels != new.metadata.labels),
-        (Action.UPDATE_POD_SCALE_DOWN, cpu[1] < cpu[0]),
-        (Action.UPDATE_POD_SCALE_UP, cpu[1] > cpu[0]),
-        (
-            Action.UPDATE_POD_SCHEDULING_GATES_ELIMINATED,
-            bool(old.spec.scheduling_gates) and not new.spec.scheduling_gates,
-        ),
-        (Action.UPDATE_POD_TOLERATION, len(old.spec.tolerations) != len(new.spec.tolerations)),
-    ]
-    actions = [action for action, is_so in found if is_so] or [Action.UPDATE]
-    return [ClusterEvent(Resource.TARGET_POD, action) for action in actions]
-
-
 # --- the trace's plugins ----------------------------------------------------------------------------------------------
 
 
@@ -153,7 +138,9 @@ def hint_of(rule: Json) -> Callable[[WaitingPod, Any, Any], Hint]:
 class TracePlugin:
     """Registers what the trace says."""
 
-    def __init__(self, described: Json) -> None:
+    def __init__(self, described: Json, world: World) -> None:
+        self.world = world
+        self.described = described
         self.name: str = described["name"]
         self._registrations = [
             EventRegistration(event_of(e["resource"], e["actions"]), hint_of(e["hint"]))
@@ -167,31 +154,17 @@ class TracePlugin:
 class GatingPlugin(TracePlugin):
     """Gates pods as well; which values are open is the trace's world, and nobody is told when that changes."""
 
-    def __init__(self, described: Json, world: World) -> None:
-        super().__init__(described)
-        self._gate = described["gate"]
-        self._world = world
-
     def pre_enqueue(self, pod: Pod) -> Status | None:
-        kind = self._gate["kind"]
+        kind = self.described["gate"]["kind"]
         if kind == "label":
-            value = pod.metadata.labels.get(self._gate["label"])
-            closed = value is not None and (self.name, value) not in self._world.open_gates
+            value = pod.metadata.labels.get(self.described["gate"]["label"])
+            closed = value is not None and (self.name, value) not in self.world.open_gates
         elif kind == "scheduling_gates":
             closed = bool(pod.spec.scheduling_gates)
         else:
             assert kind == "gang", kind
-            closed = bool(group_of(pod)) and self._world.is_gang_short(group_of(pod))
+            closed = bool(group_of(pod)) and self.world.is_gang_short(group_of(pod))
         return unschedulable("gated") if closed else None
-
-
-class PrioritySort:
-    """Higher priority first, then older timestamp."""
-
-    name = "PrioritySort"
-
-    def sort_key(self, pod: Pod, timestamp: int) -> tuple[int, ...]:
-        return (-(pod.spec.priority or 0), timestamp)
 
 
 class World:
@@ -217,10 +190,13 @@ class Trace:
     def __init__(self, case: Json) -> None:
         config = case["config"]
         self.world = World()
-        plugins = [GatingPlugin(p, self.world) if p.get("gate") else TracePlugin(p) for p in case["plugins"]]
+        self.plugins = [
+            TracePlugin(p, self.world) if not p.get("gate") else GatingPlugin(p, self.world)
+            for p in case["plugins"]
+        ]
         self.queue = SchedulingQueue(
-            {PROFILE: plugins},
-            PrioritySort(),
+            {PROFILE: self.plugins},
+            PrioritySort(None, None),
             QueueConfig(
                 initial_backoff=config["initial_backoff_ms"] * MS,
                 max_backoff=config["max_backoff_ms"] * MS,
@@ -251,7 +227,8 @@ class Trace:
         pod = pod_of(step["pod"])
         old = self.world.store.get(pod.metadata.name, pod)
         self.world.store[pod.metadata.name] = pod
-        self.queue.update(pod, changes(old, pod), self.seq, self.now)
+        changes = pod_events(old, pod, target=True, upstream=True)
+        self.queue.update(pod, changes, self.seq, self.now)
 
     def _delete(self, step: Json) -> None:
         pod = self.world.store.get(step["name"])

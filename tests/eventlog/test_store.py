@@ -1,0 +1,46 @@
+"""Every store keeps the contract."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tidelog.eventlog.contract import StoreContract
+from tidelog.eventlog.memory import MemoryStore
+from tidelog.eventlog.sqlite import SqliteStore
+from tidelog.eventlog.store import Snapshot, Store
+
+
+class TestMemoryStore(StoreContract):
+    async def open_store(self) -> Store:
+        return MemoryStore()
+
+    async def reopen(self, store: Store) -> Store:
+        await store.close()
+        return store
+
+
+class TestSqliteStore(StoreContract):
+    @pytest.fixture(autouse=True)
+    def place(self, tmp_path: Path) -> None:
+        self.path = tmp_path / "cluster ?#%é.db"
+
+    async def open_store(self) -> Store:
+        return await SqliteStore.open(self.path)
+
+    async def reopen(self, store: Store) -> Store:
+        await store.close()
+        return await SqliteStore.open(self.path, create=False)
+
+
+def test_snapshot_knows_when_it_was_changed() -> None:
+    snapshot = Snapshot.make("a", 1, bytes(32), b"state")
+
+    assert snapshot.is_sound
+    for other in (
+        Snapshot(name="b", seq=1, chain=bytes(32), blob=b"state", digest=snapshot.digest),
+        Snapshot(name="a", seq=2, chain=bytes(32), blob=b"state", digest=snapshot.digest),
+        Snapshot(name="a", seq=1, chain=bytes(32), blob=b"stats", digest=snapshot.digest),
+    ):
+        assert not other.is_sound

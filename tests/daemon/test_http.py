@@ -7,6 +7,7 @@ import http.client
 import json
 import logging
 import socket
+import sys
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -21,7 +22,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tidelog.api.builders import pod
 from tidelog.api.errors import TidelogError, UsageError
 from tidelog.api.objects import Pod
-from tidelog.daemon.http import Checks, Endpoints, HttpServer, LoopSilent, parse_listen
+from tidelog.daemon.http import SWITCH_SECONDS, Checks, Endpoints, HttpServer, parse_listen
 from tidelog.daemon.http_server import Limits
 from tidelog.daemon.metrics import Metrics, Scrape, Statistics
 
@@ -277,6 +278,30 @@ async def test_failure_behind_an_endpoint_is_reported_and_harms_nothing(
     assert (await get(server, "/livez")).status == 200
 
 
+async def test_failure_on_the_event_loop_is_reported_and_the_loop_goes_on(
+    server: HttpServer, scheduler: Scheduler, caplog: pytest.LogCaptureFixture
+) -> None:
+    scheduler.all_metrics = None  # type: ignore[assignment]
+
+    reply = await get(server, "/metrics")
+
+    assert reply.status == 500
+    (record,) = [r for r in caplog.records if r.levelno == logging.ERROR]
+    assert record.exc_info is not None
+    assert (await get(server, "/livez")).status == 200
+
+
+async def test_failure_in_the_middle_of_an_answer_cannot_be_mistaken_for_its_end(
+    server: HttpServer, scheduler: Scheduler, caplog: pytest.LogCaptureFixture
+) -> None:
+    scheduler.all_pods = [pod("web-1").build(), None]  # type: ignore[list-item]
+
+    with pytest.raises(http.client.IncompleteRead):
+        await get(server, "/metrics/resources")
+
+    assert [r.getMessage() for r in caplog.records if r.levelno == logging.ERROR] == ["an answer ended early"]
+
+
 async def test_scrape_does_not_hold_up_the_event_loop(server: HttpServer, scheduler: Scheduler) -> None:
     """While the text of 20,000 pods is made and sent, the loop goes round all the time."""
     scheduler.all_pods = [pod(f"web-{i}").request(cpu="250m").build() for i in range(20_000)]
@@ -435,6 +460,15 @@ async def test_stopping_ends_open_connections_and_leaves_no_thread(scheduler: Sc
     )
 
 
+async def test_interpreter_changes_threads_often_only_while_serving(scheduler: Scheduler) -> None:
+    before = sys.getswitchinterval()
+    async with HttpServer("127.0.0.1:0", scheduler):
+        while_serving = sys.getswitchinterval()
+
+    assert while_serving == pytest.approx(SWITCH_SECONDS)
+    assert sys.getswitchinterval() == before
+
+
 async def test_address_is_free_again_at_once(scheduler: Scheduler) -> None:
     async with HttpServer("127.0.0.1:0", scheduler) as first:
         await get(first, "/livez")
@@ -545,10 +579,12 @@ def test_no_health_target_breaks_the_endpoints(rest: str) -> None:
     assert endpoints.respond(f"/readyz{rest}").status in (200, 400, 404)
 
 
-def test_event_loop_that_has_ended_is_reported_as_such() -> None:
-    def ended(question: object) -> object:
-        raise LoopSilent("the event loop has ended")
+def test_event_loop_that_has_ended_is_reported_as_such(scheduler: Scheduler) -> None:
+    async def serve() -> HttpServer:
+        async with HttpServer("127.0.0.1:0", scheduler) as server:
+            return server
 
-    answer = Endpoints(Scheduler(), ended).respond("/statusz")  # type: ignore[arg-type]
+    server = asyncio.run(serve())
 
+    answer = server.endpoints.respond("/statusz")
     assert (answer.status, answer.body) == (503, "503 the event loop has ended\n")

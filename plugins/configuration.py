@@ -37,7 +37,6 @@ from tidelog.plugins.registry import POINTS, REMOVED, UNSUPPORTED, WEIGHTED_POIN
 
 DEFAULT_SCHEDULER_NAME = "default-scheduler"
 _GROUP_POST_FILTER = "podGroupPostFilter"
-_INT64_MAX = (1 << 63) - 1
 
 WITHOUT_EFFECT: dict[str, str] = {
     "parallelism": "one attempt is evaluated at a time",
@@ -266,12 +265,6 @@ class _Resolver:
             self.errors.required(f"{path}.bind", "at least one bind plugin must be enabled")
         if len(points.get("placementGenerate", ())) > 1:
             self.errors.too_many(f"{path}.placementGenerate", len(points["placementGenerate"]), 1)
-        for point in WEIGHTED_POINTS:
-            total = 100 * sum(entry.weight for entry in points.get(point, ()))
-            if total > _INT64_MAX:
-                self.errors.invalid(
-                    f"{path}.{point}", total, "the sum of all weighted scores must fit 64 bits"
-                )
 
     # --- the plugins that a profile names -----------------------------------------------------------------------------
 
@@ -330,7 +323,7 @@ class _Resolver:
 
     def _weight(self, entry: PluginEntry, plugin: type[Plugin] | None, point: str, path: str) -> None:
         """Zero is refused where a weight counts: it would read like "off" but mean 1. Elsewhere kube-scheduler's own
-        files are full of zeros."""
+        files are full of zeros. With the upper limit no sum of weighted scores can leave 64 bits."""
         weight = entry.weight
         if weight is None:
             return
@@ -376,8 +369,6 @@ class _Resolver:
         errors = ErrorList()
         args = strict.decode(plugin.Args, fields, path, errors)
         unreadable = [error.path for error in errors]
-        if args is None:
-            args = plugin.Args()
         broken = plugin.validate_args(args, path, self.gates)
         errors.extend(e for e in broken if not any(_is_below(e.path, path) for path in unreadable))
         self.errors.extend(errors)

@@ -10,6 +10,8 @@ from collections.abc import Iterable, Iterator
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
+import msgspec
+
 from tidelog.api.errors import PluginError
 from tidelog.plugins.default_binder import DefaultBinder
 from tidelog.plugins.default_preemption import DefaultPreemption
@@ -112,6 +114,8 @@ class Registry:
             raise PluginError(
                 shown, f"the name is taken by {taken.__module__}.{taken.__qualname__}; choose another"
             )
+        if plugin.Args is not None and not _has_defaults(plugin.Args):
+            raise PluginError(shown, f"every field of {plugin.Args.__qualname__} needs a default")
         if origin and not any(implements(plugin, point) for point in POINTS):
             raise PluginError(shown, "implements no extension point; check the names of its methods")
         self._plugins[name] = plugin
@@ -126,6 +130,10 @@ class Registry:
 
     def __iter__(self) -> Iterator[type[Plugin]]:
         return iter(self._plugins.values())
+
+
+def _has_defaults(args: type[msgspec.Struct]) -> bool:
+    return all(not field.required for field in msgspec.structs.fields(args))
 
 
 def load_entry_points(registry: Registry, group: str = ENTRY_POINT_GROUP) -> list[str]:

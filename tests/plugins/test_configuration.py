@@ -42,7 +42,20 @@ class MySort(Plugin):
         return (timestamp,)
 
 
+class Generator(Plugin):
+    name = "Generator"
+
+    def generate(self, state: Any, group: Any, parents: Any) -> Any:
+        return parents, None
+
+
+class OtherGenerator(Generator):
+    name = "OtherGenerator"
+
+
 REGISTRY = Registry()
+REGISTRY.register(Generator)
+REGISTRY.register(OtherGenerator)
 REGISTRY.register(MyFilter)
 REGISTRY.register(MySort)
 
@@ -337,6 +350,11 @@ POINTS = "profiles[0].plugins"
             "Invalid value: []: exactly one",
         ),
         ({"queueSort": {"enabled": [{"name": "MySort"}]}}, f"{POINTS}.queueSort", "Invalid value: ["),
+        (
+            {"multiPoint": {"enabled": [{"name": "Generator"}, {"name": "OtherGenerator"}]}},
+            f"{POINTS}.placementGenerate",
+            "Too many: 2",
+        ),
         ({"bind": {"disabled": [{"name": "DefaultBinder"}]}}, f"{POINTS}.bind", "Required value"),
     ],
 )

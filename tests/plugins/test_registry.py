@@ -13,7 +13,7 @@ import pytest
 from tidelog.api.errors import PluginError
 from tidelog.api.features import FeatureGates
 from tidelog.plugins.events import ACTION_BY_NAME, Action
-from tidelog.plugins.interface import Plugin, Status
+from tidelog.plugins.interface import Plugin, PluginArgs, Status
 from tidelog.plugins.registry import IN_TREE, POINTS, UNSUPPORTED, Registry, implements, load_entry_points
 from tidelog.plugins.testing import Subject
 
@@ -34,6 +34,13 @@ class Quiet(Plugin):
 
 class Idle(Plugin):
     name = "Idle"
+
+
+class Demanding(Quiet):
+    class Args(PluginArgs, frozen=True, kw_only=True):
+        size: int
+
+    name = "Demanding"
 
 
 # --- ours beside kube-scheduler's -----------------------------------------------------------------------------------------------
@@ -126,6 +133,7 @@ def test_second_plugin_of_a_name_is_refused() -> None:
         (Quiet(None, None), "must be a class derived from"),  # type: ignore[arg-type]
         (type("Nameless", (Quiet,), {"name": ""}), "needs a class attribute `name`"),
         (Idle, "implements no extension point"),
+        (Demanding, r"every field of Demanding\.Args needs a default"),
     ],
 )
 def test_what_is_no_plugin_is_refused(plugin: Any, why: str) -> None:

@@ -26,7 +26,7 @@ class Outer(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     either: int | str = 0
     perhaps: Inner | None = None
     many: tuple[Inner, ...] = ()
-    by_name: dict[str, int] = {}
+    by_name: dict[str, int | None] = {}
     anything: Any = None
 
 
@@ -46,7 +46,7 @@ def test_good_data_becomes_the_struct() -> None:
             "either": "s",
             "perhaps": {"aName": "p"},
             "many": [{"aName": "m", "size": 2}],
-            "byName": {"k": 3},
+            "byName": {"k": 3, "n": None},
             "anything": [1],
         }
     )
@@ -60,7 +60,7 @@ def test_good_data_becomes_the_struct() -> None:
         either="s",
         perhaps=Inner(a_name="p"),
         many=(Inner(a_name="m", size=2),),
-        by_name={"k": 3},
+        by_name={"k": 3, "n": None},
         anything=[1],
     )
 

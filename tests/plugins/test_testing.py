@@ -110,6 +110,14 @@ def test_plugin_that_registers_nothing_is_woken_by_everything() -> None:
     assert check_plugin(Unregistered, trials=50)["hints"] > 0
 
 
+def test_hint_that_raises_counts_as_queue() -> None:
+    class Confused(SsdOnly):
+        def node_changed(self, waiting: Any, old: Node | None, new: Node) -> Hint:
+            raise ValueError("cannot tell")
+
+    assert check_plugin(Confused, trials=50)["hints"] > 0
+
+
 def test_dependence_on_anything_is_not_checked() -> None:
     class Anything(SsdOnly):
         filter_depends = score_depends = Depends.CLUSTER

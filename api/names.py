@@ -6,9 +6,11 @@ Each check returns the broken rules, mostly none. They are cached, because the n
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from functools import lru_cache
 
 Rules = tuple[str, ...]
+NameCheck = Callable[[str], Rules]
 
 _QUALIFIED = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
 _LABEL_VALUE = f"({_QUALIFIED})?"

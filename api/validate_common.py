@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 
 from tidelog.api import names
 from tidelog.api.fields import NOT_NEGATIVE, ErrorList
 from tidelog.api.objects import Condition, LabelSelector, LabelSelectorRequirement, ObjectMeta
 from tidelog.api.times import parse_time
-
-NameRule = Callable[[str], names.Rules]
 
 ANNOTATION_BYTES_MAX = 256 << 10
 STATUSES = ("True", "False", "Unknown")
@@ -21,7 +19,7 @@ EXISTS_FORBIDS_VALUES = "may not be specified when `operator` is 'Exists' or 'Do
 NOT_AN_OPERATOR = "not a valid selector operator"
 
 
-def metadata(errors: ErrorList, meta: ObjectMeta, namespaced: bool, name_rule: NameRule) -> None:
+def metadata(errors: ErrorList, meta: ObjectMeta, namespaced: bool, name_rule: names.NameCheck) -> None:
     """Name, namespace, labels, annotations, owners, finalizers, times."""
     if meta.name:
         errors.invalid_each("metadata.name", meta.name, name_rule(meta.name))

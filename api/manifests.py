@@ -232,15 +232,15 @@ def dump_json(objects: Sequence[Object], *, indent: int = 4) -> str:
     return msgspec.json.format(msgspec.json.encode(data), indent=indent).decode() + "\n"
 
 
-def dump_yaml(objects: Sequence[Object], *, wrap: bool = False) -> str:
-    """One document for each object, or one List of all of them."""
+def dump_yaml(objects: Sequence[Object], *, wrap: bool = False, ascii: bool = False) -> str:
+    """One document for each object, or one List of all of them. `ascii` escapes every other character."""
     documents = [as_list(objects)] if wrap else [to_builtins(obj) for obj in objects]
     text: str = yaml.dump_all(
         documents,
         Dumper=_Dumper,
         default_flow_style=False,
         sort_keys=False,
-        allow_unicode=True,
+        allow_unicode=not ascii,
         width=1 << 20,
         explicit_start=len(documents) > 1,
     )

@@ -12,6 +12,20 @@ from tidelog.api.validation import validate_condition
 Conditions = tuple[Condition, ...]
 
 
+def merged(conditions: Conditions, new: Condition, at: int) -> Conditions:
+    """The conditions with `new` in the place of the one of its type, or at the end; the same tuple if nothing changes.
+
+    lastTransitionTime moves only when the status changes, unless `new` brings its own.
+    """
+    old = next((c for c in conditions if c.type == new.type), None)
+    if not new.last_transition_time:
+        same = old is not None and old.status == new.status and old.last_transition_time
+        new = replace(new, last_transition_time=same or format_time(at))
+    if old is None:
+        return (*conditions, new)
+    return conditions if old == new else tuple(new if c is old else c for c in conditions)
+
+
 def with_condition(
     conditions: Conditions, type: str, status: str, reason: str, message: str, at: int
 ) -> Conditions:
@@ -19,18 +33,7 @@ def with_condition(
 
     lastTransitionTime moves only when the status changes. Returns the same tuple if nothing changes.
     """
-    for index, old in enumerate(conditions):
-        if old.type != type:
-            continue
-        if (old.status, old.reason, old.message) == (status, reason, message):
-            return conditions
-        moved = old.last_transition_time if old.status == status else format_time(at)
-        new = replace(old, status=status, reason=reason, message=message, last_transition_time=moved)
-        return (*conditions[:index], new, *conditions[index + 1 :])
-    new = Condition(
-        type=type, status=status, reason=reason, message=message, last_transition_time=format_time(at)
-    )
-    return (*conditions, new)
+    return merged(conditions, Condition(type=type, status=status, reason=reason, message=message), at)
 
 
 def set_condition(pod: Pod, type: str, status: str, reason: str, message: str, at: int) -> Pod:

@@ -1,59 +1,59 @@
-"""What the scheduler's decisions do to a pod's object: its node, its conditions, its nomination, its end.
+"""What the scheduler's decisions do to objects: a pod's node, conditions, nomination and end, a budget's charge.
 
-Pure functions from one version of a pod to the next. The log's outcomes say *that* something was decided; whoever folds the log
-(the core, the table of objects) uses these to say what the pod looks like afterwards, so that all agree to the byte.
+Pure functions from one version of an object to the next. The log's outcomes say *that* something was decided; whoever folds the
+log (the core, the table of objects) uses these to say what the object looks like afterwards, so that all agree to the byte.
 """
 
 from __future__ import annotations
 
-from typing import TypeVar
-
 from msgspec.structs import replace
 
-from tidelog.api.objects import Condition, Node, Pod, pod_condition
-from tidelog.api.times import format_time
+from tidelog.api.conditions import merged
+from tidelog.api.objects import Condition, Pod, PodDisruptionBudget, pod_condition
+from tidelog.api.times import NANOS, format_time
 
 POD_SCHEDULED = "PodScheduled"
 DISRUPTION_TARGET = "DisruptionTarget"
 UNSCHEDULABLE = "Unschedulable"
 SCHEDULER_ERROR = "SchedulerError"
-SCHEDULING_GATED = "SchedulingGated"
 PREEMPTION_BY_SCHEDULER = "PreemptionByScheduler"
 
-WithConditions = TypeVar("WithConditions", Pod, Node)
+GRACE_SECONDS = 30
+"""What Kubernetes gives a pod that says nothing about its termination."""
 
 
-def with_condition(obj: WithConditions, condition: Condition, at: int) -> WithConditions:
-    """The object with this condition in place of the one of its type; the same object if that says the same already.
-
-    The transition time moves only with the status, as everywhere in Kubernetes.
-    """
-    old = next((c for c in obj.status.conditions if c.type == condition.type), None)
-    if old is not None and old.status == condition.status:
-        condition = replace(condition, last_transition_time=old.last_transition_time)
-    elif not condition.last_transition_time:
-        condition = replace(condition, last_transition_time=format_time(at))
-    if condition == old:
-        return obj
-    if old is None:
-        conditions = (*obj.status.conditions, condition)
-    else:
-        conditions = tuple(condition if c is old else c for c in obj.status.conditions)
-    return replace(obj, status=replace(obj.status, conditions=conditions))
+def with_pod_condition(pod: Pod, condition: Condition, at: int) -> Pod:
+    """The pod with this condition in place of the one of its type; the same pod if it says so already."""
+    conditions = merged(pod.status.conditions, condition, at)
+    if conditions is pod.status.conditions:
+        return pod
+    return replace(pod, status=replace(pod.status, conditions=conditions))
 
 
 def bound_to(pod: Pod, node: str, at: int) -> Pod:
     """Bound: it has its node, and no nomination any more."""
-    pod = replace(
-        pod, spec=replace(pod.spec, node_name=node), status=replace(pod.status, nominated_node_name="")
+    conditions = merged(pod.status.conditions, Condition(type=POD_SCHEDULED, status="True"), at)
+    return replace(
+        pod,
+        spec=replace(pod.spec, node_name=node),
+        status=replace(pod.status, nominated_node_name="", conditions=conditions),
     )
-    return with_condition(pod, Condition(type=POD_SCHEDULED, status="True"), at)
 
 
 def rejected(pod: Pod, message: str, at: int, *, reason: str = UNSCHEDULABLE) -> Pod:
     """An attempt to place it has failed."""
-    return with_condition(
-        pod, Condition(type=POD_SCHEDULED, status="False", reason=reason, message=message), at
+    condition = Condition(type=POD_SCHEDULED, status="False", reason=reason, message=message)
+    return with_pod_condition(pod, condition, at)
+
+
+def is_rejected_with(pod: Pod, message: str) -> bool:
+    """Whether the pod says already that it was rejected for this reason."""
+    condition = pod_condition(pod, POD_SCHEDULED)
+    return (
+        condition is not None
+        and condition.status == "False"
+        and condition.reason == UNSCHEDULABLE
+        and condition.message == message
     )
 
 
@@ -65,15 +65,19 @@ def nominated_to(pod: Pod, node: str) -> Pod:
 
 
 def preempted(pod: Pod, message: str, at: int) -> Pod:
-    """It has to go, to make room for a pod of higher priority. Marking a pod that is going already changes only its condition."""
-    pod = with_condition(
-        pod,
-        Condition(type=DISRUPTION_TARGET, status="True", reason=PREEMPTION_BY_SCHEDULER, message=message),
-        at,
+    """It has to go, to make room for a pod of higher priority, when its grace period is over at the latest."""
+    condition = Condition(
+        type=DISRUPTION_TARGET, status="True", reason=PREEMPTION_BY_SCHEDULER, message=message
     )
+    pod = with_pod_condition(pod, condition, at)
     if pod.metadata.deletion_timestamp:
         return pod
-    return replace(pod, metadata=replace(pod.metadata, deletion_timestamp=format_time(at)))
+    grace = pod.spec.termination_grace_period_seconds
+    grace = GRACE_SECONDS if grace is None else grace
+    due = format_time(at + grace * NANOS)
+    return replace(
+        pod, metadata=replace(pod.metadata, deletion_timestamp=due, deletion_grace_period_seconds=grace)
+    )
 
 
 def is_preempted(pod: Pod) -> bool:
@@ -85,3 +89,16 @@ def is_preempted(pod: Pod) -> bool:
         and condition.status == "True"
         and condition.reason == PREEMPTION_BY_SCHEDULER
     )
+
+
+def charged(budget: PodDisruptionBudget, pod: str, at: int) -> PodDisruptionBudget:
+    """As the eviction endpoint does it: one disruption less is allowed, and the pod's name says who took it."""
+    status = budget.status
+    if pod in status.disrupted_pods:
+        return budget
+    status = replace(
+        status,
+        disruptions_allowed=max(status.disruptions_allowed - 1, 0),
+        disrupted_pods={**status.disrupted_pods, pod: format_time(at)},
+    )
+    return replace(budget, status=status)

@@ -18,6 +18,7 @@ import msgspec
 from msgspec.structs import replace
 
 from tidelog.api import object_table
+from tidelog.api.conditions import merged
 from tidelog.api.errors import LogDamaged, LogError
 from tidelog.api.objects import (
     KIND_BY_NAME,
@@ -31,7 +32,15 @@ from tidelog.api.objects import (
     PodGroup,
     ResourceClaim,
 )
-from tidelog.api.times import NANOS, format_time
+from tidelog.api.pod_status import (
+    SCHEDULER_ERROR,
+    bound_to,
+    charged,
+    nominated_to,
+    preempted,
+    rejected,
+    with_pod_condition,
+)
 from tidelog.eventlog.reader import LogReader
 from tidelog.eventlog.records import (
     AttemptAborted,
@@ -57,18 +66,12 @@ from tidelog.eventlog.records import (
 SNAPSHOT = "objects"
 """The name of this table's snapshots."""
 
-GRACE_SECONDS = 30
-"""What Kubernetes gives a pod that says nothing about its termination."""
-
 
 class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """An object and the seq of the record that made it what it is (Kubernetes' resourceVersion)."""
 
     seq: int
     object: Object
-
-
-Conditions = tuple[Condition, ...]
 
 
 class ObjectTable:
@@ -113,16 +116,17 @@ class ObjectTable:
             case ObjectDeleted():
                 self._remove(record.key)
             case PodConditionSet():
-                self._change_pod(record.key, lambda pod: _with_condition(pod, body.condition, record.at))
+                self._change_pod(record.key, lambda pod: with_pod_condition(pod, body.condition, record.at))
             case Scheduled():
                 self._scheduled(record, body)
             case Unschedulable():
                 self._unschedulable(record, body)
             case AttemptError():
-                condition = _not_scheduled("SchedulerError", body.message)
-                self._change_pod(record.key, lambda pod: _with_condition(pod, condition, record.at))
+                self._change_pod(
+                    record.key, lambda pod: rejected(pod, body.message, record.at, reason=SCHEDULER_ERROR)
+                )
             case Nominated():
-                self._change_pod(record.key, lambda pod: _nominated(pod, body.node))
+                self._change_pod(record.key, lambda pod: nominated_to(pod, body.node))
             case Evicted():
                 self._evicted(record, body)
             case (
@@ -161,12 +165,7 @@ class ObjectTable:
         self._change(key, Pod, change)
 
     def _scheduled(self, record: Record, body: Scheduled) -> None:
-        def bound(pod: Pod) -> Pod:
-            pod = replace(pod, spec=replace(pod.spec, node_name=body.node))
-            condition = Condition(type="PodScheduled", status="True")
-            return _with_condition(_nominated(pod, ""), condition, record.at)
-
-        self._change_pod(record.key, bound)
+        self._change_pod(record.key, lambda pod: bound_to(pod, body.node, record.at))
         pod = self.get(record.key)
         for claim, result in body.claims.items():
             if isinstance(pod, Pod):
@@ -185,28 +184,13 @@ class ObjectTable:
             )
             self._change(record.key, PodGroup, lambda group: _group_with(group, condition, record.at))
         elif not body.same_as:
-            condition = _not_scheduled("Unschedulable", body.message)
-            self._change_pod(record.key, lambda pod: _with_condition(pod, condition, record.at))
+            self._change_pod(record.key, lambda pod: rejected(pod, body.message, record.at))
 
     def _evicted(self, record: Record, body: Evicted) -> None:
-        condition = Condition(
-            type="DisruptionTarget", status="True", reason="PreemptionByScheduler", message=body.message
-        )
-
-        def leaving(pod: Pod) -> Pod:
-            pod = _with_condition(pod, condition, record.at)
-            if pod.metadata.deletion_timestamp:
-                return pod
-            grace = pod.spec.termination_grace_period_seconds
-            grace = GRACE_SECONDS if grace is None else grace
-            due = format_time(record.at + grace * NANOS)
-            metadata = replace(pod.metadata, deletion_timestamp=due, deletion_grace_period_seconds=grace)
-            return replace(pod, metadata=metadata)
-
-        self._change_pod(record.key, leaving)
+        self._change_pod(record.key, lambda pod: preempted(pod, body.message, record.at))
         name = record.key.rpartition("/")[2]
         for budget in body.budgets:
-            self._change(budget, PodDisruptionBudget, lambda found: _charged(found, name, record.at))
+            self._change(budget, PodDisruptionBudget, lambda found: charged(found, name, record.at))
 
     # --- snapshots --------------------------------------------------------------------------------------------------
 
@@ -239,42 +223,14 @@ class ObjectTable:
 T = TypeVar("T", bound=Object)
 
 
-def _not_scheduled(reason: str, message: str) -> Condition:
-    return Condition(type="PodScheduled", status="False", reason=reason, message=message)
-
-
-def _merged(conditions: Conditions, new: Condition, at: int) -> Conditions:
-    """With `new` in the place of the condition of its type. Its transition time moves only when its status does."""
-    old = next((c for c in conditions if c.type == new.type), None)
-    if not new.last_transition_time:
-        same = old is not None and old.status == new.status and old.last_transition_time
-        new = replace(new, last_transition_time=same or format_time(at))
-    if old is None:
-        return (*conditions, new)
-    return conditions if old == new else tuple(new if c is old else c for c in conditions)
-
-
-def _with_condition(pod: Pod, condition: Condition, at: int) -> Pod:
-    conditions = _merged(pod.status.conditions, condition, at)
-    if conditions is pod.status.conditions:
-        return pod
-    return replace(pod, status=replace(pod.status, conditions=conditions))
-
-
 def _group_with(group: PodGroup, condition: Condition, at: int) -> PodGroup:
     """True is final: a group that was placed once does not become unplaced."""
     if any(c.type == condition.type and c.status == "True" for c in group.status.conditions):
         return group
-    conditions = _merged(group.status.conditions, condition, at)
+    conditions = merged(group.status.conditions, condition, at)
     if conditions is group.status.conditions:
         return group
     return replace(group, status=replace(group.status, conditions=conditions))
-
-
-def _nominated(pod: Pod, node: str) -> Pod:
-    if pod.status.nominated_node_name == node:
-        return pod
-    return replace(pod, status=replace(pod.status, nominated_node_name=node))
 
 
 def _allocated(claim: ResourceClaim, result: AllocationResult, pod: Pod) -> ResourceClaim:
@@ -282,19 +238,6 @@ def _allocated(claim: ResourceClaim, result: AllocationResult, pod: Pod) -> Reso
     users = claim.status.reserved_for
     users = users if consumer in users else (*users, consumer)
     return replace(claim, status=replace(claim.status, allocation=result, reserved_for=users))
-
-
-def _charged(budget: PodDisruptionBudget, pod: str, at: int) -> PodDisruptionBudget:
-    """As the eviction endpoint does it: one disruption less is allowed, and the pod's name says who took it."""
-    status = budget.status
-    if pod in status.disrupted_pods:
-        return budget
-    status = replace(
-        status,
-        disruptions_allowed=max(status.disruptions_allowed - 1, 0),
-        disrupted_pods={**status.disrupted_pods, pod: format_time(at)},
-    )
-    return replace(budget, status=status)
 
 
 # --- loading --------------------------------------------------------------------------------------------------------

@@ -31,10 +31,11 @@ from tidelog.api.objects import Object, Pod
 from tidelog.api.pod_status import (
     SCHEDULER_ERROR,
     bound_to,
+    is_rejected_with,
     nominated_to,
     preempted,
     rejected,
-    with_condition,
+    with_pod_condition,
 )
 from tidelog.eventlog.records import (
     AttemptAborted,
@@ -159,7 +160,7 @@ class Core:
             case PodConditionSet():
                 pod = cluster.pod(key)
                 if pod is not None:
-                    cluster.change(key, with_condition(pod, body.condition, record.at))
+                    cluster.change(key, with_pod_condition(pod, body.condition, record.at))
             case Tick():
                 self.last_tick_at = record.at
                 if cluster.queue is not None:
@@ -421,7 +422,7 @@ class Core:
         for key, body in result.outcomes:
             if isinstance(body, Unschedulable):
                 seq, last = self._rejected.get(uid, (0, None))
-                if last is not None and _same_rejection(body, last):
+                if last is not None and _same_rejection(body, last) and is_rejected_with(pod, body.message):
                     body = Unschedulable(
                         attempt=body.attempt,
                         observed=body.observed,

@@ -134,7 +134,7 @@ def examine(connection: sqlite3.Connection, reading: HeadReading, depth: int) ->
         check_format(connection, reading)
         anchor = read_anchor(connection)
         if reading.head is None:
-            raise ChainBroken(0, "its head file cannot be read")
+            raise ChainBroken(last_seq(connection, anchor) + 1, reading.problem)
         return anchor, _examine_end(connection, anchor, reading, reading.head, depth)
     finally:
         if connection.in_transaction:
@@ -154,7 +154,7 @@ def _examine_end(
             last + 1, "half of its head file cannot be read, and it may have named newer records"
         )
     head = point(connection, anchor, max(anchor.seq, min(known.seq - 1, last - depth)))
-    # Where the chain is entered behind the head file's record, its epoch counts; what follows can only raise it.
+    # Where the chain is entered in the middle, the head file knows the epoch; what follows can only raise it.
     head = msgspec.structs.replace(head, epoch=known.epoch)
     for records in walk(connection, head, last):
         for record in records:

@@ -35,12 +35,17 @@ _CHECK = 16
 
 
 class HeadReading(msgspec.Struct, frozen=True):
-    """What a head file says. `head` is None when nothing in it can be read."""
+    """What a head file says. `head` is None when there is none, or nothing in it can be read."""
 
     head: Head | None
     generation: int = 0
     doubtful: bool = False
     format: int = FORMAT
+    problem: str = ""
+    """Why `head` is None."""
+
+
+NO_FILE = HeadReading(None, problem="its head file is missing")
 
 
 class HeadFile:
@@ -110,7 +115,7 @@ def parse(content: bytes) -> HeadReading:
     sectors = [_parse_sector(content[at : at + SECTOR]) for at in range(0, SIZE, SECTOR)]
     found = [sector for sector in sectors if sector is not None]
     if not found:
-        return HeadReading(None)
+        return HeadReading(None, problem="its head file cannot be read")
     newest = max(found, key=lambda reading: reading.generation)
     doubtful = not any(sectors[:2]) or not any(sectors[2:])
     return msgspec.structs.replace(newest, doubtful=doubtful)

@@ -21,7 +21,7 @@ import msgspec
 from tidelog.api.errors import LogDamaged, LogError
 from tidelog.eventlog import database
 from tidelog.eventlog.disk import Disk
-from tidelog.eventlog.head import HeadFile, HeadReading
+from tidelog.eventlog.head import NO_FILE, HeadFile
 from tidelog.eventlog.records import ChainBroken
 from tidelog.eventlog.store import EMPTY, Head
 
@@ -39,6 +39,11 @@ class Opened(msgspec.Struct, frozen=True, kw_only=True):
     live: bool = True
     """Whether the connection sees what others write from now on."""
 
+    def close(self) -> None:
+        """Let go of the files."""
+        self.connection.close()
+        self.head_file.close()
+
 
 def log_path(path: str | os.PathLike[str]) -> str:
     """The real path of a log, symbolic links resolved: its companions are beside the file itself."""
@@ -55,6 +60,7 @@ def check_place(path: str, disk: Disk, *, create: bool) -> None:
 
 def open_reading(path: str, disk: Disk, depth: int = 0) -> Opened:
     """Open an existing log read-only, its newest `depth` records checked."""
+    refuse_unfinished(path)
     if not os.path.isfile(path):
         refuse_missing(path, disk)
     head_file = _open_head(path, disk, writable=False)
@@ -82,8 +88,7 @@ def open_writing(path: str, disk: Disk, *, create: bool) -> Opened:
             return _go_on_writing(path, disk, examined)
         finally:
             # Not before there is another connection: the last one to close would touch the WAL.
-            examined.connection.close()
-            examined.head_file.close()
+            examined.close()
     except OSError as error:
         raise LogError(f"{path}: cannot be opened: {error.strerror or error}") from error
 
@@ -92,8 +97,7 @@ def _go_on_writing(path: str, disk: Disk, examined: Opened) -> Opened:
     connection = None
     head_file = HeadFile.open(path + ".head", disk, writable=True)
     try:
-        connection = disk.connect(_uri(path, "mode=rw"))
-        database.prepare_writing(connection)
+        connection = connect_writing(path, disk)
         # What a killed writer left in the WAL may not have been fsynced: it is, before the head file names it.
         database.checkpoint(connection)
         reading = head_file.read()
@@ -112,15 +116,15 @@ def _go_on_writing(path: str, disk: Disk, examined: Opened) -> Opened:
 
 def _create(path: str, disk: Disk, allowed: bool) -> None:
     """Make a new log, unless the head file says that there was one."""
-    head_file = _open_head(path, disk, writable=False)
-    if head_file is not None:
-        known = head_file.read().head
-        head_file.close()
-        if known is None or known.seq:
+    refuse_unfinished(path)
+    if os.path.exists(path + "-wal") and os.path.getsize(path + "-wal"):
+        # SQLite would apply it to whatever database stands beside it.
+        raise LogDamaged(path, 1, None, "its write-ahead log is there, but not its database")
+    if not allowed or os.path.exists(path + ".head"):
+        known = read_head(path, disk)
+        if not allowed or known is None or known.seq:
             refuse_missing(path, disk)
-    if not allowed:
-        refuse_missing(path, disk)
-    if head_file is None:
+    else:
         HeadFile.create(path + ".head", disk)
     create_database(path, disk)
 
@@ -150,15 +154,30 @@ def refuse_missing(path: str, disk: Disk) -> None:
         raise LogError(f"{path}: is a directory, not a log")
     if not os.path.isdir(os.path.dirname(path)):
         raise LogError(f"{path}: there is no directory {os.path.dirname(path)}")
-    head_file = _open_head(path, disk, writable=False)
-    if head_file is not None:
-        head = head_file.read().head
-        head_file.close()
+    if os.path.exists(path + ".head"):
+        head = read_head(path, disk)
         if head is None or head.seq:
             raise LogDamaged(
                 path, 1, head.seq if head else None, "the database is gone, its head file is not"
             )
     raise LogError(f"{path}: there is no such log")
+
+
+def refuse_unfinished(path: str) -> None:
+    """Raise if a repair or an import was interrupted before the new log was in its place."""
+    if os.path.exists(path + ".ready"):
+        raise LogDamaged(path, 1, None, "a repair or an import of it was interrupted")
+
+
+def read_head(path: str, disk: Disk) -> Head | None:
+    """What the head file says, or None if there is none that can be read."""
+    head_file = _open_head(path, disk, writable=False)
+    if head_file is None:
+        return None
+    try:
+        return head_file.read().head
+    finally:
+        head_file.close()
 
 
 def _uri(path: str, options: str) -> str:
@@ -173,6 +192,17 @@ def _open_head(path: str, disk: Disk, *, writable: bool) -> HeadFile | None:
         return None
     except OSError as error:
         raise LogError(f"{path}.head: cannot be opened: {error.strerror}") from error
+
+
+def connect_writing(path: str, disk: Disk) -> sqlite3.Connection:
+    """A connection with the settings that durability rests on."""
+    connection = disk.connect(_uri(path, "mode=rw"))
+    try:
+        database.prepare_writing(connection)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
 
 
 def connect_reading(path: str, disk: Disk) -> tuple[sqlite3.Connection, bool]:
@@ -206,7 +236,7 @@ def _examined(
     A writer may move the head meanwhile; then what looked like damage is looked at again.
     """
     while True:
-        reading = HeadReading(None) if head_file is None else head_file.read()
+        reading = NO_FILE if head_file is None else head_file.read()
         last = None if reading.head is None else reading.head.seq
         try:
             return database.examine(connection, reading, depth)
@@ -214,7 +244,7 @@ def _examined(
             foreign = isinstance(error, database.NotALog) or (
                 getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_NOTADB
             )
-            if foreign and reading.head is None:
+            if foreign and not last:
                 raise LogError(f"{path}: is not a tidelog log: {error}") from error
             found = database.damage(path, error, 1, last)
         if head_file is None or head_file.read() == reading:

@@ -60,6 +60,10 @@ class LogReader:
         """The record before the first one kept."""
         return self._store.anchor
 
+    def refresh(self) -> Head:
+        """The head, after a look whether another process moved it."""
+        return self._store.refresh()
+
     # --- records ----------------------------------------------------------------------------------------------------
 
     async def read_batches(self, first: int = 0, last: int | None = None) -> AsyncIterator[list[Record]]:
@@ -171,6 +175,10 @@ class LogReader:
     async def snapshots(self) -> list[SnapshotInfo]:
         """What snapshots there are."""
         return await self._store.snapshots()
+
+    async def stored_snapshot(self, info: SnapshotInfo) -> Snapshot | None:
+        """One of them as it is stored, sound or not."""
+        return await self._store.get_snapshot(info.name, info.seq)
 
     async def _digest_of(self, seq: int) -> bytes | None:
         """The digest of a record, or None if it is not (or no longer) in the log."""

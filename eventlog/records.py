@@ -136,6 +136,8 @@ class LossAccepted(Fact, frozen=True, kw_only=True):
 
     first: int
     last: int = 0
+    epoch: int = 0
+    """The newest epoch that was known, whose start may be among the lost: it is not given out again."""
     reason: str = ""
 
 

@@ -15,7 +15,7 @@ from typing import Protocol
 
 import msgspec
 
-from tidelog.eventlog.records import GENESIS, Record, Row, SchedulerStarted, decode_body
+from tidelog.eventlog.records import GENESIS, LossAccepted, Record, Row, SchedulerStarted, decode_body
 
 ROWS_PER_READ = 1_000
 """A read returns at most so many rows; gut feeling: a millisecond of work, half a megabyte."""
@@ -37,13 +37,17 @@ class Head(msgspec.Struct, frozen=True, gc=False):
 EMPTY = Head()
 
 
+EPOCH_KINDS = frozenset(("SchedulerStarted", "LossAccepted"))
+"""The records that can raise the epoch."""
+
+
 def advance(head: Head, record: Record) -> Head:
     """The head after this record."""
     epoch = head.epoch
-    if record.kind == "SchedulerStarted":
+    if record.kind in EPOCH_KINDS:
         body = decode_body(record)
-        assert isinstance(body, SchedulerStarted)
-        epoch = body.epoch
+        assert isinstance(body, SchedulerStarted | LossAccepted)
+        epoch = max(epoch, body.epoch)
     return Head(record.seq, record.at, epoch, record.digest)
 
 

@@ -1,0 +1,170 @@
+"""Going on with a damaged log, at the price of what was lost.
+
+Everything from the first record that is missing or does not match the chain on is dropped, because what comes after it
+cannot be trusted; the loss is recorded as a `LossAccepted` record in its place. The damaged files stay beside the log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sqlite3
+import time
+from collections.abc import Callable, Iterator
+
+import msgspec
+
+from tidelog.api.errors import LogDamaged, LogError
+from tidelog.eventlog import database, opening, rebuild
+from tidelog.eventlog.disk import Disk
+from tidelog.eventlog.lock import WriterLock
+from tidelog.eventlog.opening import log_path
+from tidelog.eventlog.records import ChainBroken, LossAccepted, Record, chain_digest, check_rows, encode_body
+from tidelog.eventlog.store import EMPTY, ROWS_PER_READ, Head, Snapshot
+
+
+class Repaired(msgspec.Struct, frozen=True, kw_only=True):
+    """What a repair did."""
+
+    kept: int
+    """Seq of the last record that is left of the old log."""
+    lost_last: int | None
+    """Records `kept + 1` to this one were lost; None where nobody knows how many."""
+    reason: str
+    """What was wrong; empty if nothing was, and then nothing was changed."""
+    backup: str = ""
+    """Where the damaged database is kept."""
+
+
+async def repair(
+    path: str | os.PathLike[str],
+    *,
+    accept_loss: bool,
+    clock: Callable[[], int] = time.time_ns,
+    disk: Disk | None = None,
+) -> Repaired:
+    """Make a damaged log usable again. Without `accept_loss` it only looks, and raises `LogDamaged` if there is damage.
+
+    Costs a pass over the log, and the room for a second copy of it.
+    """
+    return await asyncio.to_thread(_repair, log_path(path), accept_loss, clock, disk or Disk())
+
+
+def _repair(path: str, accept_loss: bool, clock: Callable[[], int], disk: Disk) -> Repaired:
+    opening.check_place(path, disk, create=True)
+    lock = WriterLock(path, "tidelog log repair")
+    try:
+        interrupted = rebuild.is_ready(path)
+        if interrupted and not accept_loss:
+            opening.refuse_unfinished(path)
+        backup = rebuild.install(path, disk) if interrupted else ""
+        damage = _damage(path, disk)
+        if damage is None:
+            reason = "an interrupted repair was finished" if interrupted else ""
+            head = opening.open_reading(path, disk)
+            head.close()
+            return Repaired(kept=head.head.seq, lost_last=head.head.seq, reason=reason, backup=backup)
+        if not accept_loss:
+            raise damage
+        return _accept(path, damage, clock, disk)
+    except OSError as error:
+        raise LogError(f"{path}: cannot be repaired: {error}") from error
+    finally:
+        lock.release()
+
+
+def _damage(path: str, disk: Disk) -> LogDamaged | None:
+    """What is wrong with the log: opened, and every record of it checked."""
+    try:
+        opened = opening.open_reading(path, disk, depth=1 << 62)
+    except LogDamaged as error:
+        return error
+    opened.close()
+    return None
+
+
+def _accept(path: str, damage: LogDamaged, clock: Callable[[], int], disk: Disk) -> Repaired:
+    known = opening.read_head(path, disk)
+    connection = None
+    if os.path.exists(path):
+        connection, _ = opening.connect_reading(path, disk)
+    try:
+        anchor = EMPTY if connection is None else _anchor(connection)
+        build = rebuild.Rebuild(path, disk, anchor)
+        try:
+            if connection is not None:
+                for records in _good_records(connection, anchor):
+                    build.add(records)
+                for snapshot in _good_snapshots(connection):
+                    if anchor.seq <= snapshot.seq <= build.head.seq:
+                        build.add_snapshot(snapshot)
+            kept = build.head
+            lost_last = known.seq if known is not None and damage.last is not None else None
+            loss = LossAccepted(
+                first=kept.seq + 1,
+                last=lost_last or 0,
+                epoch=kept.epoch if known is None else max(known.epoch, kept.epoch),
+                reason=damage.reason,
+            )
+            build.add([_loss_record(kept, loss, clock())])
+            build.commit()
+        finally:
+            build.close()
+    except sqlite3.Error as error:
+        raise LogError(f"{path}: cannot be repaired: {error}") from error
+    finally:
+        if connection is not None:
+            connection.close()
+    backup = rebuild.install(path, disk)
+    return Repaired(kept=kept.seq, lost_last=lost_last, reason=damage.reason, backup=backup)
+
+
+def _loss_record(kept: Head, loss: LossAccepted, now: int) -> Record:
+    body = encode_body(loss)
+    seq, at = kept.seq + 1, max(now, kept.at)
+    digest = chain_digest(kept.digest, seq, at, "repair", "LossAccepted", "", 0, body)
+    return Record(seq, at, "repair", "LossAccepted", "", 0, body, digest)
+
+
+def _anchor(connection: sqlite3.Connection) -> Head:
+    """The anchor, or what can be known of it without the row that is damaged."""
+    try:
+        return database.read_anchor(connection)
+    except (sqlite3.Error, ChainBroken):
+        pass
+    try:
+        first = connection.execute("SELECT seq FROM records ORDER BY seq LIMIT 1").fetchone()
+    except sqlite3.Error:
+        return EMPTY
+    for snapshot in _good_snapshots(connection):
+        if first is not None and first[0] == snapshot.seq + 1:
+            return Head(seq=snapshot.seq, digest=snapshot.chain)
+    return EMPTY
+
+
+def _good_records(connection: sqlite3.Connection, place: Head) -> Iterator[list[Record]]:
+    """The records after `place` up to the first one that is damaged or missing."""
+    for size in (ROWS_PER_READ, 1):
+        # Where a whole batch cannot be read, its records are tried one by one.
+        try:
+            while rows := database.select(connection, place.seq + 1, place.seq + size):
+                records = check_rows(rows, place.seq, place.at, place.digest)
+                place = Head(seq=records[-1].seq, at=records[-1].at, digest=records[-1].digest)
+                yield records
+            return
+        except (sqlite3.Error, ChainBroken):
+            continue
+
+
+def _good_snapshots(connection: sqlite3.Connection) -> Iterator[Snapshot]:
+    try:
+        found = database.list_snapshots(connection)
+    except (sqlite3.Error, msgspec.MsgspecError):
+        return
+    for info in found:
+        try:
+            snapshot = database.get_snapshot(connection, info.name, info.seq)
+            if snapshot is not None and snapshot.is_sound:
+                yield snapshot
+        except (sqlite3.Error, TypeError, ValueError):
+            continue

@@ -13,6 +13,9 @@ Costs. PreFilter looks at the pods with required anti-affinity, which the snapsh
 has required terms itself, at every pod. PreScore looks at the pods with any affinity, or at every pod if the incoming pod has
 preferred terms. Terms of replicas are one object, so each is matched against the incoming pod once. Filter, Score and the
 hooks cost the number of terms; a clone of the state costs the number of pairs changed.
+
+What Filter says of a node depends on its own topology domains, and on whether anybody anywhere meets the pod's affinity terms,
+because the first of its kind may go where it likes.
 """
 
 from __future__ import annotations

@@ -7,6 +7,9 @@ A pod without constraints of its own gets the defaults of the configuration.
 Costs. PreFilter and PreScore look at the pods of every node, once for each constraint; both are skipped for pods to which no
 constraint applies. Filter, Score and the hooks cost one step a constraint, except that Score for a host name counts the node's
 own pods.
+
+What Filter says of a node depends on all domains of a constraint, not only on the node's own, because they share the minimum;
+a score depends, through the number of domains, on which nodes are feasible.
 """
 
 from __future__ import annotations

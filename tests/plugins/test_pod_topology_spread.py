@@ -219,6 +219,13 @@ def test_own_tolerations_matter_where_taints_do(policy: str | None, expected: Hi
     assert said(new, TARGET_TOLERATION, old, new) is expected
 
 
+def test_one_constraint_that_honors_taints_is_enough() -> None:
+    old = WEB.spread(ZONE).spread(HOST, node_taints_policy="Honor")
+    new = old.tolerate("dedicated")
+
+    assert said(new, TARGET_TOLERATION, old, new) is QUEUE
+
+
 def test_own_labels_matter_when_a_selector_matches_otherwise() -> None:
     old, new = (
         pod("p").label(app="db").spread(ZONE, "app=web"),

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from tidelog.api.builders import PodBuilder, node, pod, replica_set, service
 from tidelog.api.objects import LabelSelector, LabelSelectorRequirement, Object, Pod
@@ -66,6 +67,35 @@ def test_feasible_nodes_without_a_key_get_nothing_even_where_all_others_are_empt
 
     assert scores(objects, WEB.spread(ZONE, soft=True)) == {"n0": 100, "n1": 0, "bare": 0}
     assert scores(objects, WEB.spread(ZONE, "app=none", soft=True)) == {"n0": 100, "n1": 100, "bare": 0}
+
+
+def test_only_nodes_with_all_keys_count() -> None:
+    """The pods on `zoned` are in zone a as well, but it has no rack."""
+    objects: list[Object] = [
+        node("n0").label({ZONE: "a", RACK: "r1"}).build(),
+        node("n1").label({ZONE: "b", RACK: "r1"}).build(),
+        node("zoned").label({ZONE: "a"}).build(),
+        WEB.named("w").on("n1").build(),
+        *(WEB.named(f"z{i}").on("zoned").build() for i in range(5)),
+    ]
+    zone = WEB.spread(ZONE, soft=True)
+
+    assert scores(objects, zone, among=["n0", "n1"]) == {"n0": 14, "n1": 100}
+    both = scores(objects, zone.spread(RACK, soft=True), among=["n0", "n1"])
+    assert both == {"n0": 100, "n1": 50}
+
+
+def test_ignored_nodes_do_not_add_to_the_number_of_host_names() -> None:
+    """2 · ln(2 + 2) rounds to 3, 2 · ln(8 + 2) would to 5."""
+    bare = [
+        replace(built, metadata=replace(built.metadata, labels={}))
+        for built in (node(f"bare{i}").build() for i in range(6))
+    ]
+
+    found = scores([*hosts(1, 2), *bare], WEB.spread(HOST, soft=True))
+
+    assert found is not None
+    assert (found["n0"], found["n1"]) == (100, 33)
 
 
 def test_pods_on_nodes_that_are_not_feasible_count_in_their_domain() -> None:

@@ -61,7 +61,12 @@ async def _open(
         return opened[0].connection
 
     connection = _Connection(connector, iter_chunk_size=ROWS_PER_READ)
-    await connection
+    try:
+        await connection
+    except BaseException:
+        # aiosqlite has told its thread to end, and does not wait until it has: it would tell a loop that is closed.
+        connection._thread.join()
+        raise
     return connection, opened[0]
 
 

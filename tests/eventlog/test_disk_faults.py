@@ -1,0 +1,140 @@
+"""Full disks and failing fsyncs: nothing is acknowledged that is not durable, and the message says what to do."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tidelog.api.errors import LogError, LogFull
+from tidelog.eventlog.faults import FaultyDisk, sqlite_error
+from tidelog.eventlog.log import open_log
+from tidelog.eventlog.records import Draft, Tick
+from tidelog.eventlog.sqlite import RESERVE_BYTES
+
+
+def tick(number: int) -> Draft:
+    return Draft(body=Tick(), author="cluster", key=f"Pod/default/web-{number}")
+
+
+class FailAt:
+    """Raises an error at the n-th step after `arm`, and remembers what was done after that."""
+
+    def __init__(self) -> None:
+        self.left = 0
+        self.error: Exception | None = None
+        self.failed_at = ""
+        self.later: list[str] = []
+
+    def arm(self, steps: int, error: Exception) -> None:
+        self.left, self.error = steps, error
+
+    def __call__(self, step: str) -> None:
+        if self.failed_at:
+            self.later.append(step)
+        if self.error is None:
+            return
+        self.left -= 1
+        if self.left == 0:
+            self.failed_at = step
+            raise self.error
+
+
+ERRORS: list[Callable[[], Exception]] = [
+    lambda: OSError(errno.EIO, "Input/output error"),
+    lambda: OSError(errno.ENOSPC, "No space left on device"),
+    lambda: sqlite_error(sqlite3.SQLITE_IOERR_FSYNC),
+    lambda: sqlite_error(sqlite3.SQLITE_FULL),
+]
+STEPS_OF_AN_APPEND = ["begin", "insert", "insert", "commit", "write", "sync"]
+
+
+@pytest.mark.parametrize("error", ERRORS)
+@pytest.mark.parametrize("step", range(1, 2 * len(STEPS_OF_AN_APPEND) + 1))
+async def test_failed_step_stops_the_log_and_acknowledges_nothing(
+    tmp_path: Path, step: int, error: Callable[[], Exception]
+) -> None:
+    disk = FailAt()
+    log = await open_log(tmp_path / "c.db", disk=FaultyDisk(disk))
+    await log.append([tick(0)])
+    disk.arm(step, error())
+
+    with pytest.raises(LogError, match="start again"):
+        await log.append([tick(1), tick(2), tick(3)])
+
+    with pytest.raises(LogError, match="nothing more is written or acknowledged"):
+        await log.append([tick(4)])
+    assert log.failure is not None
+    assert log.head.seq == 1
+    await log.close()
+    assert set(disk.later) <= {"before other"}, "nothing is written or fsynced after a failure"
+    expected = f"{'before' if step % 2 else 'after'} {STEPS_OF_AN_APPEND[(step - 1) // 2]}"
+    assert disk.failed_at == expected
+    async with await open_log(tmp_path / "c.db") as again:
+        kept = [record.key async for record in again.read()]
+        assert kept in (["Pod/default/web-0"], [f"Pod/default/web-{n}" for n in range(4)])
+        await again.append([tick(again.head.seq)])
+
+
+async def test_all_who_wait_hear_of_the_failure(tmp_path: Path) -> None:
+    disk = FailAt()
+    log = await open_log(tmp_path / "c.db", disk=FaultyDisk(disk))
+    tail = log.tail(1)
+    disk.arm(4, sqlite_error(sqlite3.SQLITE_IOERR_WRITE))
+    waiting = asyncio.ensure_future(anext(tail))
+    results = await asyncio.gather(*(log.append([tick(n)]) for n in range(50)), return_exceptions=True)
+
+    assert len(results) == 50
+    assert all(isinstance(result, LogError) for result in results)
+    with pytest.raises(LogError, match="writing failed"):
+        await waiting
+    await log.close()
+
+
+async def test_failed_checkpoint_stops_the_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tidelog.eventlog.sqlite.CHECKPOINT_BYTES", 1)
+    disk = FailAt()
+    log = await open_log(tmp_path / "c.db", disk=FaultyDisk(disk))
+    disk.arm(11, sqlite_error(sqlite3.SQLITE_IOERR_FSYNC))
+
+    await log.append([tick(0)])
+    with pytest.raises(LogError, match="start again"):
+        await log.append([tick(1)])
+
+    assert disk.failed_at == "before checkpoint"
+    await log.close()
+
+
+class SmallDisk(FaultyDisk):
+    """A disk with so much room."""
+
+    room = 10 * RESERVE_BYTES
+
+    def free(self, path: str) -> int:
+        return self.room
+
+
+async def test_full_disk_refuses_appends_until_there_is_room(tmp_path: Path) -> None:
+    disk = SmallDisk(lambda step: None)
+    called = []
+
+    def decide(moment: object) -> list[Draft]:
+        called.append(moment)
+        return [tick(1)]
+
+    async with await open_log(tmp_path / "c.db", disk=disk) as log:
+        await log.append([tick(0)])
+        disk.room = RESERVE_BYTES - 1
+        with pytest.raises(LogFull, match=r"31 MiB are free .* nothing was written; make room"):
+            await log.append(decide)
+        assert called == []
+        assert log.failure is None
+
+        disk.room = RESERVE_BYTES
+        await log.append(decide)
+
+        assert log.head.seq == 2

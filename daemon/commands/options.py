@@ -1,0 +1,68 @@
+"""The options that several verbs share, and what they mean."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tidelog.api.errors import UsageError
+
+if TYPE_CHECKING:
+    from tidelog.api.features import FeatureGates
+
+ENVIRONMENT_LOG = "TIDELOG_LOG"
+DEFAULT_NAMESPACE = "default"
+
+
+def add_output(parser: argparse.ArgumentParser, *formats: str, default: str = "table") -> None:
+    """`-o`, with the formats that this verb has."""
+    parser.add_argument(
+        "-o",
+        "--output",
+        choices=formats,
+        default=default,
+        metavar="|".join(formats),
+        help="the format (default: %(default)s)",
+    )
+
+
+def add_namespace(parser: argparse.ArgumentParser) -> None:
+    """`-n`."""
+    parser.add_argument(
+        "-n",
+        "--namespace",
+        metavar="NAMESPACE",
+        help=f"the namespace of what does not name one itself (default: {DEFAULT_NAMESPACE})",
+    )
+
+
+def add_dry_run(parser: argparse.ArgumentParser) -> None:
+    """`--dry-run`."""
+    parser.add_argument(
+        "--dry-run", action="store_true", help="do everything but the append: say what would happen"
+    )
+
+
+def add_log(parser: argparse.ArgumentParser) -> None:
+    """The log as an argument, for verbs that are about a log as such."""
+    parser.add_argument("file", nargs="?", metavar="LOG", help="the log, if --log does not name it")
+
+
+def log_path(args: argparse.Namespace) -> Path:
+    """The log that the command line or the environment names."""
+    given = getattr(args, "file", None)
+    if given and args.log:
+        raise UsageError(f"two logs are named, {given} and {args.log}: name one")
+    named = given or args.log or os.environ.get(ENVIRONMENT_LOG)
+    if not named:
+        raise UsageError(f"which log? name it with --log FILE or set ${ENVIRONMENT_LOG}")
+    return Path(named)
+
+
+def feature_gates(args: argparse.Namespace) -> FeatureGates | None:
+    """The gates of --feature-gates; None where the option is not given."""
+    from tidelog.api.features import parse_feature_gates
+
+    return None if args.feature_gates is None else parse_feature_gates(args.feature_gates)

@@ -1,0 +1,67 @@
+"""`--at`: the moments of a log that people name, and the objects as they were then."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+from tidelog.api.errors import LogError, UsageError
+from tidelog.api.times import format_time, parse_time
+from tidelog.eventlog.objects import ObjectTable, load_objects
+from tidelog.eventlog.reader import LogReader, open_reader
+
+
+class At(NamedTuple):
+    """After a record, at a time, or, with neither, now."""
+
+    seq: int | None = None
+    time: int | None = None
+
+
+NOW = At()
+
+
+def parse_at(text: str | None) -> At:
+    """What `--at` names; raises UsageError."""
+    if text is None:
+        return NOW
+    if text.isascii() and text.isdigit() and len(text) < 19:
+        return At(seq=int(text))
+    try:
+        return At(time=parse_time(text))
+    except ValueError:
+        raise UsageError(
+            f"--at {text}: must be the number of a record (`tidelog log tail` shows them) "
+            "or a time such as 2026-03-01T14:03:00Z"
+        ) from None
+
+
+async def seq_of(log: LogReader, at: At) -> int:
+    """The newest record of that moment; raises LogError where the log does not reach that far."""
+    if at.time is not None:
+        seq = await log.seq_at(at.time)
+        if seq == log.anchor.seq and seq:
+            raise LogError(
+                f"{log.name}: what was at {format_time(at.time)} was dropped by compaction; "
+                f"the log begins at record {seq + 1}"
+            )
+        return seq
+    if at.seq is None:
+        return log.head.seq
+    if at.seq > log.head.seq:
+        raise LogError(f"{log.name}: there is no record {at.seq}: the log ends at {log.head.seq}")
+    if at.seq < log.anchor.seq:
+        raise LogError(
+            f"{log.name}: record {at.seq} was dropped by compaction; the log begins at {log.anchor.seq + 1}"
+        )
+    return at.seq
+
+
+async def objects_at(path: Path, at: At) -> tuple[ObjectTable, int]:
+    """The objects at that moment, and the time that ages count from."""
+    async with await open_reader(path) as log:
+        table = await load_objects(log, await seq_of(log, at))
+    if at == NOW:
+        return table, time.time_ns()
+    return table, at.time if at.time is not None else table.at

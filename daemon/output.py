@@ -1,0 +1,200 @@
+"""What the command line prints: tables like kubectl's, JSON, YAML, ages, progress, errors.
+
+Results go to stdout, everything else to stderr. Text that came out of a log or a manifest is made safe first: a name or a
+message can hold escape sequences that would steer the reader's terminal, so whatever is not printable is shown escaped.
+In JSON and YAML the escapes are those of the format, so a program reads the original back.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Iterable, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+import msgspec
+
+from tidelog.api.errors import InternalError, InvalidObjects, TidelogError
+from tidelog.api.times import NANOS
+from tidelog.daemon.fact_messages import Refused
+
+_ASCII_CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f]")
+Row = Sequence[object]
+
+
+# --- text -----------------------------------------------------------------------------------------------------------
+
+
+def safe(value: object) -> str:
+    """One line of text without anything that a terminal would act on."""
+    text = str(value)
+    return text if text.isprintable() else "".join(c if c.isprintable() else _escape(c) for c in text)
+
+
+def _escape(char: str) -> str:
+    code = ord(char)
+    short = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}.get(char)
+    return short or (
+        f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}" if code < 65536 else f"\\U{code:08x}"
+    )
+
+
+def table(columns: Sequence[str], rows: Iterable[Row], *, headings: bool = True) -> str:
+    """Columns padded as kubectl pads them; a cell of None or "" is shown as <none>."""
+    lines = [tuple(_cell(cell) for cell in row) for row in rows]
+    if headings:
+        lines.insert(0, tuple(columns))
+    widths = [max((len(line[i]) for line in lines), default=0) for i in range(len(columns))]
+    return "\n".join(
+        "   ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+        for line in lines
+    )
+
+
+def _cell(value: object) -> str:
+    return "<none>" if value is None or value == "" else safe(value)
+
+
+def age(nanos: int) -> str:
+    """How long ago, as kubectl writes it: two units while the first is small, then one."""
+    seconds = nanos // NANOS
+    if seconds < 0:
+        return "<invalid>" if seconds < -1 else "0s"
+    minutes, hours, days, years = seconds // 60, seconds // 3600, seconds // 86400, seconds // (86400 * 365)
+    if seconds < 120:
+        return f"{seconds}s"
+    if minutes < 10:
+        return _two(minutes, "m", seconds % 60, "s")
+    if minutes < 180:
+        return f"{minutes}m"
+    if hours < 8:
+        return _two(hours, "h", minutes % 60, "m")
+    if hours < 48:
+        return f"{hours}h"
+    if days < 8:
+        return _two(days, "d", hours % 24, "h")
+    if years < 2:
+        return f"{days}d"
+    if years < 8:
+        return _two(years, "y", days % 365, "d")
+    return f"{years}y"
+
+
+def _two(first: int, first_unit: str, second: int, second_unit: str) -> str:
+    return f"{first}{first_unit}{second}{second_unit}" if second else f"{first}{first_unit}"
+
+
+# --- formats --------------------------------------------------------------------------------------------------------
+
+
+def as_json(value: object) -> str:
+    """Indented JSON; characters that are not printable as \\u escapes."""
+    text = msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
+    return _json_escaped(text)
+
+
+def as_json_line(value: object) -> str:
+    """JSON in one line."""
+    return _json_escaped(msgspec.json.encode(value).decode())
+
+
+def _json_escaped(text: str) -> str:
+    if text.isascii() and not _ASCII_CONTROL.search(text):
+        return text
+    return "".join(c if c == "\n" or c.isprintable() else _json_escape(c) for c in text)
+
+
+def _json_escape(char: str) -> str:
+    units = char.encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{int.from_bytes(units[i : i + 2], 'big'):04x}" for i in range(0, len(units), 2))
+
+
+def as_yaml(value: object) -> str:
+    """One YAML document, keys in the order of the struct."""
+    import yaml
+
+    builtin = msgspec.to_builtins(value, str_keys=True)
+    dumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+    text: str = yaml.dump(builtin, Dumper=dumper, sort_keys=False, allow_unicode=True)
+    if not all(line.isprintable() for line in text.split("\n")):
+        # With allow_unicode off everything beyond ASCII is escaped, the harmless letters too.
+        text = yaml.dump(builtin, Dumper=dumper, sort_keys=False, allow_unicode=False)
+    return text.rstrip("\n")
+
+
+def formatted(value: object, output: str) -> str:
+    """The value in the format that `-o json|yaml` names."""
+    assert output in ("json", "yaml"), output
+    return as_json(value) if output == "json" else as_yaml(value)
+
+
+# --- a terminal -----------------------------------------------------------------------------------------------------
+
+
+def notice(text: str) -> None:
+    """Something that the user should know but that is not the result: one line on stderr."""
+    print(f"tidelog: {safe(text)}", file=sys.stderr)
+
+
+def colourful() -> bool:
+    """Whether stdout is a terminal that wants colour (https://no-color.org)."""
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+class Progress:
+    """A line on a terminal's stderr that long work keeps up to date and leaves clean; nothing in a pipe."""
+
+    def __init__(self, doing: str, unit: str) -> None:
+        self._doing = doing
+        self._unit = unit
+        self._shown = -1
+        self._visible = sys.stderr.isatty()
+
+    def update(self, done: int, total: int = 0) -> None:
+        """So much is done. Redraws a hundred times in all where the total is known, else each 10,000."""
+        if not self._visible:
+            return
+        step = done * 100 // total if total else done // 10_000
+        if step != self._shown:
+            self._shown = step
+            of = f" of {total:,} ({step} %)" if total else ""
+            print(f"\r\x1b[K{self._doing}: {done:,}{of} {self._unit}", end="", file=sys.stderr, flush=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._shown >= 0:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+
+
+# --- errors ---------------------------------------------------------------------------------------------------------
+
+
+def complaint(error: BaseException) -> tuple[int, list[str]]:
+    """The exit code of an error and its lines on stderr; more than one only for more than one broken rule."""
+    code = error.exit_code if isinstance(error, TidelogError) else 1
+    sentence, *more = _lines(error)
+    return code, [f"tidelog: error: {sentence}", *more]
+
+
+def _lines(error: BaseException) -> list[str]:
+    if isinstance(error, BaseExceptionGroup):
+        return _lines(error.exceptions[0])
+    if isinstance(error, InvalidObjects) and len(error.errors) > 1:
+        return [f"{safe(error.subject)} is invalid:", *(f"  {safe(each)}" for each in error.errors)]
+    if isinstance(error, Refused):
+        headline, (first, *more) = error.headline, error.details
+        if more:
+            return [f"{headline}:", *(f"  {safe(each)}" for each in error.details)]
+        return [f"{headline}: {safe(first)}"]
+    if isinstance(error, TidelogError):
+        return [safe(error)]
+    if isinstance(error, OSError) and error.strerror:
+        where = f"{safe(error.filename)}: " if error.filename else ""
+        return [f"{where}{error.strerror}"]
+    return [safe(InternalError(f"{type(error).__name__}: {error}")) + "; --debug shows the traceback"]

@@ -7,26 +7,34 @@
 Where a record says that an attempt was aborted, the commit check must say so as well, and where it does not, neither may the check. A log that
 verifies was made by this very function of its facts, and by nothing else: no clock, no chance, no lost or doubled decision.
 
-`recover` is the same fold with the outcomes believed instead of recomputed: that is how a scheduler comes back after a restart.
+A sample believes most attempts and recomputes every n-th: a quick look at a long log. The places of all pops are checked all the same.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple, cast
+from collections.abc import Callable, Sequence
+from typing import Any, cast
 
 import msgspec
 
-from tidelog.eventlog.records import Body, Outcome, Record, decode_body, encode_body
+from tidelog.api.errors import TidelogError
+from tidelog.eventlog.records import AttemptAborted, Body, Outcome, Record, encode_body
 from tidelog.plugins.registry import Registry
-from tidelog.scheduler.core import Core
+from tidelog.replay.divergence import evidence
+from tidelog.replay.playback import Pop, decode_outcome, pops, recover
+from tidelog.scheduler.core import Core, NotTheRecorded
 from tidelog.scheduler.decision import Decision
 
+__all__ = ["Difference", "Pop", "Report", "pops", "recover", "verify"]
+
 Progress = Callable[[int], None]
+"""Told the number of a record now and then."""
+
+PROGRESS_EVERY = 1_000
 
 
-class Difference(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class Difference(msgspec.Struct, frozen=True, kw_only=True):
     """The first place where the recomputation came to something else."""
 
     seq: int
@@ -37,12 +45,15 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     computed: Any = None
     fields: tuple[str, ...] = ()
     """Where the two differ."""
+    plugins: dict[str, str] = {}
+    """Plugins that answer differently, as far as that can be told → what tells it."""
 
 
-class Report(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class Report(msgspec.Struct, frozen=True, kw_only=True):
     """What a verification found."""
 
     outcomes: int
+    """Outcomes recomputed."""
     identical: int
     first_difference: Difference | None = None
     digest: str = ""
@@ -54,64 +65,34 @@ class Report(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         return self.first_difference is None
 
 
-class Pop(NamedTuple):
-    """Where and when an attempt was made, and what the log says came of it."""
-
-    attempt: int
-    observed: int
-    at: int
-    outcomes: list[tuple[Record, Outcome]]
-
-
-def pops(records: Iterable[Record]) -> Iterator[Pop]:
-    """Every attempt of the log, in the order in which they were made."""
-    current: Pop | None = None
-    for record in records:
-        body = decode_outcome(record)
-        if body is None:
-            continue
-        if current is None or body.attempt != current.attempt:
-            if current is not None:
-                yield current
-            current = Pop(body.attempt, body.observed, body.at, [])
-        current.outcomes.append((record, body))
-    if current is not None:
-        yield current
-
-
-_OUTCOME_KINDS = frozenset(kind.__name__ for kind in Outcome.__subclasses__())
-
-
-def decode_outcome(record: Record) -> Outcome | None:
-    """The outcome that the record holds, if it holds one."""
-    if record.kind not in _OUTCOME_KINDS:
-        return None
-    body = decode_body(record)
-    assert isinstance(body, Outcome)
-    return body
-
-
 def verify(
     records: Sequence[Record],
     registry: Registry,
     *,
     core: Core | None = None,
     progress: Progress | None = None,
+    sample: int = 1,
 ) -> Report:
-    """Recompute the outcomes among these records. `core` has consumed everything before them; None: they are all."""
+    """Recompute the outcomes among these records. `core` has consumed everything before them; None: they are all.
+
+    `sample`: recompute only every so many-th attempt, and believe the others.
+    """
     core = Core(registry) if core is None else core
-    return _Verification(core, records).run(progress)
+    return _Verification(core, records, sample).run(progress)
 
 
 class _Verification:
-    def __init__(self, core: Core, records: Sequence[Record]) -> None:
+    def __init__(self, core: Core, records: Sequence[Record], sample: int) -> None:
         self.core = core
         self.records = records
+        self.sample = sample
         self.ahead = deque(pops(records))
         self.made: dict[int, Decision] = {}
         """Decisions computed, no record of which has been reached."""
         self.expected: dict[int, deque[tuple[str, Body]]] = {}
         """What is still to come of those of which some record has been reached."""
+        self.evidence: dict[int, dict[str, str]] = {}
+        """What was seen, at the moment of the decision, of attempts that came to something else."""
         self.outcomes = 0
         self.difference: Difference | None = None
 
@@ -120,41 +101,66 @@ class _Verification:
             self._make_attempts()
             if self.difference is None:
                 outcome = decode_outcome(record)
-                if outcome is not None:
+                if outcome is not None and outcome.attempt % self.sample == 0:
                     self._compare(record, outcome)
+            if self.difference is None:
+                self._consume(record)
             if self.difference is not None:
-                return Report(
-                    outcomes=self.outcomes,
-                    identical=self.outcomes - 1,
-                    first_difference=self.difference,
-                )
-            self.core.apply(record)
-            if progress is not None and record.seq % 1000 == 0:
+                identical = max(self.outcomes - 1, 0)
+                return Report(outcomes=self.outcomes, identical=identical, first_difference=self.difference)
+            if progress is not None and record.seq % PROGRESS_EVERY == 0:
                 progress(record.seq)
-        settled = not self.core.in_flight
-        return Report(
-            outcomes=self.outcomes, identical=self.outcomes, digest=self.core.digest() if settled else ""
-        )
+        digest = "" if self.core.in_flight else self.core.digest()
+        return Report(outcomes=self.outcomes, identical=self.outcomes, digest=digest)
+
+    def _consume(self, record: Record) -> None:
+        try:
+            self.core.apply(record)
+        except TidelogError as error:
+            self.difference = Difference(
+                seq=record.seq,
+                attempt=0,
+                key=record.key,
+                what=f"the record cannot follow those before it: {error}",
+            )
 
     def _make_attempts(self) -> None:
         """Everything that was popped when the log was as long as what has been consumed."""
-        while self.ahead and self.ahead[0].observed == self.core.seq:
+        while self.difference is None and self.ahead and self.ahead[0].observed == self.core.seq:
             pop = self.ahead.popleft()
-            decision = self.core.attempt(pop.at)
-            record, _ = pop.outcomes[0]
-            if decision is None or decision.attempt != pop.attempt:
-                found = (
-                    "there was nothing to decide"
-                    if decision is None
-                    else f"it was attempt {decision.attempt}"
-                )
-                self._differs(
-                    record,
-                    pop.attempt,
-                    f"attempt {pop.attempt} was made after record {pop.observed}, but {found}",
-                )
-                return
+            if pop.attempt % self.sample:
+                self._believe(pop)
+            else:
+                self._decide(pop)
+
+    def _believe(self, pop: Pop) -> None:
+        try:
+            self.core.readopt(pop.attempt, pop.at, pop.bodies())
+        except NotTheRecorded as error:
+            self._differs(pop.outcomes[0][0], pop.attempt, str(error))
+
+    def _decide(self, pop: Pop) -> None:
+        decision = self.core.attempt(pop.at)
+        if decision is not None and decision.attempt == pop.attempt:
             self.made[pop.attempt] = decision
+            self._look_closer(pop, decision)
+            return
+        found = "there was nothing to decide" if decision is None else f"it was attempt {decision.attempt}"
+        what = f"attempt {pop.attempt} was made after record {pop.observed}, but {found}"
+        self._differs(pop.outcomes[0][0], pop.attempt, what)
+
+    def _look_closer(self, pop: Pop, decision: Decision) -> None:
+        """If the decision is another one than was recorded, find out who caused it as long as the state is at hand."""
+        (record, recorded), (key, computed) = pop.outcomes[0], decision.outcomes[0]
+        if isinstance(recorded, AttemptAborted) or key != record.key or encode_body(computed) == record.body:
+            return
+        pod = self.core.cluster.pod(key)
+        if pod is not None and pod.spec.scheduler_name in self.core.frameworks:
+            found = evidence(self.core, pod, pop.at, cast("Body", recorded), computed)
+            told: dict[str, str] = {}
+            for plugin, what in found:
+                told.setdefault(plugin, what)
+            self.evidence[pop.attempt] = told
 
     def _compare(self, record: Record, outcome: Outcome) -> None:
         self.outcomes += 1
@@ -170,7 +176,8 @@ class _Verification:
             return
         key, computed = expected.popleft()
         if key != record.key or encode_body(computed) != record.body:
-            self._differs(record, attempt, f"the decision is another one, about {key}", outcome, computed)
+            about = "" if key == record.key else f", about {key}"
+            self._differs(record, attempt, f"the decision is another one{about}", outcome, computed)
         elif not expected:
             del self.expected[attempt]
 
@@ -193,16 +200,5 @@ class _Verification:
             recorded=old,
             computed=new,
             fields=tuple(fields) if old and new else (),
+            plugins=self.evidence.get(attempt, {}),
         )
-
-
-def recover(records: Sequence[Record], registry: Registry, *, core: Core | None = None) -> Core:
-    """The state that the log implies, its decisions believed. `core` has consumed everything before these records."""
-    core = Core(registry) if core is None else core
-    ahead = deque(pops(records))
-    for record in records:
-        while ahead and ahead[0].observed == core.seq:
-            pop = ahead.popleft()
-            core.readopt(pop.attempt, pop.at, [(r.key, cast("Body", body)) for r, body in pop.outcomes])
-        core.apply(record)
-    return core

@@ -138,6 +138,8 @@ class QueuedPod(Entity, eq=False, gc=False, kw_only=True):
     first_rejected_at: dict[str, int] = {}
     """Plugin → first rejection since the pod was created or last ungated. Later attempts never change it, because
     KEP-3990 measures from here how long a pod has waited for nodes."""
+    blocked_by: tuple[str, ...] = ()
+    """Keys of the disruption budgets that kept it from preempting in its last attempt (KEP-4664)."""
 
     @property
     def has_rejectors(self) -> bool:

@@ -111,8 +111,10 @@ class Groups:
 
     def member_deleted(self, pod_key: str, key: str, now: int) -> None:
         """A pod of the group was deleted, be it here or bound already."""
-        if key not in self.rules.infos:
-            _take(self.incomplete, key, pod_key)
+        _take(self.incomplete, key, pod_key)
+        _take(self.pending, key, pod_key)
+        if (flying := self.in_flight.get(key)) is not None:
+            flying.disturbed = True
         elif (group := self.queued.get(key)) is not None:
             was = self._places.take_out(group)
             group.members.pop(pod_key, None)
@@ -121,10 +123,6 @@ class Groups:
             else:
                 del self.queued[key]
                 self.rules.stop_waiting(group)
-        else:
-            _take(self.pending, key, pod_key)
-            if (flying := self.in_flight.get(key)) is not None:
-                flying.disturbed = True
 
     def take_off(self, group: QueuedGroup) -> tuple[QueuedPod, ...]:
         """The group was popped: its members in their order."""
@@ -135,6 +133,12 @@ class Groups:
         group.members = {}
         group.disturbed = False
         return group.popped
+
+    def exchange(self, old: QueuedPod, new: QueuedPod) -> None:
+        """The attempt of a popped member is from now on that of another pod."""
+        group = self.in_flight.get(old.group)
+        if group is not None:
+            group.popped = tuple(new if member is old else member for member in group.popped)
 
     def land(
         self,

@@ -124,6 +124,14 @@ class Places:
             self.backoff.discard(entity)
             self.backoff.put(entity)
 
+    def waits_until(self, entity: AnyEntity) -> int | None:
+        """When the entity will be tried or flushed though nothing happens; None where time alone does nothing."""
+        if entity.where is Where.BACKOFF:
+            return self._policy.free_at(self._policy.expiry(entity))
+        if entity.where is Where.UNSCHEDULABLE:
+            return self.pool.due_at(entity)
+        return None
+
     def restore(self, entity: AnyEntity) -> None:
         """Put the entity where it says it is; the pool's must come in their order."""
         if entity.where is Where.ACTIVE:

@@ -6,29 +6,27 @@
       gated         in that pool too, but not tried at all until a PreEnqueue plugin lets it go
     in flight       popped; its attempt's outcome is not known yet
 
-    add ──► gates ──open──────► ACTIVE ────pop────► IN FLIGHT ──done──► gone
-              │                 ▲  ▲  ▲                 │ fail
-              │ closed          │  │  │ immediately     ▼
-              │                 │  │  └───────── verdict of the hints on what
-              │    backoff over │  │             happened since the pop
-              │                 │  │ backoff        │              │
-              │            BACKOFF │ is over        │ worth it,    │ nothing
-              │            ▲   ▲   │                │ after the    │ that helps
-              │            │   └───┼────────────────┘ backoff      │
-              │     backing│       │                               │
-              │     off    └─ verdict of the hints on each event   │
-              ▼                    │                               ▼
-            POOL (gated) ──────────┴────────────────────── POOL (unschedulable)
+    add ──► gates ──open──► ACTIVE ──pop──► IN FLIGHT ──done──► gone
+              │                                 │
+              │ closed                          │ fail
+              ▼                                 ▼
+            POOL ──each event──► verdict ◄── what happened since the pop
+              ▲                     │
+              ├── Skip ─────────────┤
+              │                     ├── AfterBackoff ──► gates ──open──► BACKOFF ──over──► ACTIVE
+              │                     └── Immediately, or backoff over ──► gates ──open──► ACTIVE
+              └── a gate is closed, wherever one is tried
 
+The verdict is the plugins' hints'. With nothing active, `pop` takes the first of BACKOFF that a plugin rejected.
 A pod group is one entity and goes the same way with all its members (`groups.py`).
 
 The queue is a pure state machine. Time is an argument (`now`, nanoseconds), and so is the place in the log (`seq`, the
-last record consumed). What it does depends on the calls made and on nothing else, so the same calls give the same state,
-bit for bit: `dump_state` shows it. Equal priorities and timestamps are tried in the order of arrival, and an event goes
+last record consumed). What it does depends on the calls made and on nothing else: the same calls give the same state
+(`dump_state`), bit for bit. Equal priorities and timestamps are tried in the order of arrival, and an event goes
 through the pool in the order in which its entities entered it.
 
-Costs: add, pop, done and fail are O(log n) in the queue they touch; an event costs what it concerns (`unschedulable.py`),
-plus nothing for what it does not.
+Costs: add, pop, done and fail are O(log n) in the queue they touch; an event costs what it concerns, not the size of the
+pool (`unschedulable.py`); a failed attempt costs the events that concern it (`in_flight.py`).
 """
 
 from __future__ import annotations
@@ -256,17 +254,25 @@ class SchedulingQueue:
                 self._forget(pod)
 
     def fail(
-        self, uid: str, unschedulable: Iterable[str] = (), pending: Iterable[str] = (), *, now: int
+        self,
+        uid: str,
+        unschedulable: Iterable[str] = (),
+        pending: Iterable[str] = (),
+        *,
+        now: int,
+        blocked_by: tuple[str, ...] = (),
     ) -> None:
         """The attempt of this pod failed: rejected by these plugins, or with an error if there are none.
 
         What happened since its pop decides where it goes. If the pod is gone meanwhile, only the attempt ends.
+        `blocked_by`: what hints find as `WaitingPod.blocked_by`.
         """
         pod = self._flying(uid)
         if self._pods.get(pod.key) is not pod:
             self.done(uid)
             return
         self._reject(pod, unschedulable, pending, now)
+        pod.blocked_by = blocked_by
         if pod.group:
             self._in_flight.end(uid)
             self._groups.place(pod, now, ATTEMPT_FAILED, failed=True)
@@ -417,13 +423,20 @@ class SchedulingQueue:
             self._in_flight.record(seq, UNSCHEDULABLE_TIMEOUT, None, None)
 
     def next_backoff_end(self) -> int | None:
-        """When the next backoff ends."""
+        """When the next backoff ends: `flush_backoff` lets the pod be tried from then on. No record is needed for that."""
         return self._places.backoff.next_free_at()
 
     def next_deadline(self) -> int | None:
-        """When `advance` will next have something to do besides ended backoffs, if nothing else happens."""
+        """When `advance` will next have something to do besides ended backoffs, if nothing else happens.
+
+        Such a thing is done at a record: it is worth a tick.
+        """
         deadlines = (self._groups.rules.next_wait_until(), self._places.pool.next_leftover_at())
         return min((deadline for deadline in deadlines if deadline is not None), default=None)
+
+    def waits_until(self, entity: AnyEntity) -> int | None:
+        """When the entity's backoff ends, or its stay in the pool is too long; None where time alone does nothing."""
+        return self._places.waits_until(entity)
 
     def needs_ticks(self) -> bool:
         """Whether somebody in the pool waits for time: only then is a tick worth a record."""
@@ -531,6 +544,7 @@ class SchedulingQueue:
         entity.attempts = 1
         entity.attempted_at = attempt.at
         attempt.pod.where = Where.GONE
+        self._groups.exchange(attempt.pod, entity)
         attempt.pod = entity
         self._in_flight.record(attempt.seq, FORCE_ACTIVATE, None, entity.pod)
 

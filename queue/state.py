@@ -45,12 +45,21 @@ _ENTITY_FIELDS = (
     "entered_active_at",
     "parked",
 )
-_POD_FIELDS = (*_ENTITY_FIELDS, "uid", "profile", "group", "attempted_at", "first_rejected_at")
+_POD_FIELDS = (
+    *_ENTITY_FIELDS,
+    "uid",
+    "profile",
+    "group",
+    "attempted_at",
+    "first_rejected_at",
+    "blocked_by",
+)
 _GROUP_FIELDS = (*_ENTITY_FIELDS, "disturbed")
 _TUPLE_FIELDS = ("unschedulable_plugins", "pending_plugins", "gating_reasons")
 _TUPLES = tuple(map(_ENTITY_FIELDS.index, _TUPLE_FIELDS))
 _WHERE = _ENTITY_FIELDS.index("where")
 _FIRST_REJECTED_AT = _POD_FIELDS.index("first_rejected_at")
+_BLOCKED_BY = _POD_FIELDS.index("blocked_by")
 
 _NAME_OF_ACTION = {action: name for name, action in ACTION_BY_NAME.items()}
 
@@ -154,6 +163,7 @@ def _table(entities: Iterable[AnyEntity], fields: tuple[str, ...]) -> Table:
             row[position] = list(row[position])
         if isinstance(entity, QueuedPod):
             row[_FIRST_REJECTED_AT] = dict(sorted(entity.first_rejected_at.items()))
+            row[_BLOCKED_BY] = list(entity.blocked_by)
         rows.append(row)
     return {"fields": list(fields), "rows": rows}
 
@@ -167,6 +177,7 @@ def _rows(table: Table) -> list[dict[str, Any]]:
             row[field] = tuple(row[field])
         if "first_rejected_at" in row:
             row["first_rejected_at"] = dict(row["first_rejected_at"])
+            row["blocked_by"] = tuple(row["blocked_by"])
     return rows
 
 

@@ -86,7 +86,7 @@ class UnschedulablePool:
     def leftovers(self, now: int) -> list[AnyEntity]:
         """Those here for longer than they may, in the order in which they became so. They stay in the pool."""
         found = []
-        while (entity := self._leftovers.first()) is not None and self._due_at(entity) <= now:
+        while (entity := self._leftovers.first()) is not None and self.due_at(entity) <= now:
             self._leftovers.discard(entity)
             found.append(entity)
         return found
@@ -94,10 +94,10 @@ class UnschedulablePool:
     def next_leftover_at(self) -> int | None:
         """When the next entity will have been here for too long."""
         entity = self._leftovers.first()
-        return None if entity is None else self._due_at(entity)
+        return None if entity is None else self.due_at(entity)
 
-    def _due_at(self, entity: AnyEntity) -> int:
-        """Strictly more than the longest stay after it failed or was last flushed."""
+    def due_at(self, entity: AnyEntity) -> int:
+        """When it will have been here for too long: strictly more than the longest stay after it failed or was last flushed."""
         return max(entity.timestamp, entity.flushed_at) + self._max_stay + 1
 
 

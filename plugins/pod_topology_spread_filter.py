@@ -39,6 +39,11 @@ class SpreadCounts:
         self.counts = counts
         """One for each constraint."""
 
+    @property
+    def constraints(self) -> Constraints:
+        """What is counted, in the order of `counts`: for explanations."""
+        return tuple(constraint for constraint, _ in self._rules)
+
     @classmethod
     def of(
         cls, pod: PodInfo, constraints: Constraints, nodes: Iterable[NodeInfo], upstream: bool

@@ -63,9 +63,8 @@ class Examination:
 
     def plugins(self) -> list[str]:
         """Every plugin that can have a say, by name, in the order in which they are asked."""
-        asked = (*self.framework.pre_filter, *self.framework.filter)
         filters = [plugin.name for plugin in self.framework.filter]
-        return list(dict.fromkeys([*(p.name for p in asked if p.name not in filters), *filters]))
+        return [*(p.name for p in self.framework.pre_filter if p.name not in filters), *filters]
 
     def verdicts(self, node: NodeInfo) -> dict[str, Status | None]:
         """Plugin → why it does not let the pod on the node, or None; plugins with nothing to say are left out."""

@@ -1,0 +1,347 @@
+"""What would help a pod that nobody takes: for each plugin that rejects it, the smallest change that would make it agree.
+
+Advice is computed from the examination, the matrix of every plugin and node. It looks first at the nodes that only this plugin rejects,
+because there its agreement is all that is missing; where there are none it says which other plugins stand in the way as well.
+
+A plugin of somebody else gets its reasons and the events that it waits for: those it has declared itself.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+import msgspec
+
+from tidelog.api.objects import LabelSelector, NodeSelectorRequirement, NodeSelectorTerm, Taint
+from tidelog.api.quantity import format_binary
+from tidelog.api.resources import CPU, EPHEMERAL_STORAGE, MEMORY
+from tidelog.api.selectors import node_term_matcher
+from tidelog.api.taints import is_tolerated
+from tidelog.plugins.inter_pod_affinity import Incoming
+from tidelog.plugins.interface import Code
+from tidelog.plugins.node_info import NodeInfo, PodInfo
+from tidelog.plugins.node_resources_fit import REASON_TOO_MANY_PODS
+from tidelog.plugins.pod_topology_spread_constraints import Constraint
+from tidelog.plugins.pod_topology_spread_filter import SpreadCounts
+from tidelog.replay.examine import Examination
+
+NAMED_MAX = 5
+"""So many nodes or pods are named; of more, the number is told."""
+
+PREFERENCE = "PreferNoSchedule"
+
+
+class Help(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What would make one plugin agree."""
+
+    plugin: str
+    nodes: int
+    """How many nodes it rejects."""
+    only: int = 0
+    """How many of them nobody else rejects."""
+    reasons: dict[str, int] = {}
+    """Its reasons → on how many nodes."""
+    advice: tuple[str, ...] = ()
+    also: tuple[str, ...] = ()
+    """Where none is rejected by this plugin alone: the plugins that reject its nodes as well."""
+
+
+def advise(seen: Examination) -> list[Help]:
+    """For every plugin that rejects the pod somewhere; who rejects most nodes comes first."""
+    return [_help(seen, plugin) for plugin in seen.blamed()]
+
+
+def _help(seen: Examination, plugin: str) -> Help:
+    rejected, only = seen.nodes_of(plugin), seen.nodes_of_only(plugin)
+    own = [s for node in rejected for s in seen.by_node[node.name] if s.plugin == plugin]
+    others = Counter(s.plugin for node in rejected for s in seen.by_node[node.name] if s.plugin != plugin)
+    advisor = _ADVISORS.get(plugin)
+    failed = [s for s in own if s.code is Code.ERROR]
+    if failed:
+        advice: list[str] = [f"it fails: {failed[0].message}"]
+    elif advisor is None:
+        advice = []
+    else:
+        advice = list(advisor(seen, only or rejected))
+    return Help(
+        plugin=plugin,
+        nodes=len(rejected),
+        only=len(only),
+        reasons=dict(sorted(Counter(r for s in own for r in s.reasons).items())),
+        advice=tuple(advice),
+        also=() if only else tuple(sorted(others)),
+    )
+
+
+def named(names: Iterable[str]) -> str:
+    """`n1, n2 and 7 more`."""
+    known = list(names)
+    shown = ", ".join(known[:NAMED_MAX])
+    return f"{shown} and {len(known) - NAMED_MAX} more" if len(known) > NAMED_MAX else shown
+
+
+def _names(nodes: Iterable[NodeInfo]) -> str:
+    return named(node.name for node in nodes)
+
+
+# --- one node at a time ---------------------------------------------------------------------------------------------
+
+
+def amount(resource: str, value: int) -> str:
+    """An amount of a resource as people write it."""
+    if resource == CPU:
+        return str(value // 1000) if value % 1000 == 0 else f"{value}m"
+    return format_binary(value) if resource in (MEMORY, EPHEMERAL_STORAGE) else str(value)
+
+
+def _resources(seen: Examination, nodes: Sequence[NodeInfo]) -> Iterator[str]:
+    """For each resource that is short: the node with the most of it free, and how much is missing there."""
+    reasons = Counter(r for n in nodes for s in seen.by_node[n.name] for r in s.reasons)
+    if reasons[REASON_TOO_MANY_PODS]:
+        most = max(nodes, key=lambda n: n.allowed_pods - len(n.pods))
+        yield (
+            f"a node with room for one more pod: {most.name} holds {len(most.pods)} and may hold {most.allowed_pods}"
+        )
+    short = [name for name in seen.pod.requests if reasons[f"Insufficient {name}"]]
+    for name in short:
+        yield from _short_of(name, seen.pod.requests[name], nodes)
+    if len(short) > 1 and nodes:
+        yield f"all of them on one node: {_closest(seen.pod, short, nodes)}"
+
+
+def _short_of(name: str, wanted: int, nodes: Sequence[NodeInfo]) -> Iterator[str]:
+    best = max(nodes, key=lambda n: _free(n, name))
+    free, largest = _free(best, name), max(n.allocatable.get(name, 0) for n in nodes)
+    missing = wanted - free
+    if wanted > largest:
+        yield (
+            f"a larger node: the pod asks for {amount(name, wanted)} {name}, and none of these {len(nodes)} has more than "
+            f"{amount(name, largest)} even when empty"
+        )
+    elif missing > 0:
+        yield (
+            f"{amount(name, missing)} more {name} on {best.name}, the node with the most room: it has {amount(name, max(free, 0))} "
+            f"of {amount(name, best.allocatable.get(name, 0))} free, and the pod asks for {amount(name, wanted)}"
+        )
+
+
+def _free(node: NodeInfo, name: str) -> int:
+    return node.allocatable.get(name, 0) - node.requested.get(name, 0)
+
+
+def _closest(pod: PodInfo, short: Sequence[str], nodes: Sequence[NodeInfo]) -> str:
+    """The node that lacks the smallest part of what the pod asks for."""
+
+    def lacking(node: NodeInfo) -> tuple[int, int]:
+        shares = [max(pod.requests[n] - _free(node, n), 0) * 1000 // pod.requests[n] for n in short]
+        return max(shares), sum(shares)
+
+    node = min(nodes, key=lacking)
+    missing = [(n, pod.requests[n] - _free(node, n)) for n in short]
+    lacks = ", ".join(f"{amount(n, lack)} {n}" for n, lack in missing if lack > 0)
+    return f"{node.name} comes closest and lacks {lacks}"
+
+
+def _taints(seen: Examination, nodes: Sequence[NodeInfo]) -> Iterator[str]:
+    by_taint: dict[str, list[str]] = {}
+    tolerations = seen.pod.pod.spec.tolerations
+    for node in nodes:
+        for taint in node.node.spec.taints:
+            if taint.effect != PREFERENCE and not is_tolerated(taint, tolerations):
+                by_taint.setdefault(_taint(taint), []).append(node.name)
+    for text, names in sorted(by_taint.items(), key=lambda item: (-len(item[1]), item[0])):
+        yield f"a toleration of {text}, or its removal from {named(names)}"
+
+
+def _taint(taint: Taint) -> str:
+    return f"{taint.key}={taint.value}:{taint.effect}" if taint.value else f"{taint.key}:{taint.effect}"
+
+
+def _cordons(_seen: Examination, nodes: Sequence[NodeInfo]) -> Iterator[str]:
+    yield f"uncordoning {_names(nodes)}"
+
+
+def _node_name(seen: Examination, _nodes: Sequence[NodeInfo]) -> Iterator[str]:
+    yield f"a node of the name {seen.pod.pod.spec.node_name}, which the pod asks for"
+
+
+def _ports(seen: Examination, nodes: Sequence[NodeInfo]) -> Iterator[str]:
+    for node in nodes[:NAMED_MAX]:
+        holders = [
+            other.key
+            for other in node.pods.values()
+            if NodeInfo(node.node, [other]).conflicts_with(seen.pod.host_ports)
+        ]
+        ports = ", ".join(f"{port}/{protocol}" for _, protocol, port in seen.pod.host_ports)
+        yield f"host port {ports} is held on {node.name} by {named(holders)}"
+    if len(nodes) > NAMED_MAX:
+        yield f"and likewise on {len(nodes) - NAMED_MAX} more nodes"
+
+
+def _gates(seen: Examination, _nodes: Sequence[NodeInfo]) -> Iterator[str]:
+    gates = [gate.name for gate in seen.pod.pod.spec.scheduling_gates]
+    if gates:
+        yield f"removing the scheduling gates {named(gates)}"
+
+
+# --- labels ---------------------------------------------------------------------------------------------------------
+
+
+def _node_affinity(seen: Examination, nodes: Sequence[NodeInfo]) -> Iterator[str]:
+    spec = seen.pod.pod.spec
+    for key, value in spec.node_selector.items():
+        lacking = [n.name for n in nodes if n.labels.get(key) != value]
+        if lacking:
+            has = Counter(n.labels[key] for n in nodes if key in n.labels)
+            known = ", ".join(f"{v} ({count})" for v, count in sorted(has.items())[:NAMED_MAX])
+            yield (
+                f"the label {key}={value} on a node: {len(lacking)} of these {len(nodes)} lack it"
+                + (f"; values there are: {known}" if known else "; none has the label at all")
+            )
+    affinity = spec.affinity.node_affinity if spec.affinity else None
+    if affinity is not None and affinity.required is not None:
+        for term in affinity.required.node_selector_terms:
+            yield from _term(term, nodes)
+
+
+def _term(term: NodeSelectorTerm, nodes: Sequence[NodeInfo]) -> Iterator[str]:
+    for requirement in (*term.match_expressions, *term.match_fields):
+        field = requirement in term.match_fields
+        alone = (
+            NodeSelectorTerm(match_fields=(requirement,))
+            if field
+            else NodeSelectorTerm(match_expressions=(requirement,))
+        )
+        matches = node_term_matcher(alone)
+        met = sum(matches(node.node) for node in nodes)
+        if met < len(nodes):
+            yield f"a node with {_requirement(requirement)}: {met} of these {len(nodes)} have that"
+
+
+def _requirement(requirement: NodeSelectorRequirement) -> str:
+    values = ", ".join(requirement.values)
+    words = {
+        "In": f"{requirement.key} in ({values})",
+        "NotIn": f"{requirement.key} not in ({values})",
+        "Exists": f"the label {requirement.key}",
+        "DoesNotExist": f"no label {requirement.key}",
+        "Gt": f"{requirement.key} > {values}",
+        "Lt": f"{requirement.key} < {values}",
+    }
+    return words.get(requirement.operator, f"{requirement.key} {requirement.operator} {values}")
+
+
+# --- domains --------------------------------------------------------------------------------------------------------
+
+
+def _spread(seen: Examination, nodes: Sequence[NodeInfo]) -> Iterator[str]:
+    counts = seen.state.read("PodTopologySpread.filter")
+    if not isinstance(counts, SpreadCounts):
+        return
+    for constraint, domains in zip(counts.constraints, counts.counts, strict=True):
+        key = constraint.topology_key
+        unlabelled = [n.name for n in nodes if key not in n.labels]
+        if unlabelled:
+            yield f"the label {key} on {named(unlabelled)}"
+        yield from _skewed(seen, constraint, domains.as_dict())
+
+
+def _skewed(seen: Examination, constraint: Constraint, domains: dict[str, int]) -> Iterator[str]:
+    key = constraint.topology_key
+    told = ", ".join(f"{domain}: {count}" for domain, count in sorted(domains.items())[: 2 * NAMED_MAX])
+    if len(domains) < constraint.min_domains:
+        yield (
+            f"{constraint.min_domains - len(domains)} more domains of {key}: minDomains asks for {constraint.min_domains}, and there are "
+            f"{len(domains)} ({told or 'none'}); until then each may hold {constraint.max_skew} pods"
+        )
+        return
+    minimum = min(domains.values(), default=0)
+    itself = int(constraint.matches(seen.pod.labels))
+    crowded = [d for d, count in domains.items() if count + itself - minimum > constraint.max_skew]
+    if not crowded:
+        return
+    smallest = sorted(domain for domain, count in domains.items() if count == minimum)
+    yield (
+        f"a place in {key} {named(smallest)}, which holds the minimum of {minimum} matching pods ({told}; maxSkew "
+        f"{constraint.max_skew})"
+    )
+    for domain in smallest[:NAMED_MAX]:
+        yield from _why_not_there(seen, key, domain)
+
+
+def _why_not_there(seen: Examination, key: str, domain: str) -> Iterator[str]:
+    """Why the domain that should take the pod does not."""
+    inside = [node for node in seen.nodes if node.labels.get(key) == domain]
+    reasons = Counter(
+        f"{s.plugin}: {r}"
+        for n in inside
+        for s in seen.by_node[n.name]
+        if s.plugin != "PodTopologySpread"
+        for r in s.reasons
+    )
+    if inside and reasons:
+        told = "; ".join(f"{count} {reason}" for reason, count in sorted(reasons.items()))
+        yield f"the {len(inside)} nodes of {domain} cannot take it: {told}"
+
+
+def _affinity(seen: Examination, _nodes: Sequence[NodeInfo]) -> Iterator[str]:
+    incoming = Incoming(seen.pod, seen.framework.handle.listers)
+    terms, pod = seen.pod.terms, seen.pod
+    for term, source in zip(terms.affinity, pod.affinity_required, strict=False):
+        selector = _selector(source.label_selector)
+        near = Counter(
+            node.labels[term.topology_key]
+            for node in seen.nodes
+            if term.topology_key in node.labels
+            for other in node.pods.values()
+            if incoming.selects(term, other)
+        )
+        if near:
+            yield f"room in {term.topology_key} {named(sorted(near))}, where pods with {selector} are"
+        else:
+            yield f"a pod with {selector} on a node that has the label {term.topology_key}: there is none"
+    for term, source in zip(terms.anti_affinity, pod.anti_affinity_required, strict=False):
+        holders = [
+            f"{other.key} on {node.name}"
+            for node in seen.nodes
+            for other in node.pods.values()
+            if incoming.selects(term, other)
+        ]
+        if holders:
+            yield (
+                f"a {term.topology_key} without pods with {_selector(source.label_selector)}: now there are {named(holders)}"
+            )
+    repelling = [
+        f"{other.key} on {node.name}"
+        for node in seen.nodes
+        for other in node.required_anti_affinity_pods.values()
+        if any(incoming.is_selected_by(term) for term in other.terms.anti_affinity)
+    ]
+    if repelling:
+        yield f"these pods do not want it near them (their anti-affinity): {named(repelling)}"
+
+
+def _selector(selector: LabelSelector | None) -> str:
+    if selector is None:
+        return "no labels that could match (there is no selector)"
+    words = [f"{key}={value}" for key, value in selector.match_labels.items()]
+    words += [
+        f"{r.key} {r.operator}" + (f" ({', '.join(r.values)})" if r.values else "")
+        for r in selector.match_expressions
+    ]
+    return ",".join(words) or "any labels"
+
+
+_ADVISORS: dict[str, Callable[[Examination, Sequence[NodeInfo]], Iterator[str]]] = {
+    "NodeResourcesFit": _resources,
+    "TaintToleration": _taints,
+    "NodeUnschedulable": _cordons,
+    "NodeName": _node_name,
+    "NodePorts": _ports,
+    "NodeAffinity": _node_affinity,
+    "PodTopologySpread": _spread,
+    "InterPodAffinity": _affinity,
+    "SchedulingGates": _gates,
+}
+"""By plugin: what to say of the nodes that it rejects, those first that nobody else does."""

@@ -187,7 +187,14 @@ class ObjectTable:
             self._change_pod(record.key, lambda pod: rejected(pod, body.message, record.at))
 
     def _evicted(self, record: Record, body: Evicted) -> None:
-        self._change_pod(record.key, lambda pod: preempted(pod, body.message, record.at))
+        def leaving(pod: Pod) -> Pod:
+            if pod.spec.node_name:
+                return preempted(pod, body.message, record.at)
+            return rejected(
+                pod, body.message, record.at, reason=SCHEDULER_ERROR
+            )  # It only loses its reservation.
+
+        self._change_pod(record.key, leaving)
         name = record.key.rpartition("/")[2]
         for budget in body.budgets:
             self._change(budget, PodDisruptionBudget, lambda found: charged(found, name, record.at))

@@ -200,6 +200,8 @@ class Unschedulable(Outcome, frozen=True, kw_only=True):
     rejections: tuple[Rejection, ...] = ()
     nodes: int = 0
     """How many nodes there were."""
+    blocked_by: tuple[str, ...] = ()
+    """Keys of the disruption budgets that kept it from preempting (KEP-4664): a change of one of them wakes it."""
     group: str = ""
     fallback: tuple[Fallback, ...] = ()
     same_as: int = 0
@@ -223,6 +225,12 @@ class AttemptAborted(Outcome, frozen=True, kw_only=True):
     conflict: int = 0
     """Seq of that record."""
     node: str = ""
+    """Where the pod was to go."""
+    nominated: str = ""
+    """Where room was to be made for it, by the end of `victims`."""
+    victims: tuple[str, ...] = ()
+    cleared: tuple[str, ...] = ()
+    """Who was to lose the nomination to that node."""
 
 
 class AttemptError(Outcome, frozen=True, kw_only=True):
@@ -237,6 +245,15 @@ class Nominated(Outcome, frozen=True, kw_only=True):
 
     node: str = ""
     victims: tuple[str, ...] = ()
+    """Keys of the pods that have to go, the most important first; those included that are going already."""
+    cleared: tuple[str, ...] = ()
+    """Keys of pods of lower priority that lose their nomination to the node."""
+    spared: tuple[str, ...] = ()
+    """Keys of pods of lower priority on the node that can stay."""
+    violations: int = 0
+    """How many victims break a disruption budget."""
+    candidates: int = 0
+    """How many nodes would have done."""
     fallback: tuple[Fallback, ...] = ()
 
 
@@ -246,6 +263,8 @@ class Evicted(Outcome, frozen=True, kw_only=True):
     preemptor: str
     node: str
     method: Literal["evict", "delete"] = "evict"
+    protected: bool = False
+    """No disruption budget of the pod may be broken for this preemptor (KEP-4664)."""
     budgets: tuple[str, ...] = ()
     """Keys of the disruption budgets that the eviction was charged to."""
     message: str = ""

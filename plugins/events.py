@@ -179,6 +179,11 @@ class WaitingPod(Protocol):
         """Plugin name → time of its first rejection since the pod was created or last ungated."""
         ...
 
+    @property
+    def blocked_by(self) -> tuple[str, ...]:
+        """Keys of the disruption budgets that stood in the way of its last preemption (KEP-4664)."""
+        ...
+
 
 HintFn = Callable[[WaitingPod, Any, Any], Hint]
 """`hint(waiting, old, new)`: old is None for additions, new is None for deletions. Raising counts as `QUEUE`."""

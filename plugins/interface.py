@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from tidelog.api.errors import FieldError
     from tidelog.api.features import FeatureGates
     from tidelog.plugins.node_info import NodeInfo, PodInfo
+    from tidelog.plugins.preemption_plan import PreemptionPlan, PreemptionPort, RefusedEviction
 
 
 class Code(Enum):
@@ -108,13 +109,15 @@ class CycleState:
     Values written by PreFilter and changed by the add/remove-pod hooks must have a `clone()`; others are shared.
     """
 
-    __slots__ = ("_data", "at", "skip_filter", "skip_score", "waiting")
+    __slots__ = ("_data", "at", "skip_filter", "skip_score", "turn", "waiting")
 
-    def __init__(self, at: int = 0, waiting: WaitingPod | None = None) -> None:
+    def __init__(self, at: int = 0, waiting: WaitingPod | None = None, turn: int = 0) -> None:
         self.at = at
         """The attempt's time, in nanoseconds of the log's clock: the only clock there is."""
         self.waiting = waiting
         """What the queue remembers of the pod's earlier attempts, where it came from the queue."""
+        self.turn = turn
+        """The number of the attempt. Who would draw lots counts on from here instead: the outcome records it."""
         self._data: dict[str, Any] = {}
         self.skip_filter: set[str] = set()
         self.skip_score: set[str] = set()
@@ -129,7 +132,7 @@ class CycleState:
 
     def clone(self) -> CycleState:
         """A state whose changes by add/remove-pod hooks do not touch this one."""
-        other = CycleState(self.at, self.waiting)
+        other = CycleState(self.at, self.waiting, self.turn)
         other._data = {k: v.clone() if hasattr(v, "clone") else v for k, v in self._data.items()}
         other.skip_filter = self.skip_filter
         other.skip_score = self.skip_score
@@ -200,6 +203,11 @@ class Handle(Protocol):
         """`compat: upstream`: reproduce kube-scheduler, known defects included (docs/differences.md)."""
         ...
 
+    @property
+    def preemption(self) -> PreemptionPort | None:
+        """For PostFilter plugins that make room; None where a plugin is made outside a framework."""
+        ...
+
 
 class PluginArgs(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Base of the plugins' arguments. Every field has a default; the configuration decodes them strictly."""
@@ -249,6 +257,12 @@ class PostFilterResult(NamedTuple):
 
     status: Status | None = None
     nominated_node: str | None = None
+    plan: PreemptionPlan | None = None
+    """Who has to go for the new nomination."""
+    refusals: tuple[RefusedEviction, ...] = ()
+    """Evictions that were asked for in vain."""
+    blocked_by: tuple[str, ...] = ()
+    """Keys of the disruption budgets but for which room could perhaps have been made (KEP-4664)."""
 
 
 class PermitResult(NamedTuple):

@@ -47,6 +47,7 @@ from tidelog.plugins.interface import (
     unresolvable,
 )
 from tidelog.plugins.node_info import NodeInfo, PodInfo
+from tidelog.plugins.preemption_plan import PreemptionPort
 from tidelog.plugins.testing_worlds import SCHEDULER, Cluster, Dice, Step, World
 
 __all__ = ["BrokenPromise", "Cluster", "Dice", "World", "check_plugin"]
@@ -66,6 +67,7 @@ class StandardHandle:
         self.snapshot = cluster
         self.features = features
         self.upstream = upstream
+        self.preemption: PreemptionPort | None = None
 
     @property
     def listers(self) -> Cluster:
@@ -79,6 +81,7 @@ class Waiting:
         self.pod = pod
         self.attempted_at = 0
         self.first_rejected_at: Mapping[str, int] = {plugin: 0}
+        self.blocked_by: tuple[str, ...] = ()
 
 
 class Subject:

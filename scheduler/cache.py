@@ -20,7 +20,7 @@ costs the number of changes; `tidelog.scheduler.snapshot` lives on it.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -38,6 +38,17 @@ FINISHED = ("Succeeded", "Failed")
 def is_finished(pod: Pod) -> bool:
     """Its containers have all ended: it takes nothing from its node any more."""
     return pod.status.phase in FINISHED
+
+
+class CacheLayout(msgspec.Struct, frozen=True, kw_only=True):
+    """The order of nodes and pods, and the placements that the log does not have yet."""
+
+    zones: list[tuple[str, str, list[str]]]
+    """(region, zone, names of its nodes); all in the order of their first appearance."""
+    places: list[str]
+    """Uids of the bound and assumed pods, in the order in which they took their places."""
+    assumed: dict[str, str]
+    """Uid → node."""
 
 
 class Cache:
@@ -219,6 +230,28 @@ class Cache:
             return
         node.add_pod(pod)
         self._touch(node)
+
+    # --- coming back ------------------------------------------------------------------------------------------------
+
+    def layout(self) -> CacheLayout:
+        """What the order of arrivals has left here and the objects do not tell: `restore` needs it."""
+        return CacheLayout(
+            zones=[(region, zone, list(names)) for (region, zone), names in self._zones.items()],
+            places=list(self._place),
+            assumed={uid: self._place[uid] for uid in self._assumed},
+        )
+
+    def restore(self, layout: CacheLayout, node: Callable[[str], Node], pod: Callable[[str], Pod]) -> None:
+        """Fill a new cache as one with this layout was. `node` finds the objects by name, `pod` by uid."""
+        assert not self._nodes, "a layout is restored into a new cache"
+        assert not self._place, "a layout is restored into a new cache"
+        for _, _, names in layout.zones:
+            for name in names:
+                self.put_node(node(name))
+        for uid in layout.places:
+            found = pod(uid)
+            self._add(PodInfo(found), layout.assumed.get(uid) or found.spec.node_name)
+        self._assumed = dict.fromkeys(layout.assumed)
 
     # --- comparing --------------------------------------------------------------------------------------------------
 

@@ -18,7 +18,7 @@ from tidelog.api.objects import Node, Object, Pod
 from tidelog.plugins.derive import Effect, QueueStep, Raised, Rules, effects, is_terminal, pod_events
 from tidelog.plugins.node_info import PodInfo
 from tidelog.queue.scheduling_queue import SchedulingQueue
-from tidelog.scheduler.cache import Cache
+from tidelog.scheduler.cache import Cache, CacheLayout
 from tidelog.scheduler.disturbance import Disturbance, disturbance, released
 from tidelog.scheduler.listers import Listers
 from tidelog.scheduler.snapshot import Snapshot
@@ -59,14 +59,17 @@ class Cluster:
             if isinstance(obj, Pod) and not obj.spec.node_name and not is_terminal(obj):
                 yield obj
 
-    def change(self, key: str, new: Object | None, *, settles: bool = False) -> None:
-        """The object has a new version, or is gone. `settles`: an assumed pod is bound to where it was assumed."""
+    def change(self, key: str, new: Object | None, *, settles: bool = False, expected: bool = False) -> None:
+        """The object has a new version, or is gone. `settles`: an assumed pod is bound to where it was assumed.
+
+        `expected`: every attempt in flight was made with this change in mind.
+        """
         old = self.objects.get(key)
         if new is None:
             self.objects.pop(key, None)
         else:
             self.objects[key] = new
-        if self.notes is not None and not settles:
+        if self.notes is not None and not (settles or expected):
             note = disturbance(self.seq, old, new)
             if note is not None:
                 self.notes.append(note)
@@ -77,6 +80,21 @@ class Cluster:
             self._update_queue(effect)
             if not effect.events_first:
                 self._raise(effect.raised)
+
+    def restore(self, objects: dict[str, Object], layout: CacheLayout) -> None:
+        """Fill a new cluster with these objects. The queue comes later."""
+        self.objects = objects
+        pods = {uid_of(obj): obj for obj in objects.values() if isinstance(obj, Pod)}
+        for obj in objects.values():
+            if not isinstance(obj, Pod | Node):
+                self.listers.put(obj)
+
+        def node(name: str) -> Node:
+            found = objects[f"Node//{name}"]
+            assert isinstance(found, Node)
+            return found
+
+        self.cache.restore(layout, node, pods.__getitem__)
 
     def release(self, uid: str, key: str) -> None:
         """The placement of a pod is off. If it was assumed, its room is free again, which may help others."""

@@ -27,10 +27,11 @@ from typing import Any, assert_never
 import msgspec
 
 from tidelog.api.errors import InternalError
-from tidelog.api.objects import Object, Pod
+from tidelog.api.objects import Object, Pod, PodDisruptionBudget
 from tidelog.api.pod_status import (
     SCHEDULER_ERROR,
     bound_to,
+    charged,
     is_rejected_with,
     nominated_to,
     preempted,
@@ -59,19 +60,21 @@ from tidelog.eventlog.records import (
     decode_body,
 )
 from tidelog.plugins.configuration import SchedulerConfiguration
-from tidelog.plugins.derive import Rules
+from tidelog.plugins.derive import Rules, is_terminal
 from tidelog.plugins.events import WILDCARD
 from tidelog.plugins.interface import CycleState, QueueSortPlugin, unschedulable
 from tidelog.plugins.node_info import PodInfo
-from tidelog.plugins.profiles import Profile, ProfileSpec, build_profiles
+from tidelog.plugins.profiles import Profile, build_profiles
 from tidelog.plugins.registry import Registry
 from tidelog.queue.entity import QueuedPod
 from tidelog.queue.scheduling_queue import QueueConfig, SchedulingQueue
+from tidelog.scheduler.cache import CacheLayout
 from tidelog.scheduler.cluster import Cluster, uid_of
-from tidelog.scheduler.decision import Decision, Relies
+from tidelog.scheduler.decision import Decision, Relies, relies_on_plan
 from tidelog.scheduler.disturbance import Conflict, Disturbance, conflict, disturbance, released
 from tidelog.scheduler.framework import Framework, FrameworkHandle
 from tidelog.scheduler.pod_cycle import CycleResult, Stamp, finish_waiting, reject_waiting, run_pod_cycle
+from tidelog.scheduler.preemption import Evictions, PendingEviction, Preemption
 
 SECOND = 1_000_000_000
 
@@ -107,7 +110,9 @@ class Core:
         self._permits: dict[str, Permit] = {}
         """Waiting pods by uid, in the order in which they began to wait."""
         self._permit_states: dict[str, CycleState] = {}
-        """The cycle states of waiting pods. Lost at a restart: plugins must do without."""
+        """The cycle states of waiting pods. Dropped when a scheduler takes the log: plugins must do without."""
+        self.evictions = Evictions()
+        """Victims that have not gone yet; what their budgets are charged."""
         self._rejected: dict[str, tuple[int, Unschedulable]] = {}
         """Pod uid → the seq of its last rejection with content, and that: a repetition refers to it."""
 
@@ -136,6 +141,10 @@ class Core:
         """How many attempts wait for their outcomes to come back."""
         return len(self._flights)
 
+    def permit_of(self, uid: str) -> Permit | None:
+        """What the pod of this uid waits for with its resources reserved."""
+        return self._permits.get(uid)
+
     # --- consuming the log ------------------------------------------------------------------------------------------
 
     def apply(self, record: Record, body: Body | None = None) -> None:
@@ -154,7 +163,10 @@ class Core:
         cluster, key = self.cluster, record.key
         match body:
             case ObjectPut():
+                old = cluster.pod(key)
                 cluster.change(key, body.object)
+                if old is not None and self.evictions.get(uid_of(old)) is not None:
+                    self._look_at_victim(old, cluster.pod(key))
             case ObjectDeleted():
                 self._deleted(key)
             case PodConditionSet():
@@ -169,6 +181,8 @@ class Core:
                 self._configure(msgspec.convert(body.configuration, SchedulerConfiguration))
             case SchedulerStarted():
                 self.epoch = body.epoch
+                # A scheduler that was restarted has none; one that was not must decide like it.
+                self._permit_states.clear()
             case Scheduled():
                 self._scheduled(self._tried(key), key, body)
             case Unschedulable():
@@ -180,13 +194,9 @@ class Core:
             case AttemptAborted():
                 self._aborted(key, body)
             case Nominated():
-                pod = cluster.pod(key)
-                if pod is not None:
-                    cluster.change(key, nominated_to(pod, body.node))
+                self._nominated(key, body)
             case Evicted():
-                pod = cluster.pod(key)
-                if pod is not None:
-                    cluster.change(key, preempted(pod, body.message, record.at))
+                self._evicted(key, body)
             case LossAccepted() | EvictionRefused() | PlacementChosen():
                 pass
             case _:
@@ -197,6 +207,14 @@ class Core:
         self.cluster.change(key, None)
         if pod is not None:
             self._forget_pod(uid_of(pod))
+            self._end_eviction(uid_of(pod))
+
+    def _look_at_victim(self, old: Pod, new: Pod | None) -> None:
+        """A pod that was asked to go has a new version: it has finished, is another one, or somebody took the request back."""
+        assert new is not None
+        took_back = self.evictions.is_told(uid_of(old)) and not new.metadata.deletion_timestamp
+        if is_terminal(new) or uid_of(new) != uid_of(old) or took_back:
+            self._end_eviction(uid_of(old))
 
     def _forget_pod(self, uid: str) -> None:
         self._permits.pop(uid, None)
@@ -229,7 +247,7 @@ class Core:
         # While it is still in flight: what the rejection itself changes about the pod may be just what a plugin waits for.
         self.cluster.change(record.key, rejected(pod, body.message, self.at))
         if self.queue is not None:
-            self.queue.fail(uid, body.plugins, body.pending, now=self.at)
+            self.queue.fail(uid, body.plugins, body.pending, now=self.at, blocked_by=body.blocked_by)
         self._land(attempt, uid)
 
     def _errored(self, pod: Pod, key: str, body: AttemptError) -> None:
@@ -247,7 +265,49 @@ class Core:
         self._permits[uid] = Permit(key, uid, body.node, body.deadline, body.plugins)
         self._flights.pop(body.attempt, None)
 
+    def _nominated(self, key: str, body: Nominated) -> None:
+        """Who loses a nomination to this pod's node is woken by the change of its status."""
+        for other in (*body.cleared, key):
+            pod = self.cluster.pod(other)
+            if pod is not None:
+                self.cluster.change(other, nominated_to(pod, body.node if other == key else ""))
+
+    def _evicted(self, key: str, body: Evicted) -> None:
+        """The victim is told to go. One that waits for its permit, and so has no node, only loses its placement."""
+        cluster, pod = self.cluster, self.cluster.pod(key)
+        if pod is None:
+            return
+        uid = uid_of(pod)
+        if not pod.spec.node_name:
+            self._stop_waiting(uid, key)
+            cluster.change(key, rejected(pod, body.message, self.at, reason=SCHEDULER_ERROR))
+            if self.queue is not None:
+                self.queue.fail(uid, now=self.at)
+            self._end_eviction(uid)
+            return
+        cached = cluster.cache.pod(uid)
+        known = cached is not None and cached.terminating
+        cluster.change(key, preempted(pod, body.message, self.at), expected=known)
+        for budget_key in body.budgets:
+            budget = cluster.objects.get(budget_key)
+            if isinstance(budget, PodDisruptionBudget):
+                cluster.change(budget_key, charged(budget, pod.metadata.name, self.at), expected=True)
+        self._release_preemptor(self.evictions.told(uid))
+
+    def _end_eviction(self, uid: str) -> None:
+        """A victim is gone."""
+        self._release_preemptor(self.evictions.end(uid))
+
+    def _release_preemptor(self, key: str) -> None:
+        """All victims of this pod have been told, or are gone: if its gate was closed meanwhile, it is looked at again."""
+        entity = None if self.queue is None else self.queue.get(key.removeprefix("Pod/"))
+        if entity is not None and entity.is_gated:
+            assert self.queue is not None
+            self.queue.activate([entity.pod], self.seq, self.at)
+
     def _aborted(self, key: str, body: AttemptAborted) -> None:
+        if body.nominated:
+            self._call_off(body)
         for uid in self._flights.pop(body.attempt, {}):
             self._stop_waiting(uid, key)
             if self.queue is not None:
@@ -256,6 +316,24 @@ class Core:
                     # A nomination that the attempt made does not count any more; one from before it does.
                     self.queue.nominator.nominate(pod)
                 self.queue.abort(uid, self.at)
+
+    def _call_off(self, body: AttemptAborted) -> None:
+        """A preemption is not coming: its victims stay, and who was to lose a nomination keeps it."""
+        cluster = self.cluster
+        for key in body.victims:
+            pod = cluster.pod(key)
+            eviction = None if pod is None else self.evictions.get(uid_of(pod))
+            if pod is None or eviction is None or eviction.attempt != body.attempt:
+                continue
+            self.evictions.end(eviction.uid)
+            if pod.spec.node_name and not is_terminal(pod):
+                cluster.cache.put_pod(PodInfo(pod))
+            if cluster.notes is not None:
+                cluster.notes.append(released(self.seq, key, body.nominated))
+        for key in body.cleared:
+            pod = cluster.pod(key)
+            if pod is not None and self.queue is not None:
+                self.queue.nominator.nominate(pod)
 
     def _stop_waiting(self, uid: str, key: str) -> None:
         """The pod's placement, if it had one, is off."""
@@ -277,21 +355,8 @@ class Core:
 
     def _configure(self, configuration: SchedulerConfiguration) -> None:
         """Another configuration is in force from this record on. The pods keep their places and counters."""
-        cluster, schedulers = self.cluster, tuple(p.scheduler_name for p in configuration.profiles)
-        self.configuration = configuration
-        cluster.rules = Rules(schedulers=schedulers, upstream=configuration.upstream)
-        profiles = build_profiles(configuration.profiles, self._registry, self._handle)
-        queue = _make_queue(configuration, profiles)
-        self.frameworks = {
-            name: Framework(
-                name,
-                profile.points,
-                self._handle(profile.spec),
-                weights=profile.weights("score"),
-                nominated=queue.nominator,
-            )
-            for name, profile in profiles.items()
-        }
+        cluster, queue = self.cluster, self._install(configuration)
+        schedulers = cluster.rules.schedulers
         if cluster.queue is not None:
             for pod in list(cluster.pending_pods()):
                 if pod.spec.scheduler_name not in schedulers:
@@ -304,7 +369,29 @@ class Core:
         # What rejected a pod under the old rules says nothing about the new ones.
         queue.on_event(WILDCARD, None, None, self.seq, self.at)
 
-    def _handle(self, _spec: ProfileSpec) -> FrameworkHandle:
+    def _install(self, configuration: SchedulerConfiguration) -> SchedulingQueue:
+        """Build what the configuration asks for; the new queue is still empty."""
+        cluster, schedulers = self.cluster, tuple(p.scheduler_name for p in configuration.profiles)
+        self.configuration = configuration
+        cluster.rules = Rules(schedulers=schedulers, upstream=configuration.upstream)
+        handles = {spec.scheduler_name: self._handle() for spec in configuration.profiles}
+        profiles = build_profiles(configuration.profiles, self._registry, lambda p: handles[p.scheduler_name])
+        queue = _make_queue(configuration, profiles)
+        self.frameworks = {
+            name: Framework(
+                name,
+                profile.points,
+                handles[name],
+                weights=profile.weights("score"),
+                nominated=queue.nominator,
+            )
+            for name, profile in profiles.items()
+        }
+        for name, framework in self.frameworks.items():
+            handles[name].preemption = Preemption(framework, self.evictions)
+        return queue
+
+    def _handle(self) -> FrameworkHandle:
         """Plugins of all profiles see the same cluster."""
         assert self.configuration is not None
         return FrameworkHandle(
@@ -345,7 +432,9 @@ class Core:
         """When an attempt may have something to decide if nothing else happens; None: never, as things are."""
         if self.queue is None:
             return None
-        deadlines = [permit.deadline for permit in self._permits.values()]
+        deadlines = [
+            permit.deadline for permit in self._permits.values() if not self.evictions.is_evicted(permit.uid)
+        ]
         backoff = self.queue.next_backoff_end()
         if backoff is not None:
             deadlines.append(backoff)
@@ -366,7 +455,7 @@ class Core:
         if queue is None:
             return None
         for permit in self._permits.values():
-            if not permit.plugins or permit.deadline <= now:
+            if (not permit.plugins or permit.deadline <= now) and not self.evictions.is_evicted(permit.uid):
                 self.attempts += 1
                 return permit
         queue.flush_backoff(now)
@@ -401,7 +490,11 @@ class Core:
             now,
             self.epoch,
             self._abbreviated(uid, pod, result),
-            (Relies(key, uid, result.node, result.on),),
+            (
+                Relies(key, uid, result.node, result.on)
+                if result.plan is None
+                else relies_on_plan(key, uid, result.plan, result.on),
+            ),
         )
 
     def _finish(self, permit: Permit, info: PodInfo, stamp: Stamp) -> CycleResult:
@@ -430,7 +523,11 @@ class Core:
                         epoch=body.epoch,
                         same_as=seq,
                     )
-            elif isinstance(body, Nominated) and body.node == self.queue.nominator.node_of(pod):
+            elif (
+                isinstance(body, Nominated)
+                and body.node == self.queue.nominator.node_of(pod)
+                and not body.victims
+            ):
                 continue
             outcomes.append((key, body))
         return tuple(outcomes)
@@ -448,10 +545,31 @@ class Core:
             if isinstance(body, Scheduled | Waiting) or (isinstance(body, AttemptAborted) and body.node):
                 self._assume(pod, body.node)
             elif isinstance(body, Nominated):
-                assert self.queue is not None
-                self.queue.nominator.nominate(pod, body.node)
+                self._nominate(pod, body.node, body.cleared)
+            elif isinstance(body, AttemptAborted) and body.nominated:
+                self._nominate(pod, body.nominated, body.cleared)
+            elif isinstance(body, Evicted):
+                self._evict(pod, key, body)
             if not isinstance(body, Evicted | EvictionRefused | Nominated):
                 flight[uid_of(pod)] = None
+
+    def _nominate(self, pod: Pod, node: str, cleared: Sequence[str]) -> None:
+        """Filters count the pod on the node from now on, and those of lower priority not any more."""
+        assert self.queue is not None
+        for key in cleared:
+            other = self.cluster.pod(key)
+            if other is not None:
+                self.queue.nominator.forget(other)
+        self.queue.nominator.nominate(pod, node)
+
+    def _evict(self, pod: Pod, key: str, body: Evicted) -> None:
+        """The pod is going from now on, for every later attempt; its object says so when the record is in the log."""
+        uid, at = uid_of(pod), body.at
+        self.evictions.decide(
+            PendingEviction(uid, key, body.preemptor, body.attempt, at, tuple(body.budgets))
+        )
+        if pod.spec.node_name:
+            self.cluster.cache.put_pod(PodInfo(preempted(pod, body.message, at)))
 
     def _assume(self, pod: Pod, node: str) -> None:
         uid = uid_of(pod)
@@ -498,8 +616,6 @@ class Core:
             return old, body.object
         if record.kind == "ObjectDeleted":
             return old, None
-        if record.kind == "Evicted" and isinstance(old, Pod):
-            return old, preempted(old, "", record.at)
         return None
 
     def _released_by(self, record: Record) -> Disturbance | None:
@@ -512,6 +628,7 @@ class Core:
 
     def aborted(self, decision: Decision, found: Conflict) -> Decision:
         """What is appended in place of a decision that cannot be committed."""
+        plan = next((b for _, b in decision.outcomes if isinstance(b, Nominated) and b.victims), None)
         body = AttemptAborted(
             attempt=decision.attempt,
             observed=decision.observed,
@@ -519,7 +636,10 @@ class Core:
             epoch=decision.epoch,
             reason=found.reason,
             conflict=found.seq,
-            node=decision.relies[0].node,
+            node=decision.relies[0].node if plan is None else "",
+            nominated="" if plan is None else plan.node,
+            victims=() if plan is None else plan.victims,
+            cleared=() if plan is None else plan.cleared,
         )
         return decision._replace(outcomes=((decision.key, body),))
 
@@ -531,6 +651,11 @@ class Core:
 
     def dump(self) -> dict[str, Any]:
         """All of the state. Only between attempts: what is in flight is not part of it."""
+        objects = [[key, msgspec.to_builtins(obj)] for key, obj in self.objects.items()]
+        return {**self.dump_without_objects(), "objects": objects}
+
+    def dump_without_objects(self) -> dict[str, Any]:
+        """The state beside the objects, which are immutable: a snapshot encodes them later, bit by bit."""
         assert not self._flights, "a state is dumped when no attempt is in flight"
         cluster = self.cluster
         return {
@@ -540,14 +665,38 @@ class Core:
             "attempts": self.attempts,
             "last_tick_at": self.last_tick_at,
             "configuration": msgspec.to_builtins(self.configuration),
-            "objects": [[key, msgspec.to_builtins(obj)] for key, obj in cluster.objects.items()],
-            "nodes": list(cluster.cache.node_names()),
+            "cache": msgspec.to_builtins(cluster.cache.layout()),
             "queue": None if cluster.queue is None else cluster.queue.dump_state(),
             "permits": [msgspec.to_builtins(permit) for permit in self._permits.values()],
+            "evictions": self.evictions.dump(),
             "rejected": [
                 [uid, seq, msgspec.to_builtins(body)] for uid, (seq, body) in self._rejected.items()
             ],
         }
+
+    @classmethod
+    def load(cls, registry: Registry, state: Mapping[str, Any], objects: dict[str, Object]) -> Core:
+        """The core that has consumed the log up to where `dump` was taken. `objects` are its objects, in their order."""
+        core = cls(registry)
+        cluster = core.cluster
+        cluster.seq, cluster.at = state["seq"], state["at"]
+        core.epoch, core.attempts, core.last_tick_at = (
+            state["epoch"],
+            state["attempts"],
+            state["last_tick_at"],
+        )
+        cluster.restore(objects, msgspec.convert(state["cache"], CacheLayout))
+        if state["configuration"] is not None:
+            queue = core._install(msgspec.convert(state["configuration"], SchedulerConfiguration))
+            queue.load_state(state["queue"], core._pod_named)
+            cluster.queue = queue
+        permits = msgspec.convert(state["permits"], list[Permit])
+        core._permits = {permit.uid: permit for permit in permits}
+        core.evictions.load(state["evictions"])
+        core._rejected = {
+            uid: (seq, msgspec.convert(body, Unschedulable)) for uid, seq, body in state["rejected"]
+        }
+        return core
 
 
 def _make_queue(configuration: SchedulerConfiguration, profiles: Mapping[str, Profile]) -> SchedulingQueue:
@@ -578,5 +727,6 @@ def _same_rejection(a: Unschedulable, b: Unschedulable) -> bool:
         and a.pending == b.pending
         and a.rejections == b.rejections
         and a.nodes == b.nodes
+        and a.blocked_by == b.blocked_by
         and a.fallback == b.fallback
     )

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from tidelog.eventlog.records import Body, Draft
 from tidelog.plugins.interface import Depends
+from tidelog.plugins.preemption_plan import PreemptionPlan
 
 AUTHOR = "scheduler"
 
@@ -24,6 +25,22 @@ class Relies(NamedTuple):
     """The node that was chosen: it must still be there, and nobody else may have taken room on it."""
     on: Depends = Depends.POD
     """What else the filters that let the pod pass look at."""
+    victims: frozenset[str] = frozenset()
+    """Keys of the pods that have to go first: each must still be there, and be the same."""
+    budgets: frozenset[str] = frozenset()
+    """Namespaces of victims that are protected: no disruption budget there may forbid more than it did."""
+
+
+def relies_on_plan(pod_key: str, pod_uid: str, plan: PreemptionPlan, on: Depends) -> Relies:
+    """What the decision to make room for a pod stands on."""
+    return Relies(
+        pod_key,
+        pod_uid,
+        plan.node,
+        on,
+        frozenset(f"Pod/{victim.key}" for victim in plan.victims),
+        frozenset(eviction.pod.namespace for eviction in plan.evictions if eviction.protected),
+    )
 
 
 class Decision(NamedTuple):

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 
 from tidelog.plugins.interface import Code, Status, unresolvable
 from tidelog.plugins.node_info import NodeInfo
+from tidelog.plugins.reasons import nodes_message
 
 NO_NODES = unresolvable("no nodes available to schedule pods")
 """The answer when there are no nodes at all. Not a fit error: no plugin is to blame, and no preemption is tried."""
@@ -92,14 +93,10 @@ class FitError:
 
 def fit_message(node_count: int, diagnosis: Diagnosis, post_filter_message: str = "") -> str:
     """The sentence. Its entries are sorted as text, so `11 x` comes before `2 y`."""
-    text = f"0/{node_count} nodes are available:"
     if diagnosis.pre_filter_message:
-        text += f" {diagnosis.pre_filter_message}."
+        text = f"0/{node_count} nodes are available: {diagnosis.pre_filter_message}."
     else:
-        counts = reason_counts(node_count, diagnosis)
-        entries = sorted(f"{count} {reason}" for reason, count in counts.items())
-        if entries:
-            text += f" {', '.join(entries)}."
+        text = nodes_message(node_count, reason_counts(node_count, diagnosis))
     return f"{text} {post_filter_message}" if post_filter_message else text
 
 

@@ -5,8 +5,8 @@ see it. At the commit, the notes since the decision's `observed` are held agains
 deliberately simple and errs on one side only: an attempt that is aborted without need costs one more attempt, a binding
 that should have been aborted would be wrong for ever.
 
-Our own `Scheduled` outcomes are not among them: they come in attempt order, and every later attempt saw those pods
-assumed.
+Our own outcomes are not among them, `Scheduled` and `Evicted`: they come in attempt order, and every later attempt saw
+those pods assumed, and those victims going. An outcome that is aborted is one, because later attempts saw it too.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from tidelog.api.objects import Node, Object, Pod, object_key
+from tidelog.api.objects import Node, Object, Pod, PodDisruptionBudget, object_key
 from tidelog.plugins.derive import is_terminal, same_quantities
+from tidelog.plugins.disruption_budgets import is_ready
 from tidelog.plugins.interface import Depends
 from tidelog.scheduler.decision import Relies
 
@@ -38,6 +39,8 @@ class Disturbance(NamedTuple):
     """How it hurts the attempt of this very pod; empty if it does not."""
     repels: bool = False
     """A pod that keeps others away (required anti-affinity) has come: also who had no filter looking at it may be hit."""
+    forbids: str = ""
+    """How a disruption budget forbids more than it did."""
 
 
 class Conflict(NamedTuple):
@@ -55,6 +58,8 @@ def disturbance(seq: int, old: Object | None, new: Object | None) -> Disturbance
         return _of_node(seq, old if isinstance(old, Node) else None, new if isinstance(new, Node) else None)
     if isinstance(old, Pod) or isinstance(new, Pod):
         return _of_pod(seq, old if isinstance(old, Pod) else None, new if isinstance(new, Pod) else None)
+    if isinstance(new, PodDisruptionBudget):
+        return _of_budget(seq, old if isinstance(old, PodDisruptionBudget) else None, new)
     return None
 
 
@@ -68,6 +73,10 @@ def conflict(relies: Relies, notes: Iterable[Disturbance]) -> Conflict | None:
     for note in notes:
         if note.key == relies.pod_key:
             reason = note.own
+        elif note.key in relies.victims:
+            reason = f"{_name(note.key)}, which was to make room, changed"
+        elif note.forbids:
+            reason = note.forbids if note.key.split("/")[1] in relies.budgets else ""
         elif not relies.node:
             reason = ""
         elif note.node == relies.node and note.takes:
@@ -116,9 +125,36 @@ def _of_pod(seq: int, old: Pod | None, new: Pod | None) -> Disturbance | None:
     if not left and not taken:
         return Disturbance(seq, key, "", "", Depends.POD, own) if own else None
     if before is not None and after is not None and left == taken and not _counts_differently(before, after):
-        return None
+        if is_ready(before) == is_ready(after) and before.status.phase == after.status.phase:
+            return None
+        # Budgets count it differently from now on, which only matters to who wants its place.
+        return Disturbance(seq, key, taken, "", Depends.POD, own)
     takes = f"{pod.metadata.namespace}/{pod.metadata.name} took room on node {taken}" if taken else ""
     return Disturbance(seq, key, taken or left, takes, _TOPOLOGY, own, bool(taken) and _repels(after))
+
+
+def _of_budget(seq: int, old: PodDisruptionBudget | None, new: PodDisruptionBudget) -> Disturbance | None:
+    """A budget that is new, or may forbid an eviction that it allowed. One that only allows more hurts nobody."""
+    key = object_key(new)
+    if old is None:
+        return Disturbance(seq, key, "", "", Depends.POD, forbids=f"PDB {_name(key)} appeared")
+    before, after = old.status, new.status
+    if after.disruptions_allowed < before.disruptions_allowed:
+        text = f"PDB {_name(key)} allows {after.disruptions_allowed} disruptions instead of {before.disruptions_allowed}"
+        return Disturbance(seq, key, "", "", Depends.POD, forbids=text)
+    same = (
+        old.spec == new.spec
+        and old.metadata.generation == new.metadata.generation
+        and before.observed_generation == after.observed_generation
+        and before.disrupted_pods == after.disrupted_pods
+        and (before.current_healthy, before.desired_healthy) == (after.current_healthy, after.desired_healthy)
+    )
+    return None if same else Disturbance(seq, key, "", "", Depends.POD, forbids=f"PDB {_name(key)} changed")
+
+
+def _name(key: str) -> str:
+    """`namespace/name` of a record key."""
+    return key.partition("/")[2]
 
 
 def _repels(pod: Pod | None) -> bool:

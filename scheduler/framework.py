@@ -19,6 +19,7 @@ from typing import Any, NamedTuple, Protocol, TypeGuard, TypeVar
 
 from tidelog.api.features import FeatureGates
 from tidelog.api.objects import Pod
+from tidelog.plugins.arithmetic import scan_start
 from tidelog.plugins.interface import (
     BindPlugin,
     Code,
@@ -45,6 +46,7 @@ from tidelog.plugins.interface import (
     unschedulable,
 )
 from tidelog.plugins.node_info import NodeInfo, PodInfo
+from tidelog.plugins.preemption_plan import PreemptionPort
 from tidelog.scheduler.diagnosis import NO_NODES, Diagnosis, FitError
 from tidelog.scheduler.listers import Listers
 from tidelog.scheduler.snapshot import Snapshot
@@ -56,8 +58,6 @@ MAX_PERMIT_NANOSECONDS = 15 * 60 * 1_000_000_000
 T = TypeVar("T")
 
 _UNRESOLVABLE = Code.UNSCHEDULABLE_AND_UNRESOLVABLE
-_GOLDEN = 0x9E3779B97F4A7C15
-"""2⁶⁴ divided by the golden ratio: its multiples, modulo 2⁶⁴, fall as evenly as possible."""
 
 
 class NominatedPods(Protocol):
@@ -99,6 +99,8 @@ class FrameworkHandle:
         self.listers = listers
         self.features = features or FeatureGates()
         self.upstream = upstream
+        self.preemption: PreemptionPort | None = None
+        """Set once the framework exists: plugins are made before it."""
 
 
 class PreFilterOutcome(NamedTuple):
@@ -459,7 +461,7 @@ class Framework:
 
         The status has the reasons of all that were asked and, unless it is a success, a plugin.
         """
-        nomination: str | None = None
+        merged = PostFilterResult()
         reasons: list[str] = []
         first = ""
         for plugin in self.post_filter:
@@ -472,14 +474,13 @@ class Framework:
             if not _failing(status):
                 return result
             if status.code is _UNRESOLVABLE:
-                return PostFilterResult(status.by(plugin.name), result.nominated_node)
+                return result._replace(status=status.by(plugin.name), plan=None)
             if not status.is_rejected:
                 return PostFilterResult(_failed("PostFilter", plugin.name, status))
-            if result.nominated_node is not None:
-                nomination = result.nominated_node
+            merged = _merged(merged, result)
             reasons.extend(status.reasons)
             first = first or plugin.name
-        return PostFilterResult(unschedulable(*reasons).by(first), nomination)
+        return merged._replace(status=unschedulable(*reasons).by(first))
 
     # --- scoring ------------------------------------------------------------------------------------------------------
 
@@ -627,13 +628,13 @@ class Framework:
             self.observer.plugin_ran(point, plugin, status)
 
 
-def scan_start(turn: int, nodes: int) -> int:
-    """Where the search for the best node begins: the `turn`-th multiple of the golden ratio, as a part of the list.
-
-    Turns next to each other begin far apart, and so do every second, third, … turn: pods of one kind that come at regular
-    intervals are spread over all nodes, and not over those of one zone.
-    """
-    return ((turn * _GOLDEN) % (1 << 64)) * nodes >> 64
+def _merged(a: PostFilterResult, b: PostFilterResult) -> PostFilterResult:
+    """What two plugins, neither of which could help, leave behind."""
+    return PostFilterResult(
+        nominated_node=a.nominated_node if b.nominated_node is None else b.nominated_node,
+        refusals=a.refusals + b.refusals,
+        blocked_by=a.blocked_by + b.blocked_by,
+    )
 
 
 # --- statuses -----------------------------------------------------------------------------------------------------------

@@ -25,11 +25,14 @@ from tidelog.eventlog.records import (
     Unschedulable,
     Waiting,
 )
+from tidelog.plugins.default_preemption import DefaultPreemption
 from tidelog.plugins.events import WaitingPod
 from tidelog.plugins.interface import Code, CycleState, Depends, Status
 from tidelog.plugins.node_info import PodInfo
+from tidelog.plugins.preemption_plan import PreemptionPlan
 from tidelog.scheduler.diagnosis import NO_NODES, Diagnosis, FitError
 from tidelog.scheduler.framework import Framework, ScheduleResult
+from tidelog.scheduler.preemption import plan_outcomes, refusal_outcomes
 
 
 class Stamp(NamedTuple):
@@ -52,6 +55,8 @@ class CycleResult(NamedTuple):
     """What the filters that let the pod pass look at."""
     state: CycleState | None = None
     """Kept while a plugin waits, for the rest of the cycle."""
+    plan: PreemptionPlan | None = None
+    """How room is made for the pod, if it is."""
 
 
 def run_pod_cycle(
@@ -64,7 +69,7 @@ def run_pod_cycle(
     nominated_node: str = "",
 ) -> CycleResult:
     """Try to place the pod. `key` is its record's, `waiting` what the queue remembers of it."""
-    state = CycleState(stamp.at, waiting)
+    state = CycleState(stamp.at, waiting, stamp.attempt)
     result = framework.schedule_pod(state, pod, turn=stamp.attempt, nominated_node=nominated_node)
     if isinstance(result, ScheduleResult):
         return _place(framework, state, pod, key, stamp, result)
@@ -145,11 +150,15 @@ def _make_room(
     result = framework.run_post_filter(state, pod, statuses)
     if result.status is not None:
         error.post_filter_message = result.status.message
-    outcome = _rejected(key, stamp, error)
-    if result.nominated_node is None:
-        return outcome
-    nominated = Nominated(**stamp._asdict(), node=result.nominated_node)
-    return outcome._replace(outcomes=(*outcome.outcomes, (key, nominated)))
+    outcome = _rejected(key, stamp, error, blocked_by=result.blocked_by)
+    refusals = refusal_outcomes(result.refusals, key, stamp._asdict())
+    if result.plan is not None:
+        more = plan_outcomes(result.plan, key, framework.name, stamp._asdict())
+        on = relied_on(framework, state)
+        return outcome._replace(outcomes=(*outcome.outcomes, *refusals, *more), on=on, plan=result.plan)
+    if result.nominated_node is not None:
+        refusals.append((key, Nominated(**stamp._asdict(), node=result.nominated_node)))
+    return outcome._replace(outcomes=(*outcome.outcomes, *refusals))
 
 
 def _refused(key: str, stamp: Stamp, node: str, status: Status) -> CycleResult:
@@ -159,14 +168,21 @@ def _refused(key: str, stamp: Stamp, node: str, status: Status) -> CycleResult:
     return _rejected(key, stamp, FitError.of_node(node, status), clears=True)
 
 
-def _rejected(key: str, stamp: Stamp, error: FitError, *, clears: bool = False) -> CycleResult:
+def _rejected(
+    key: str, stamp: Stamp, error: FitError, *, clears: bool = False, blocked_by: tuple[str, ...] = ()
+) -> CycleResult:
+    plugins = error.unschedulable_plugins
+    if blocked_by:
+        # Only so are its hints asked when one of these budgets changes.
+        plugins = tuple(sorted({*plugins, DefaultPreemption.name}))
     body = Unschedulable(
         **stamp._asdict(),
         message=error.message,
-        plugins=error.unschedulable_plugins,
+        plugins=plugins,
         pending=error.pending_plugins,
         rejections=rejections(error.node_count, error.diagnosis),
         nodes=error.node_count,
+        blocked_by=blocked_by,
     )
     return CycleResult(_with_nomination_cleared(key, stamp, body, clears))
 

@@ -1,0 +1,227 @@
+"""Preemption between its decision and the end of its victims: what is under way, what it means for the next attempt, and its records.
+
+    decided (adopted) ──► in the log: preemptor nominated, victims told ──► each victim gone
+          │                        all of it in one transaction
+          └──► aborted at the commit: as if it had never been decided
+
+`Evictions` is a part of the core's state and a function of the log: it is built from the same outcome bodies when a log is recovered. A
+victim is remembered from the decision until it is gone. As long as its eviction is younger than `EXPIRY` it is charged to its budgets, if
+their status does not say so itself; a pod is asked to go only once, and while not all victims of a decision have been told, its
+preemptor is gated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from tidelog.api.objects import Pod, object_key
+from tidelog.eventlog.records import Body, Evicted, EvictionRefused, Nominated
+from tidelog.plugins.disruption_budgets import EvictionsFromBudgets
+from tidelog.plugins.interface import CycleState, Status
+from tidelog.plugins.node_info import NodeInfo, PodInfo
+from tidelog.plugins.preemption_plan import EvictionPort, PreemptionPlan, RefusedEviction
+from tidelog.scheduler.framework import Framework
+
+EXPIRY = 120 * 1_000_000_000
+"""An eviction whose pod is still there after this is not coming any more, and charges its budgets no longer. As the disruption controller has it."""
+
+
+class PendingEviction(msgspec.Struct, frozen=True, gc=False):
+    """A pod that was asked to go and is still there."""
+
+    uid: str
+    key: str
+    """`Pod/namespace/name`."""
+    preemptor: str
+    """Key of the pod that it has to make room for."""
+    attempt: int
+    """The attempt that decided it, and when that was."""
+    at: int
+    budgets: tuple[str, ...] = ()
+
+
+class Evictions:
+    """Every eviction of ours that has not ended, and the preemptors of those that have not even been told."""
+
+    def __init__(self) -> None:
+        self.port: EvictionPort = EvictionsFromBudgets()
+        self._pending: dict[str, PendingEviction] = {}
+        """By the victim's uid, in the order of the decisions."""
+        self._by_budget: dict[str, dict[str, PendingEviction]] = {}
+        """Budget → the evictions charged to it, by uid."""
+        self._untold: dict[str, dict[str, None]] = {}
+        """Preemptor's key → uids of victims whose eviction is decided and not in the log."""
+
+    # --- reading ----------------------------------------------------------------------------------------------------
+
+    def is_evicted(self, uid: str) -> bool:
+        """The pod was asked to go, and has not gone."""
+        return uid in self._pending
+
+    def is_deciding(self, preemptor: str) -> bool:
+        """Not all victims of the last preemption for the pod of this key have been told."""
+        return preemptor in self._untold
+
+    def charged(self, budget: str, at: int) -> Sequence[str]:
+        """Names of the pods whose eviction is charged to the budget at this time."""
+        return [
+            eviction.key.rpartition("/")[2]
+            for eviction in self._by_budget.get(budget, {}).values()
+            if at - eviction.at < EXPIRY
+        ]
+
+    def get(self, uid: str) -> PendingEviction | None:
+        """The eviction of the pod of this uid."""
+        return self._pending.get(uid)
+
+    def is_told(self, uid: str) -> bool:
+        """The pod's eviction is in the log."""
+        eviction = self._pending.get(uid)
+        return eviction is not None and uid not in self._untold.get(eviction.preemptor, {})
+
+    def __len__(self) -> int:
+        """How many victims have not gone yet."""
+        return len(self._pending)
+
+    # --- what happens to them -----------------------------------------------------------------------------------------
+
+    def decide(self, eviction: PendingEviction) -> None:
+        """An eviction has been decided; from now on it counts."""
+        self._pending[eviction.uid] = eviction
+        for budget in eviction.budgets:
+            self._by_budget.setdefault(budget, {})[eviction.uid] = eviction
+        self._untold.setdefault(eviction.preemptor, {})[eviction.uid] = None
+
+    def told(self, uid: str) -> str:
+        """The eviction is in the log. Returns the preemptor's key if that was the last of its victims, else an empty string."""
+        eviction = self._pending.get(uid)
+        return "" if eviction is None else self._settle(eviction)
+
+    def end(self, uid: str) -> str:
+        """The victim is gone, or its eviction is called off. Returns as `told`."""
+        eviction = self._pending.pop(uid, None)
+        if eviction is None:
+            return ""
+        for budget in eviction.budgets:
+            charged = self._by_budget[budget]
+            del charged[uid]
+            if not charged:
+                del self._by_budget[budget]
+        return self._settle(eviction)
+
+    def _settle(self, eviction: PendingEviction) -> str:
+        untold = self._untold.get(eviction.preemptor)
+        if untold is None or eviction.uid not in untold:
+            return ""
+        del untold[eviction.uid]
+        if untold:
+            return ""
+        del self._untold[eviction.preemptor]
+        return eviction.preemptor
+
+    # --- the state as a value -----------------------------------------------------------------------------------------
+
+    def dump(self) -> list[dict[str, Any]]:
+        """What is pending, as builtins. Between attempts everybody has been told."""
+        return [msgspec.to_builtins(eviction) for eviction in self._pending.values()]
+
+    def load(self, dumped: Iterable[dict[str, Any]]) -> None:
+        """Take over what `dump` told."""
+        self.__init__()  # type: ignore[misc]
+        for row in dumped:
+            eviction = msgspec.convert(row, PendingEviction)
+            self.decide(eviction)
+            self.told(eviction.uid)
+
+
+class Preemption:
+    """What one profile's preempting plugin is given: implements `PreemptionPort`."""
+
+    def __init__(self, framework: Framework, evictions: Evictions) -> None:
+        self._framework = framework
+        self._evictions = evictions
+
+    @property
+    def evictions(self) -> EvictionPort:
+        return self._evictions.port
+
+    def run_filters(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
+        return self._framework.run_filters(state, pod, node)
+
+    def add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, node: NodeInfo) -> Status | None:
+        return self._framework.add_pod(state, pod, added, node)
+
+    def remove_pod(self, state: CycleState, pod: PodInfo, removed: PodInfo, node: NodeInfo) -> Status | None:
+        return self._framework.remove_pod(state, pod, removed, node)
+
+    def nominated(self, node: str) -> Sequence[PodInfo]:
+        return self._framework.nominated.pods_on(node)
+
+    def is_evicted(self, uid: str) -> bool:
+        return self._evictions.is_evicted(uid)
+
+    def is_deciding(self, pod: Pod) -> bool:
+        return self._evictions.is_deciding(object_key(pod))
+
+    def charged(self, budget: str, at: int) -> Sequence[str]:
+        return self._evictions.charged(budget, at)
+
+
+# --- outcomes -----------------------------------------------------------------------------------------------------------
+
+
+def refusal_outcomes(
+    refusals: Iterable[RefusedEviction], key: str, stamp: Mapping[str, Any]
+) -> list[tuple[str, Body]]:
+    """The records of evictions that were asked for in vain for the pod of this key."""
+    return [
+        (
+            _key(refused.refusal.pod),
+            EvictionRefused(
+                **stamp,
+                preemptor=key,
+                node=refused.node,
+                budget=refused.refusal.budget,
+                message=refused.message,
+            ),
+        )
+        for refused in refusals
+    ]
+
+
+def plan_outcomes(
+    plan: PreemptionPlan, key: str, scheduler: str, stamp: Mapping[str, Any]
+) -> list[tuple[str, Body]]:
+    """The records of a preemption for the pod of this key: its nomination, and one for every victim that has to be told."""
+    nominated = Nominated(
+        **stamp,
+        node=plan.node,
+        victims=tuple(map(_key, plan.victims)),
+        cleared=tuple(map(_key, plan.cleared)),
+        spared=tuple(map(_key, plan.spared)),
+        violations=plan.violations,
+        candidates=plan.candidates,
+    )
+    evicted = [
+        (
+            _key(eviction.pod),
+            Evicted(
+                **stamp,
+                preemptor=key,
+                node=plan.node,
+                method="evict" if eviction.method == "evict" else "delete",
+                protected=eviction.protected,
+                budgets=eviction.budgets,
+                message=f"{scheduler}: preempting to accommodate a higher priority pod",
+            ),
+        )
+        for eviction in plan.evictions
+    ]
+    return [(key, nominated), *evicted]
+
+
+def _key(pod: PodInfo) -> str:
+    return f"Pod/{pod.key}"

@@ -43,6 +43,7 @@ from tidelog.api.objects import (
     Workload,
     WorkloadPodGroup,
     object_key,
+    pod_condition,
 )
 from tidelog.api.selectors import SelectorError, label_matcher
 from tidelog.api.times import NANOS, format_time
@@ -260,7 +261,7 @@ def _has_min_domains(spec: PodSpec) -> bool:
 def _with_first_status(pod: Pod, stamp: Stamp) -> Pod:
     status = pod.status
     conditions = status.conditions
-    if pod.spec.scheduling_gates:
+    if pod.spec.scheduling_gates and pod_condition(pod, "PodScheduled") is None:
         conditions = with_condition(
             conditions, "PodScheduled", "False", "SchedulingGated", GATED_MESSAGE, stamp.at
         )

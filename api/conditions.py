@@ -33,7 +33,9 @@ def with_condition(
 
     lastTransitionTime moves only when the status changes. Returns the same tuple if nothing changes.
     """
-    return merged(conditions, Condition(type=type, status=status, reason=reason, message=message), at)
+    old = next((c for c in conditions if c.type == type), Condition(type=type))
+    new = replace(old, status=status, reason=reason, message=message, last_transition_time="")
+    return merged(conditions, new, at)
 
 
 def set_condition(pod: Pod, type: str, status: str, reason: str, message: str, at: int) -> Pod:

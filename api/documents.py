@@ -107,6 +107,8 @@ def _line_at(text: str, line: int) -> str:
     start = 0
     for _ in range(line - 1):
         start = text.find("\n", start) + 1
+        if not start:
+            return ""
     end = text.find("\n", start)
     return text[start : min(len(text) if end < 0 else end, start + 60)].rstrip("\r")
 
@@ -273,13 +275,15 @@ _COLLECTION_TAGS = (None, "!", _TAG + "map", _TAG + "seq")
 class _Frame:
     """A mapping or sequence that is still open."""
 
-    __slots__ = ("anchor", "has_null", "key", "merged", "value", "weight")
+    __slots__ = ("anchor", "has_null", "is_merge", "key", "merged", "value", "weight")
 
     def __init__(self, value: dict[str, Any] | list[Any], anchor: str | None) -> None:
         self.value = value
         self.anchor = anchor
         self.key: str | None = None
         """The key whose value comes next; None while a key comes next."""
+        self.is_merge = False
+        """Whether that key is `<<`, unquoted."""
         self.merged: list[Any] = []
         """What `<<` names, to be merged at the end."""
         self.has_null = False
@@ -372,7 +376,7 @@ class _Builder:
         if event.anchor:
             self.anchors[event.anchor] = (key, len(key) + 1)
         if key == "<<" and event.implicit[0]:
-            frame.key = key
+            frame.key, frame.is_merge = key, True
             return
         assert isinstance(frame.value, dict)
         if key in frame.value:
@@ -448,8 +452,9 @@ class _Builder:
             frame.value.append(value)
             return
         assert frame.key is not None
-        if frame.key == "<<":
+        if frame.is_merge:
             frame.merged.append(value)
+            frame.is_merge = False
         else:
             frame.value[frame.key] = value
             frame.has_null |= value is None

@@ -218,7 +218,9 @@ def to_builtins(obj: Object) -> dict[str, Any]:
     """Plain data with apiVersion and kind first, empty parts left out: what `load` reads."""
     kind = KIND_OF_TYPE[type(obj)]
     found = {"apiVersion": kind.api_version, "kind": kind.name}
-    return found | {name: part for name, part in msgspec.to_builtins(obj).items() if part != {}}
+    # By way of JSON, because msgspec.to_builtins would leave tuples.
+    parts = msgspec.json.decode(msgspec.json.encode(obj))
+    return found | {name: part for name, part in parts.items() if part != {}}
 
 
 def as_list(objects: Iterable[Object]) -> dict[str, Any]:

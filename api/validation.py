@@ -145,7 +145,7 @@ def warnings(obj: Object) -> tuple[str, ...]:
     """One sentence each; the object is valid all the same."""
     match obj:
         case Pod():
-            return tuple(_volume_warnings(obj.spec.volumes))
+            return () if obj.spec.node_name else tuple(_volume_warnings(obj.spec.volumes))
         case Node():
             return (*_capacity_warnings(obj), *_topology_warnings(obj))
         case PriorityClass():

@@ -39,9 +39,7 @@ def test_kind_is_found(text: str, expected: str) -> None:
     assert kind_named(text).name == expected
 
 
-@pytest.mark.parametrize(
-    "text", ["", "podz", "pods.apps", "pods.v2.", "rs.policy", "pdb.v9.policy", "."]
-)
+@pytest.mark.parametrize("text", ["", "podz", "pods.apps", "pods.v2.", "rs.policy", "pdb.v9.policy", "."])
 def test_other_names_are_no_kind(text: str) -> None:
     assert find_kind(text) is None
 

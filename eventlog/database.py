@@ -286,6 +286,12 @@ def compact(connection: sqlite3.Connection, anchor: Head) -> None:
 # --- snapshots ------------------------------------------------------------------------------------------------------
 
 
+def check_storage(connection: sqlite3.Connection) -> list[str]:
+    """What SQLite finds wrong with the structure of the file."""
+    found = [str(line) for (line,) in connection.execute("PRAGMA quick_check(10)").fetchall()]
+    return [] if found == ["ok"] else found
+
+
 def drop_snapshot(connection: sqlite3.Connection, name: str, seq: int) -> None:
     """Remove a snapshot, whole or half-written, within the transaction under way."""
     connection.execute("DELETE FROM snapshots WHERE name = ? AND seq = ?", (name, seq))

@@ -201,22 +201,26 @@ class Log(LogReader):
             await self._write(self._store.put_snapshot(Snapshot.make(name, seq, chain, blob)))
 
     async def compact(self, seq: int | None = None) -> Head:
-        """Drop the records up to `seq`, by default as many as the snapshots allow; returns the new anchor.
+        """Drop the records up to `seq` and return the new anchor.
 
-        A record may go when every kind of snapshot has one at or behind it: states are then computed from there. What
-        is dropped is checked once more on its way out.
+        A record may go when every kind of snapshot has one at or behind it: states are then computed from there. By
+        default the older of two snapshots stays usable too, in case the newer one is damaged some day. What is dropped
+        is checked once more on its way out.
         """
-        newest = {info.name: info.seq for info in await self._store.snapshots()}
-        if not newest:
+        stored = await self._store.snapshots()
+        if not stored:
             raise LogError(f"{self.name}: there is no snapshot to compact behind")
+        newest = {info.name: info.seq for info in stored}
         name = min(newest, key=lambda name: newest[name])
-        if seq is not None and seq > newest[name]:
+        if seq is None:
+            seq = min(info.seq for info in stored)
+        if seq > newest[name]:
             raise LogError(
                 f"{self.name}: records after {newest[name]} are still needed: "
                 f"that is where the newest snapshot of {name!r} is"
             )
         anchor = self.anchor
-        async for batch in self.read_batches(anchor.seq + 1, newest[name] if seq is None else seq):
+        async for batch in self.read_batches(anchor.seq + 1, seq):
             for record in batch:
                 anchor = advance(anchor, record)
         async with self._writing:

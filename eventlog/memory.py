@@ -62,6 +62,10 @@ class MemoryStore:
             for name, seq in sorted(self._snapshots)
         ]
 
+    async def check_storage(self) -> list[str]:
+        """A list is never wrong with itself."""
+        return []
+
     async def compact(self, anchor: Head) -> None:
         """As in `Store`."""
         self._rows = self._rows[anchor.seq - self.anchor.seq :]

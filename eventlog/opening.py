@@ -21,7 +21,7 @@ import msgspec
 from tidelog.api.errors import LogDamaged, LogError
 from tidelog.eventlog import database
 from tidelog.eventlog.disk import Disk
-from tidelog.eventlog.head import NO_FILE, HeadFile
+from tidelog.eventlog.head import NO_FILE, HeadFile, HeadReading
 from tidelog.eventlog.records import ChainBroken
 from tidelog.eventlog.store import EMPTY, Head
 
@@ -121,7 +121,7 @@ def _create(path: str, disk: Disk, allowed: bool) -> None:
         # SQLite would apply it to whatever database stands beside it.
         raise LogDamaged(path, 1, None, "its write-ahead log is there, but not its database")
     if not allowed or os.path.exists(path + ".head"):
-        known = read_head(path, disk)
+        known = read_head(path, disk).head
         if not allowed or known is None or known.seq:
             refuse_missing(path, disk)
     else:
@@ -155,7 +155,7 @@ def refuse_missing(path: str, disk: Disk) -> None:
     if not os.path.isdir(os.path.dirname(path)):
         raise LogError(f"{path}: there is no directory {os.path.dirname(path)}")
     if os.path.exists(path + ".head"):
-        head = read_head(path, disk)
+        head = read_head(path, disk).head
         if head is None or head.seq:
             raise LogDamaged(
                 path, 1, head.seq if head else None, "the database is gone, its head file is not"
@@ -169,13 +169,13 @@ def refuse_unfinished(path: str) -> None:
         raise LogDamaged(path, 1, None, "a repair or an import of it was interrupted")
 
 
-def read_head(path: str, disk: Disk) -> Head | None:
-    """What the head file says, or None if there is none that can be read."""
+def read_head(path: str, disk: Disk) -> HeadReading:
+    """What the head file says."""
     head_file = _open_head(path, disk, writable=False)
     if head_file is None:
-        return None
+        return NO_FILE
     try:
-        return head_file.read().head
+        return head_file.read()
     finally:
         head_file.close()
 
@@ -237,15 +237,15 @@ def _examined(
     """
     while True:
         reading = NO_FILE if head_file is None else head_file.read()
-        last = None if reading.head is None else reading.head.seq
+        known = 0 if reading.head is None else reading.head.seq
         try:
             return database.examine(connection, reading, depth)
         except (database.NotALog, sqlite3.Error, ChainBroken) as error:
             foreign = isinstance(error, database.NotALog) or (
                 getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_NOTADB
             )
-            if foreign and not last:
+            if foreign and not known:
                 raise LogError(f"{path}: is not a tidelog log: {error}") from error
-            found = database.damage(path, error, 1, last)
+            found = database.damage(path, error, 1, None if reading.doubtful or not known else known)
         if head_file is None or head_file.read() == reading:
             raise found

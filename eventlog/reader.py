@@ -16,7 +16,7 @@ from tidelog.api.errors import LogDamaged, LogError
 from tidelog.eventlog.disk import Disk
 from tidelog.eventlog.records import ChainBroken, Record, check_rows
 from tidelog.eventlog.sqlite import SqliteReader
-from tidelog.eventlog.store import Head, ReadStore, Snapshot, SnapshotInfo
+from tidelog.eventlog.store import Head, ReadStore, Snapshot, SnapshotInfo, SnapshotsUnreadable
 
 POLL_SECONDS = 0.01
 """How often a reader in another process looks at the head file: a tail is about 5 ms behind, for 0.1 % of a core."""
@@ -165,7 +165,11 @@ class LogReader:
 
     async def snapshot(self, name: str, at_most: int | None = None) -> Snapshot | None:
         """The newest sound snapshot of this name, at or before record `at_most`. A damaged one is passed over."""
-        for info in reversed(await self._store.snapshots()):
+        try:
+            stored = await self._store.snapshots()
+        except SnapshotsUnreadable:
+            return None
+        for info in reversed(stored):
             if info.name == name and (at_most is None or info.seq <= at_most):
                 found = await self._store.get_snapshot(name, info.seq)
                 if found is not None and found.is_sound and found.chain == await self._digest_of(info.seq):
@@ -177,8 +181,12 @@ class LogReader:
         return await self._store.snapshots()
 
     async def stored_snapshot(self, info: SnapshotInfo) -> Snapshot | None:
-        """One of them as it is stored, sound or not."""
+        """One of them as it is stored, sound or not; None if it cannot be read."""
         return await self._store.get_snapshot(info.name, info.seq)
+
+    async def check_storage(self) -> list[str]:
+        """What the storage finds wrong with itself, beside what the chain of records tells."""
+        return await self._store.check_storage()
 
     async def _digest_of(self, seq: int) -> bytes | None:
         """The digest of a record, or None if it is not (or no longer) in the log."""

@@ -17,6 +17,7 @@ import msgspec
 from tidelog.api.errors import LogDamaged, LogError
 from tidelog.eventlog import database, opening, rebuild
 from tidelog.eventlog.disk import Disk
+from tidelog.eventlog.head import HeadReading
 from tidelog.eventlog.lock import WriterLock
 from tidelog.eventlog.opening import log_path
 from tidelog.eventlog.records import ChainBroken, LossAccepted, Record, chain_digest, check_rows, encode_body
@@ -29,7 +30,7 @@ class Repaired(msgspec.Struct, frozen=True, kw_only=True):
     kept: int
     """Seq of the last record that is left of the old log."""
     lost_last: int | None
-    """Records `kept + 1` to this one were lost; None where nobody knows how many."""
+    """Records `kept + 1` to this one were lost; equal to `kept` if none was, None where nobody knows how many."""
     reason: str
     """What was wrong; empty if nothing was, and then nothing was changed."""
     backup: str = ""
@@ -54,69 +55,97 @@ def _repair(path: str, accept_loss: bool, clock: Callable[[], int], disk: Disk) 
     opening.check_place(path, disk, create=True)
     lock = WriterLock(path, "tidelog log repair")
     try:
-        interrupted = rebuild.is_ready(path)
-        if interrupted and not accept_loss:
-            opening.refuse_unfinished(path)
-        backup = rebuild.install(path, disk) if interrupted else ""
-        damage = _damage(path, disk)
-        if damage is None:
-            reason = "an interrupted repair was finished" if interrupted else ""
-            head = opening.open_reading(path, disk)
-            head.close()
-            return Repaired(kept=head.head.seq, lost_last=head.head.seq, reason=reason, backup=backup)
+        if rebuild.is_ready(path):
+            if not accept_loss:
+                opening.refuse_unfinished(path)
+            return _finish(path, disk)
+        head, found = _look(path, disk)
+        if found is None:
+            return Repaired(kept=head.seq, lost_last=head.seq, reason="")
         if not accept_loss:
-            raise damage
-        return _accept(path, damage, clock, disk)
+            raise found
+        return _build_anew(path, found, clock, disk)
     except OSError as error:
         raise LogError(f"{path}: cannot be repaired: {error}") from error
     finally:
         lock.release()
 
 
-def _damage(path: str, disk: Disk) -> LogDamaged | None:
-    """What is wrong with the log: opened, and every record of it checked."""
+def _finish(path: str, disk: Disk) -> Repaired:
+    """Put in its place what an interrupted repair or import had completed."""
+    backup = rebuild.install(path, disk)
+    head, _ = _look(path, disk)
+    return Repaired(
+        kept=head.seq,
+        lost_last=head.seq,
+        reason="an interrupted repair or import was finished",
+        backup=backup,
+    )
+
+
+def _look(path: str, disk: Disk) -> tuple[Head, LogError | None]:
+    """Where the log ends, and what is wrong with it; every record is checked, and SQLite's own structure."""
     try:
         opened = opening.open_reading(path, disk, depth=1 << 62)
     except LogDamaged as error:
-        return error
-    opened.close()
-    return None
+        return EMPTY, error
+    try:
+        problems = database.check_storage(opened.connection)
+    except sqlite3.Error as error:
+        problems = [str(error)]
+    finally:
+        opened.close()
+    if not problems:
+        return opened.head, None
+    what = f"{path}: every record is there, but SQLite finds its file damaged: {problems[0]}"
+    return opened.head, LogError(
+        f"{what}; make it anew, without loss: tidelog log repair --accept-loss {path}"
+    )
 
 
-def _accept(path: str, damage: LogDamaged, clock: Callable[[], int], disk: Disk) -> Repaired:
-    known = opening.read_head(path, disk)
+def _build_anew(path: str, found: LogError, clock: Callable[[], int], disk: Disk) -> Repaired:
+    """A new log of the good records, with a record of the loss if there is one, in the place of the damaged one."""
+    reading = opening.read_head(path, disk)
     connection = None
     if os.path.exists(path):
         connection, _ = opening.connect_reading(path, disk)
+    build = rebuild.Rebuild(path, disk, EMPTY if connection is None else _anchor(connection))
     try:
-        anchor = EMPTY if connection is None else _anchor(connection)
-        build = rebuild.Rebuild(path, disk, anchor)
-        try:
-            if connection is not None:
-                for records in _good_records(connection, anchor):
-                    build.add(records)
-                for snapshot in _good_snapshots(connection):
-                    if anchor.seq <= snapshot.seq <= build.head.seq:
-                        build.add_snapshot(snapshot)
-            kept = build.head
-            lost_last = known.seq if known is not None and damage.last is not None else None
-            loss = LossAccepted(
-                first=kept.seq + 1,
-                last=lost_last or 0,
-                epoch=kept.epoch if known is None else max(known.epoch, kept.epoch),
-                reason=damage.reason,
-            )
+        whole = False
+        if connection is not None:
+            whole = _copy(connection, build, reading)
+        kept = build.head
+        known = reading.head or EMPTY
+        reason = found.reason if isinstance(found, LogDamaged) else str(found)
+        lost_last: int | None = kept.seq
+        if not whole:
+            lost_last = known.seq if known.seq > kept.seq and not reading.doubtful else None
+            epoch = max(known.epoch, kept.epoch)
+            loss = LossAccepted(first=kept.seq + 1, last=lost_last or 0, epoch=epoch, reason=reason)
             build.add([_loss_record(kept, loss, clock())])
-            build.commit()
-        finally:
-            build.close()
+        build.commit()
     except sqlite3.Error as error:
         raise LogError(f"{path}: cannot be repaired: {error}") from error
     finally:
+        build.close()
         if connection is not None:
             connection.close()
     backup = rebuild.install(path, disk)
-    return Repaired(kept=kept.seq, lost_last=lost_last, reason=damage.reason, backup=backup)
+    return Repaired(kept=kept.seq, lost_last=lost_last, reason=reason, backup=backup)
+
+
+def _copy(connection: sqlite3.Connection, build: rebuild.Rebuild, reading: HeadReading) -> bool:
+    """Take over all that is good; returns whether that is everything that was acknowledged, for certain."""
+    anchor, known = build.head, reading.head
+    whole = known is not None and known.seq == anchor.seq and not reading.doubtful
+    for records in _good_records(connection, anchor):
+        build.add(records)
+        if known is not None and records[0].seq <= known.seq <= records[-1].seq:
+            whole = records[known.seq - records[0].seq].digest == known.digest
+    for snapshot in _good_snapshots(connection):
+        if anchor.seq <= snapshot.seq <= build.head.seq:
+            build.add_snapshot(snapshot)
+    return whole and not (reading.doubtful and known is not None and build.head.seq == known.seq)
 
 
 def _loss_record(kept: Head, loss: LossAccepted, now: int) -> Record:

@@ -23,7 +23,7 @@ from tidelog.eventlog.disk import Disk
 from tidelog.eventlog.lock import WriterLock
 from tidelog.eventlog.opening import Opened, log_path
 from tidelog.eventlog.records import ChainBroken, Record, Row
-from tidelog.eventlog.store import ROWS_PER_READ, Head, Snapshot, SnapshotInfo
+from tidelog.eventlog.store import ROWS_PER_READ, Head, Snapshot, SnapshotInfo, SnapshotsUnreadable
 
 RESERVE_BYTES = 32 * 2**20
 """With less room than this on the disk, appends are refused before anything is written: enough for any usual group, the
@@ -65,7 +65,7 @@ async def _open(
         await connection
     except BaseException:
         # aiosqlite has told its thread to end, and does not wait until it has: it would tell a loop that is closed.
-        connection._thread.join()
+        getattr(connection, "_thread", connection).join()
         raise
     return connection, opened[0]
 
@@ -99,11 +99,24 @@ class _Reading:
 
     async def get_snapshot(self, name: str, seq: int) -> Snapshot | None:
         """As in `Store`."""
-        return await self._read(database.get_snapshot, name, seq)
+        try:
+            return await self._read(database.get_snapshot, name, seq)
+        except LogDamaged:
+            return None
 
     async def snapshots(self) -> list[SnapshotInfo]:
         """As in `Store`."""
-        return await self._read(database.list_snapshots)
+        try:
+            return await self._read(database.list_snapshots)
+        except LogDamaged as error:
+            raise SnapshotsUnreadable(self.name, error.reason) from error
+
+    async def check_storage(self) -> list[str]:
+        """As in `Store`."""
+        try:
+            return await self._read(database.check_storage)
+        except LogDamaged as error:
+            return [error.reason]
 
 
 class SqliteReader(_Reading):

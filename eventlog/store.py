@@ -15,6 +15,7 @@ from typing import Protocol
 
 import msgspec
 
+from tidelog.api.errors import LogError
 from tidelog.eventlog.records import GENESIS, LossAccepted, Record, Row, SchedulerStarted, decode_body
 
 ROWS_PER_READ = 1_000
@@ -85,6 +86,18 @@ class SnapshotInfo(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     size: int
 
 
+class SnapshotsUnreadable(LogError):
+    """The list of snapshots is damaged. No record is: every state can still be computed from those."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(path, reason)
+        self.path = path
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"{self.path}: its snapshots cannot be read ({self.reason}): tidelog log repair makes the file anew"
+
+
 class ReadStore(Protocol):
     """What reading a log needs. Opening is each implementation's own affair, and so is refusing a damaged log then.
 
@@ -115,11 +128,15 @@ class ReadStore(Protocol):
         ...
 
     async def get_snapshot(self, name: str, seq: int) -> Snapshot | None:
-        """That snapshot, unchecked, or None."""
+        """That snapshot, unchecked, or None if it is not there or cannot be read."""
         ...
 
     async def snapshots(self) -> list[SnapshotInfo]:
         """All snapshots, by name and seq."""
+        ...
+
+    async def check_storage(self) -> list[str]:
+        """What the storage finds wrong with itself, one sentence each; may take as long as reading everything."""
         ...
 
     async def close(self) -> None:

@@ -14,7 +14,7 @@ from tidelog.api.errors import LogDamaged
 from tidelog.eventlog.objects import SNAPSHOT, ObjectTable
 from tidelog.eventlog.reader import LogReader
 from tidelog.eventlog.records import Record
-from tidelog.eventlog.store import EPOCH_KINDS, Head, Snapshot, advance
+from tidelog.eventlog.store import EPOCH_KINDS, Head, Snapshot, SnapshotsUnreadable, advance
 
 Progress = Callable[[int, int], None]
 """Called now and then with how much is done, and of how much."""
@@ -33,7 +33,8 @@ class Verified(msgspec.Struct, frozen=True, kw_only=True):
     rebuilt: int
     """Of these, how many were computed again from the records and compared."""
     problems: tuple[str, ...]
-    """Unsound snapshots, one sentence each. They are passed over when a state is loaded."""
+    """Unsound snapshots, which are passed over when a state is loaded, and what SQLite finds wrong with its file; one
+    sentence each. No record is concerned, and `repair` makes the file anew without losing any."""
 
 
 async def verify(log: LogReader, progress: Progress | None = None, *, rebuild: bool = False) -> Verified:
@@ -75,6 +76,7 @@ class _Verification:
                 self.head.seq,
                 "the last record is not the one that its head file names",
             )
+        self.problems += await self.log.check_storage()
         for seq, snapshots in sorted(self.snapshots.items()):
             self.problems += [f"snapshot {s.name} at {seq}: there is no such record" for s in snapshots]
         return Verified(
@@ -89,14 +91,19 @@ class _Verification:
         )
 
     async def _load_snapshots(self) -> None:
-        for info in await self.log.snapshots():
+        try:
+            stored = await self.log.snapshots()
+        except SnapshotsUnreadable as error:
+            self.problems.append(f"the list of snapshots cannot be read: {error.reason}")
+            return
+        for info in stored:
             snapshot = await self.log.stored_snapshot(info)
-            if snapshot is None:
-                continue
-            if snapshot.is_sound:
+            if snapshot is not None and snapshot.is_sound:
                 self.snapshots.setdefault(info.seq, []).append(snapshot)
             else:
-                self.problems.append(f"snapshot {info.name} at {info.seq}: its content was changed")
+                self.problems.append(
+                    f"snapshot {info.name} at {info.seq}: its content was changed or is unreadable"
+                )
 
     def _first_table(self) -> ObjectTable | None:
         """What to begin the fold with: nothing, or the snapshot that stands where the compacted records were."""

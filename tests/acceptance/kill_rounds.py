@@ -1,0 +1,105 @@
+"""Kill a process that writes a log, at a random moment, again and again: `python kill_rounds.py LOG ROUNDS SEED`.
+
+Each round a child opens the log, appends from 40 tasks, takes snapshots, compacts and checkpoints, and notes every
+acknowledgement in a file. After 20 to 250 ms it is killed with SIGKILL. Then the log must hold each acknowledged record
+once, at its seq, verify, and open for the next round without help. Prints one line of JSON; exits 1 at the first fault.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import signal
+import sys
+import time
+
+from tidelog.eventlog import sqlite
+from tidelog.eventlog.log import Log, open_log
+from tidelog.eventlog.reader import open_reader
+from tidelog.eventlog.records import Draft, Tick
+from tidelog.eventlog.verify import verify
+
+CALLERS = 40
+
+
+async def write(path: str, number: int, notes: int) -> None:
+    """The child's life: append until killed."""
+    async with await open_log(path, what=f"round {number}") as log:
+        os.write(notes, b"open\n")
+        async with asyncio.TaskGroup() as tasks:
+            for caller in range(CALLERS):
+                tasks.create_task(append(log, f"{number}-{caller}", notes))
+            tasks.create_task(housekeeping(log))
+
+
+async def append(log: Log, caller: str, notes: int) -> None:
+    """Append batches of one to three records, and note each acknowledgement."""
+    for turn in range(1_000_000):
+        keys = [f"Pod/{caller}/{turn}-{part}" for part in range(1 + turn % 3)]
+        records = await log.append([Draft(body=Tick(), author="cluster", key=key) for key in keys])
+        os.write(notes, b"".join(b"%d %s\n" % (record.seq, record.key.encode()) for record in records))
+
+
+async def housekeeping(log: Log) -> None:
+    """What else writes: snapshots of some parts, compaction behind them."""
+    for turn in range(1_000_000):
+        await asyncio.sleep(0.01)
+        await log.put_snapshot("objects", log.head.seq, os.urandom(2_500_000 if turn % 4 == 0 else 1_000))
+        if turn % 3 == 2:
+            await log.compact()
+
+
+async def check(path: str, notes: list[tuple[int, str]]) -> int:
+    """Every acknowledged record is there once; returns how many records the log has."""
+    async with await open_reader(path) as reader:
+        await verify(reader)
+        found = [(record.seq, record.key) async for record in reader.read()]
+        kept_from = reader.anchor.seq
+    present = set(found)
+    assert len({key for _, key in found}) == len(found), "a record is in the log twice"
+    missing = [note for note in notes if note[0] > kept_from and note not in present]
+    assert not missing, f"{len(missing)} acknowledged records are missing, {missing[0]} first"
+    return len(found)
+
+
+def run_round(path: str, number: int, delay: float) -> list[tuple[int, str]]:
+    """One child, from its start to its end; returns what was acknowledged to it."""
+    notes_path = f"{path}.notes"
+    notes = os.open(notes_path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o600)
+    child = os.fork()
+    if child == 0:
+        try:
+            asyncio.run(write(path, number, notes))
+        finally:
+            os._exit(3)
+    time.sleep(delay)
+    os.kill(child, signal.SIGKILL)
+    _, status = os.waitpid(child, 0)
+    assert os.WTERMSIG(status) == signal.SIGKILL, (
+        f"round {number}: the child ended by itself, status {status}"
+    )
+    lines = os.pread(notes, 1 << 30, 0).decode().split("\n")
+    os.close(notes)
+    acknowledged = [line.split(" ", 1) for line in lines[:-1] if line != "open"]
+    return [(int(seq), key) for seq, key in acknowledged]
+
+
+def main() -> int:
+    path, rounds, seed = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+    rng = random.Random(seed)
+    sqlite.CHECKPOINT_BYTES = 200_000
+    total = productive = 0
+    for number in range(rounds):
+        acknowledged = run_round(path, number, rng.uniform(0.02, 0.25))
+        if os.path.exists(path):
+            asyncio.run(check(path, acknowledged))
+        total += len(acknowledged)
+        productive += bool(acknowledged)
+    print(json.dumps({"rounds": rounds, "seed": seed, "acknowledged": total, "productive": productive}))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

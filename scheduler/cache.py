@@ -20,7 +20,7 @@ costs the number of changes; `tidelog.scheduler.snapshot` lives on it.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -41,12 +41,10 @@ def is_finished(pod: Pod) -> bool:
 
 
 class CacheLayout(msgspec.Struct, frozen=True, kw_only=True):
-    """The order of nodes and pods, and the placements that the log does not have yet."""
+    """The order of the nodes, and the placements that the objects do not tell."""
 
     zones: list[tuple[str, str, list[str]]]
     """(region, zone, names of its nodes); all in the order of their first appearance."""
-    places: list[str]
-    """Uids of the bound and assumed pods, in the order in which they took their places."""
     assumed: dict[str, str]
     """Uid → node."""
 
@@ -237,20 +235,25 @@ class Cache:
         """What the order of arrivals has left here and the objects do not tell: `restore` needs it."""
         return CacheLayout(
             zones=[(region, zone, list(names)) for (region, zone), names in self._zones.items()],
-            places=list(self._place),
             assumed={uid: self._place[uid] for uid in self._assumed},
         )
 
-    def restore(self, layout: CacheLayout, node: Callable[[str], Node], pod: Callable[[str], Pod]) -> None:
-        """Fill a new cache as one with this layout was. `node` finds the objects by name, `pod` by uid."""
+    def restore(self, layout: CacheLayout, node: Callable[[str], Node], pods: Iterable[Pod]) -> None:
+        """Fill a new cache as one with this layout was. `node` finds the objects by name; `pods` are all there are.
+
+        The pods of a node may stand in another order than before: nothing may depend on that.
+        """
         assert not self._nodes, "a layout is restored into a new cache"
-        assert not self._place, "a layout is restored into a new cache"
         for _, _, names in layout.zones:
             for name in names:
                 self.put_node(node(name))
-        for uid in layout.places:
-            found = pod(uid)
-            self._add(PodInfo(found), layout.assumed.get(uid) or found.spec.node_name)
+        for pod in pods:
+            info = PodInfo(pod)
+            if info.uid in layout.assumed:
+                # Without a look at the node, which may be gone since.
+                self._add(info, layout.assumed[info.uid])
+            else:
+                self.put_pod(info)
         self._assumed = dict.fromkeys(layout.assumed)
 
     # --- comparing --------------------------------------------------------------------------------------------------

@@ -84,7 +84,6 @@ class Cluster:
     def restore(self, objects: dict[str, Object], layout: CacheLayout) -> None:
         """Fill a new cluster with these objects. The queue comes later."""
         self.objects = objects
-        pods = {uid_of(obj): obj for obj in objects.values() if isinstance(obj, Pod)}
         for obj in objects.values():
             if not isinstance(obj, Pod | Node):
                 self.listers.put(obj)
@@ -94,7 +93,7 @@ class Cluster:
             assert isinstance(found, Node)
             return found
 
-        self.cache.restore(layout, node, pods.__getitem__)
+        self.cache.restore(layout, node, (obj for obj in objects.values() if isinstance(obj, Pod)))
 
     def release(self, uid: str, key: str) -> None:
         """The placement of a pod is off. If it was assumed, its room is free again, which may help others."""

@@ -17,9 +17,6 @@ from tidelog.api.objects import Pod
 Rejector = tuple[str, str]
 """A profile and one of its plugins: under this an entity that waits for events is filed."""
 
-ANY_EVENT: Rejector = ("", "")
-"""Filed under this, an entity is concerned by every event that concerns anyone."""
-
 NO_EXPIRY = -1
 """Not backing off, or not computed yet."""
 
@@ -151,7 +148,7 @@ class QueuedPod(Entity, eq=False, gc=False, kw_only=True):
         if self.gating_plugin:
             return ((self.profile, self.gating_plugin),)
         plugins = dict.fromkeys((*self.unschedulable_plugins, *self.pending_plugins))
-        return tuple((self.profile, plugin) for plugin in plugins) or (ANY_EVENT,)
+        return tuple((self.profile, plugin) for plugin in plugins)
 
     def fail(self, unschedulable: tuple[str, ...], pending: tuple[str, ...], at: int) -> None:
         """Its attempt has failed; with no plugin to blame, with an error."""
@@ -202,14 +199,9 @@ class QueuedGroup(Entity, eq=False, gc=False, kw_only=True):
             (profile, plugin): None for profile in self.profiles() for plugin in own
         }
         for member in self.members.values():
-            if member.has_rejectors:
-                found.update(
-                    ((member.profile, plugin), None)
-                    for plugin in (*member.unschedulable_plugins, *member.pending_plugins)
-                )
-            elif not self.hints:
-                found[ANY_EVENT] = None
-        return tuple(found) or (ANY_EVENT,)
+            plugins = (*member.unschedulable_plugins, *member.pending_plugins)
+            found.update(((member.profile, plugin), None) for plugin in plugins)
+        return tuple(found)
 
 
 AnyEntity = QueuedPod | QueuedGroup

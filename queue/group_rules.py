@@ -96,6 +96,10 @@ class GroupRules:
         """The group is no longer in the queues."""
         self._waits.discard(group)
 
+    def waits_until(self, group: QueuedGroup) -> int | None:
+        """When the group will have waited long enough; None if it does not wait for `desired_count`."""
+        return self._until(group) if group in self._waits else None
+
     def done_waiting(self, now: int) -> list[QueuedGroup]:
         """Take out the groups that have waited long enough for `desired_count`."""
         found = []

@@ -435,7 +435,12 @@ class SchedulingQueue:
         return min((deadline for deadline in deadlines if deadline is not None), default=None)
 
     def waits_until(self, entity: AnyEntity) -> int | None:
-        """When the entity's backoff ends, or its stay in the pool is too long; None where time alone does nothing."""
+        """When the entity will go on though nothing happens; None where time alone does nothing.
+
+        That is the end of its backoff, of a group's wait for its `desired_count`, or of the longest stay in the pool.
+        """
+        if isinstance(entity, QueuedGroup) and (until := self._groups.rules.waits_until(entity)) is not None:
+            return until
         return self._places.waits_until(entity)
 
     def needs_ticks(self) -> bool:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tidelog.queue.entity import ANY_EVENT, AnyEntity, Rejector
+from tidelog.queue.entity import AnyEntity, Rejector
 from tidelog.queue.heap import Heap
 
 
@@ -33,9 +33,6 @@ class UnschedulablePool:
     def __len__(self) -> int:
         return len(self._entities)
 
-    def __contains__(self, entity: AnyEntity) -> bool:
-        return entity in self._entities
-
     def park(self, entity: AnyEntity) -> None:
         """The entity waits here from now on, behind all others."""
         self.parkings += 1
@@ -46,6 +43,9 @@ class UnschedulablePool:
         """Enter it under the place it already has (`parked`)."""
         self._entities[entity] = None
         entity.filed_under = entity.filing()
+        assert entity.filed_under, (
+            f"{entity.key} would wait for nobody: only rejected and gated ones come here"
+        )
         for rejector in entity.filed_under:
             self._by_rejector.setdefault(rejector, {})[entity] = None
         self._leftovers.push(entity, (max(entity.timestamp, entity.flushed_at), entity.parked))
@@ -65,8 +65,6 @@ class UnschedulablePool:
         """Those filed under any of the rejectors, in the order of parking."""
         index = self._by_rejector
         found = [index[rejector] for rejector in rejectors if rejector in index]
-        if ANY_EVENT in index:
-            found.append(index[ANY_EVENT])
         if len(found) <= 1:
             # A list of its own, because judging moves entities out of the pool.
             return list(found[0]) if found else []

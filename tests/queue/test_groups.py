@@ -226,6 +226,7 @@ def test_group_waits_a_moment_for_its_desired_count() -> None:
     bench = bench_with_group(names="a", desired_count=3, desired_count_wait=5 * SECOND)
     assert bench.group(KEY).gating_plugin == "DesiredCount"
     assert bench.queue.next_deadline() == bench.now + 5 * SECOND
+    assert bench.queue.waits_until(bench.group(KEY)) == bench.now + 5 * SECOND
     bench.wait(3)
     bench.add(member("b"))
     assert group_where(bench) == "unschedulable"
@@ -233,6 +234,23 @@ def test_group_waits_a_moment_for_its_desired_count() -> None:
     bench.advance(2)
 
     assert group_where(bench) == "active"
+
+
+def test_wait_for_the_desired_count_ends_nothing_for_a_group_that_left_the_pool() -> None:
+    # Without pop_from_backoff the gates are not tried on the way into the backoff queue.
+    bench = bench_with_group(names="ab", config={"pop_from_backoff": False})
+    bench.pop()
+    bench.finish_group(KEY, "unschedulable", rejected("a", "b"))
+    bench.queue.add_group(GroupInfo(key=KEY, desired_count=9, desired_count_wait=60 * SECOND), bench.now)
+    bench.advance(2)
+    assert bench.group(KEY).gating_plugin == "DesiredCount"
+    bench.group(KEY).expiry = bench.now + 90 * SECOND
+    bench.event(WILDCARD)
+    assert group_where(bench) == "backoff"
+
+    bench.advance(60)
+
+    assert group_where(bench) == "backoff"
 
 
 def test_desired_count_ends_the_wait() -> None:
@@ -451,6 +469,17 @@ def test_member_that_fails_after_its_groups_success_backs_off_with_its_group() -
 
     assert group_where(bench) == "backoff"
     assert list(bench.group(KEY).members) == ["default/a"]
+
+
+def test_group_whose_members_were_all_ended_before_its_result_is_done() -> None:
+    bench = bench_with_group(names="ab")
+    bench.pop()
+    bench.queue.done(uid("a"))
+    bench.queue.done(uid("b"))
+
+    bench.finish_group(KEY, "success", {})
+
+    assert group_where(bench) == "nowhere"
 
 
 def test_aborted_group_is_tried_again_at_once_with_its_place_and_counters() -> None:

@@ -555,6 +555,30 @@ def test_next_deadline_is_when_a_stay_in_the_pool_has_been_too_long() -> None:
     assert bench.queue.next_deadline() is None
 
 
+def test_waits_until_is_when_time_alone_lets_a_pod_go_on() -> None:
+    bench = Bench(Toy("Deaf"), max_in_unschedulable=300 * SECOND)
+    bench.add("a", "b", "c")
+    bench.pop()
+    bench.reject("a")
+    bench.pop()
+    bench.reject("b", "Deaf")
+
+    found = [bench.queue.waits_until(bench.get(name)) for name in "abc"]
+
+    assert found == [bench.now + 2 * SECOND, bench.now + 300 * SECOND + 1, None]
+
+
+def test_pod_of_a_profile_that_is_gone_is_retried_for_anything_it_missed() -> None:
+    bench = Bench(toy("A", NODE_ADD))
+    bench.add("a", build.pod("p").scheduler("gone"))
+    bench.pop_all()
+    bench.node_added()
+
+    bench.reject("p", "A")
+
+    assert bench.where("p") == "backoff"
+
+
 def test_flush_is_seen_by_pods_in_flight() -> None:
     bench = Bench(Toy("Deaf"))
     bench.add_and_reject("stuck", "Deaf")

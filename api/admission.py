@@ -25,7 +25,7 @@ from msgspec.structs import replace
 
 from tidelog.api.conditions import set_condition, with_condition
 from tidelog.api.defaulting import default_node, default_pod, without_min_domains
-from tidelog.api.errors import FieldError, InvalidObjects
+from tidelog.api.errors import FieldError, InvalidObjects, printable
 from tidelog.api.features import FeatureGates
 from tidelog.api.fields import ErrorList
 from tidelog.api.object_table import NAMESPACE_LABEL, SYSTEM_NAMESPACES, Cluster, group_of
@@ -110,7 +110,7 @@ def admit(
 
 def _subject(obj: Object) -> str:
     meta = obj.metadata
-    return f'{KIND_OF_TYPE[type(obj)].name} "{meta.name or meta.generate_name}"'
+    return f'{KIND_OF_TYPE[type(obj)].name} "{printable(meta.name or meta.generate_name, 253)}"'
 
 
 def _prepared(
@@ -374,7 +374,7 @@ def _tell_of_budgets(pod: Pod, cluster: Cluster, said: list[str]) -> None:
             continue
     if len(matching) > 1:
         said.append(
-            f"pod {pod.metadata.name} is under {len(matching)} disruption budgets ({', '.join(matching)}); "
+            f"pod {pod.metadata.name} is under {len(matching)} disruption budgets ({', '.join(sorted(matching))}); "
             "an eviction is charged to all of them"
         )
 

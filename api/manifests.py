@@ -15,7 +15,7 @@ import yaml
 from msgspec.structs import replace
 
 from tidelog.api.documents import INPUT_BYTES_MAX, Document, read_documents, resolve
-from tidelog.api.errors import FieldError, InvalidObjects
+from tidelog.api.errors import FieldError, InvalidObjects, printable
 from tidelog.api.fields import ErrorList
 from tidelog.api.kinds import ELSEWHERE, suggestion
 from tidelog.api.objects import (
@@ -129,8 +129,8 @@ def _title(value: Any) -> str:
         return ""
     metadata = value.get("metadata")
     name = metadata.get("name") if isinstance(metadata, dict) else None
-    kind = value["kind"][:63]
-    return f'{kind} "{name[:253]}"' if isinstance(name, str) else kind
+    kind = printable(value["kind"], 63)
+    return f'{kind} "{printable(name, 253)}"' if isinstance(name, str) else kind
 
 
 def _items(value: Any, where: str, depth: int = 0) -> Iterator[tuple[str, Any]]:

@@ -43,11 +43,6 @@ INITIAL_OBJECTS: tuple[Object, ...] = (
 """What is there before the first record. None of it can be deleted."""
 
 
-def namespace_labels(namespace: Namespace | None, name: str) -> dict[str, str]:
-    """The labels of a namespace; one that nobody described has its name as its only label."""
-    return {NAMESPACE_LABEL: name} if namespace is None else namespace.metadata.labels
-
-
 def group_of(pod: Pod) -> str:
     """A name for the group that a pod refers to, unique in its namespace; empty without one."""
     spec = pod.spec

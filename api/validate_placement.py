@@ -220,7 +220,7 @@ def topology_spread(
     gates: FeatureGates,
     keep_fallback: bool = False,
 ) -> None:
-    """The constraints of a pod, or the defaults of a configuration. `keep_fallback`: they are stored already."""
+    """The constraints of a pod. `keep_fallback`: their criteria are stored already."""
     for index, constraint in enumerate(found):
         where = f"{path}[{index}]"
         _spread(errors, constraint, where)

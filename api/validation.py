@@ -40,7 +40,6 @@ from tidelog.api.objects import (
     Workload,
 )
 from tidelog.api.quantity import compare
-from tidelog.api.validate_placement import topology_spread
 
 
 def validate(obj: Object, gates: FeatureGates) -> list[FieldError]:
@@ -114,19 +113,6 @@ def _validate(obj: Object, gates: FeatureGates, errors: ErrorList, old: Any) -> 
 
 def _has_fallback(constraints: tuple[TopologySpreadConstraint, ...]) -> bool:
     return any(constraint.fallback_criteria for constraint in constraints)
-
-
-def validate_default_constraints(
-    constraints: tuple[TopologySpreadConstraint, ...], path: str, gates: FeatureGates
-) -> list[FieldError]:
-    """Spread constraints in a configuration: as a pod's, but without selectors of their own."""
-    errors = ErrorList()
-    topology_spread(errors, constraints, path, gates)
-    for index, constraint in enumerate(constraints):
-        if constraint.label_selector is not None:
-            rule = "constraint must not define a selector, as they deduced for each pod"
-            errors.forbidden(f"{path}[{index}].labelSelector", rule)
-    return errors
 
 
 def validate_condition(type: str, status: str) -> list[FieldError]:

@@ -49,6 +49,7 @@ def check_errors(error: InvalidObjects) -> None:
         found.path and (found.rule or found.kind in ("Required", "Duplicate")) for found in error.errors
     )
     assert str(error).isprintable()
+    assert error.subject.isprintable()
 
 
 def admitted(objects: list[Object], gates: FeatureGates) -> list[Object]:

@@ -9,7 +9,7 @@ from tidelog.api import builders as build
 from tidelog.api.conditions import set_condition, with_condition
 from tidelog.api.errors import InvalidObjects
 from tidelog.api.features import FeatureGates
-from tidelog.api.object_table import INITIAL_OBJECTS, ObjectTable, group_of, namespace_labels
+from tidelog.api.object_table import INITIAL_OBJECTS, ObjectTable, group_of
 from tidelog.api.times import format_time
 from tidelog.api.validation import validate
 
@@ -65,14 +65,6 @@ def test_groups_have_names_of_their_own() -> None:
     assert group_of(build.pod("a").group("g").build()) == "podgroup/g"
     assert group_of(build.pod("a").workload("w", "g").build()) == "workload/w/g/"
     assert group_of(build.pod("a").workload("w", "g", "1").build()) == "workload/w/g/1"
-
-
-def test_namespace_that_nobody_described_has_its_name_as_label() -> None:
-    assert namespace_labels(None, "x") == {"kubernetes.io/metadata.name": "x"}
-    assert namespace_labels(build.namespace("x", {"a": "b"}), "x") == {
-        "kubernetes.io/metadata.name": "x",
-        "a": "b",
-    }
 
 
 # --- conditions ---------------------------------------------------------------------------------------------------------

@@ -126,6 +126,8 @@ class ObjectTable:
                     record.key, lambda pod: rejected(pod, body.message, record.at, reason=SCHEDULER_ERROR)
                 )
             case Nominated():
+                for other in body.cleared:
+                    self._change_pod(other, lambda pod: nominated_to(pod, ""))
                 self._change_pod(record.key, lambda pod: nominated_to(pod, body.node))
             case Evicted():
                 self._evicted(record, body)

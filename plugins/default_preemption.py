@@ -266,12 +266,10 @@ class DefaultPreemption(Plugin):
         pod: PodInfo,
         candidates: int,
     ) -> PreemptionPlan:
-        """As in kube-scheduler, nominations to the node are cleared only if there is something to be done at all."""
-        cleared = (
-            [other for other in port.nominated(candidate.node) if other.priority < pod.priority]
-            if evictions
-            else []
-        )
+        """Nominations to the node of pods of lower priority are void; kube-scheduler leaves them if nobody is left to evict."""
+        cleared: list[PodInfo] = []
+        if evictions or not self.handle.upstream:
+            cleared = [other for other in port.nominated(candidate.node) if other.priority < pod.priority]
         return PreemptionPlan(
             candidate.node,
             candidate.victims,

@@ -94,11 +94,13 @@ class FrameworkHandle:
         features: FeatureGates | None = None,
         *,
         upstream: bool = False,
+        fallback_only_if_rejected_by_spread: bool = False,
     ) -> None:
         self.snapshot = snapshot
         self.listers = listers
         self.features = features or FeatureGates()
         self.upstream = upstream
+        self.fallback_only_if_rejected_by_spread = fallback_only_if_rejected_by_spread
         self.preemption: PreemptionPort | None = None
         """Set once the framework exists: plugins are made before it."""
 
@@ -178,7 +180,7 @@ class Framework:
     ) -> None:
         self.name = name
         self.handle = handle
-        self.nominated: NominatedPods = nominated or FixedNominations()
+        self.nominated: NominatedPods = FixedNominations() if nominated is None else nominated
         self.observer = observer
         self.weights = dict(weights or {})
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 HERE = Path(__file__).resolve().parent
-NOT_YET: tuple[str, ...] = ("preemption", "podgroup")
+NOT_YET: tuple[str, ...] = ("podgroup",)
 
 
 def load_runner() -> ModuleType:

@@ -1,0 +1,642 @@
+"""Preemption in the core: one transaction that counts at once, and is taken back whole if something comes between."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from msgspec.structs import replace
+
+from tidelog.api import builders as b
+from tidelog.api.features import FeatureGates
+from tidelog.api.objects import pod_condition
+from tidelog.api.pod_status import is_preempted
+from tidelog.eventlog.records import (
+    AttemptAborted,
+    Evicted,
+    Nominated,
+    Scheduled,
+    Unschedulable,
+)
+from tidelog.plugins.default_preemption import WAITING
+from tidelog.plugins.node_info import PodInfo
+from tidelog.plugins.registry import Registry
+from tidelog.replay.verify import verify
+from tidelog.scheduler.preemption import EXPIRY, Evictions, PendingEviction
+
+from .preemption_world import World, budget, node, pending, running, transactions
+
+SECOND = 1_000_000_000
+
+
+@pytest.fixture
+def world() -> World:
+    """One full node, and a pod that is more important than what runs there."""
+    found = World()
+    found.add(node("n1"), running("low", "n1", cpu="3"), pending("high", cpu="3", priority=10))
+    return found
+
+
+# --- the transaction ------------------------------------------------------------------------------------------------------
+
+
+def test_preemption_is_one_transaction_with_its_outcome(world: World) -> None:
+    decision = world.attempt()
+
+    assert decision is not None
+    kinds = [type(body) for _, body in decision.outcomes]
+    assert [Unschedulable, Nominated, Evicted] == kinds
+    world.commit()
+    world.check()
+
+
+def test_victim_is_told_why_and_by_whom(world: World) -> None:
+    world.settle()
+
+    condition = pod_condition(world.pod("low"), "DisruptionTarget")
+    assert condition is not None
+    assert (condition.status, condition.reason) == ("True", "PreemptionByScheduler")
+    assert condition.message == "default-scheduler: preempting to accommodate a higher priority pod"
+    assert is_preempted(world.pod("low"))
+    assert world.bodies(Evicted)[0][1].preemptor == "Pod/default/high"
+
+
+def test_preemptor_gets_the_room_when_the_victim_has_ended(world: World) -> None:
+    world.settle()
+    assert world.nominated("high") == "n1"
+
+    world.finish("low")
+    world.advance(seconds=5)
+
+    assert world.placements() == {"default/high": "n1"}
+    assert world.nominated("high") == ""
+    world.check()
+
+
+def test_message_of_a_successful_preemption_names_the_node(world: World) -> None:
+    world.settle()
+
+    assert world.message("high") == (
+        "0/1 nodes are available: 1 Insufficient cpu. "
+        "preemption: found a potential placement for pod on node n1, preempting 1 victims"
+    )
+
+
+def test_protected_victims_are_evicted_before_the_others() -> None:
+    world = World()
+    world.add(
+        node("n1"),
+        budget(allowed=1),
+        running("plain", "n1", cpu="2", priority=5),
+        running("web", "n1", cpu="2", app="web").guarded_below(1000),
+        pending("high", cpu="4", priority=10),
+    )
+
+    world.settle()
+
+    assert [(n, body.protected) for n, body in world.bodies(Evicted)] == [("web", True), ("plain", False)]
+    (_, nominated), *_ = world.bodies(Nominated)
+    assert nominated.victims == ("Pod/default/plain", "Pod/default/web")
+    world.check()
+
+
+def test_outcome_tells_who_was_spared_and_how_many_nodes_would_have_done() -> None:
+    world = World()
+    world.add(
+        node("n1"),
+        node("n2"),
+        *(running(f"a{i}", "n1", cpu="2", priority=i) for i in range(2)),
+        *(running(f"b{i}", "n2", cpu="2", priority=i) for i in range(2)),
+        pending("high", cpu="2", priority=10),
+    )
+
+    world.settle()
+
+    (_, body), *_ = world.bodies(Nominated)
+    letter = "a" if body.node == "n1" else "b"
+    assert body.victims == (f"Pod/default/{letter}0",)
+    assert body.spared == (f"Pod/default/{letter}1",)
+    assert body.candidates == 2
+
+
+# --- it counts at once ------------------------------------------------------------------------------------------------
+
+
+def test_next_attempt_sees_the_victim_going_before_the_commit() -> None:
+    world = World()
+    world.add(
+        node("n1"),
+        node("n2"),
+        running("v1", "n1", cpu="4"),
+        running("v2", "n2", cpu="4"),
+        pending("high1", cpu="4", priority=10),
+        pending("high2", cpu="4", priority=10),
+    )
+
+    world.attempt()
+    world.attempt()
+    world.commit()
+
+    assert sorted(world.evicted()) == ["v1", "v2"]
+    assert {node for _, node in world.nominations()} == {"n1", "n2"}
+    world.check()
+
+
+def test_next_attempt_sees_the_budget_charged_before_the_commit() -> None:
+    world = World()
+    world.add(node("n1"), node("n2"), budget(allowed=1))
+    world.add(*(running(f"web-{i}", f"n{i}", cpu="4", app="web").guarded_below(1000) for i in (1, 2)))
+    world.add(*(pending(f"high{i}", cpu="4", priority=10) for i in (1, 2)))
+
+    world.attempt()
+    world.attempt()
+    world.commit()
+
+    assert len(world.evicted()) == 1
+    assert world.budget().status.disruptions_allowed == 0
+    assert "protected by PDB default/web (allowed 0" in world.message("high2")
+    world.check()
+
+
+def test_preemptor_that_is_tried_again_does_not_preempt_again(world: World) -> None:
+    world.settle()
+
+    world.add(node("useless", cpu="1"), node("tainted", cpu="1"))
+    world.advance(seconds=700)
+
+    assert world.evicted() == ["low"]
+    assert world.attempts_of("high") > 1
+    assert "not eligible due to a terminating pod on the nominated node." in world.message("high")
+    world.check()
+
+
+def test_more_important_pod_takes_the_room_of_a_nominated_one_and_wakes_it() -> None:
+    world = World(FeatureGates())
+    world.add(node("n1"), running("low", "n1", cpu="3"), pending("mid", cpu="3", priority=10))
+    world.settle()
+    attempts = world.attempts_of("mid")
+
+    world.add(pending("high", cpu="3", priority=20))
+    world.advance(seconds=20)
+
+    assert ("mid", "n1") in world.nominations()
+    (_, last), *_ = [n for n in world.bodies(Nominated) if n[0] == "high"]
+    assert last.cleared == ("Pod/default/mid",)
+    assert world.nominated("mid") == ""
+    assert world.attempts_of("mid") > attempts
+    assert world.evicted() == ["low"]
+    world.check()
+
+
+def test_upstream_leaves_the_nomination_if_nobody_has_to_be_evicted() -> None:
+    world = World(FeatureGates(), upstream=True)
+    world.add(node("n1"), running("low", "n1", cpu="3"), pending("mid", cpu="3", priority=10))
+    world.settle()
+
+    world.add(pending("high", cpu="3", priority=20))
+    world.settle()
+
+    assert (world.nominated("mid"), world.nominated("high")) == ("n1", "n1")
+    world.check()
+
+
+def test_nominated_pod_is_respected_by_pods_of_equal_priority(world: World) -> None:
+    world.settle()
+
+    world.add(pending("rival", cpu="3", priority=10))
+    world.settle()
+    world.finish("low")
+    world.advance(seconds=5)
+
+    assert world.placements() == {"default/high": "n1"}
+    world.check()
+
+
+# --- the gate ---------------------------------------------------------------------------------------------------------
+
+
+def test_preemptor_is_gated_while_its_victims_have_not_been_told(world: World) -> None:
+    decision = world.attempt()
+    assert decision is not None
+    gates = world.core.frameworks["default-scheduler"]
+
+    during = gates.run_pre_enqueue(world.pod("high"))
+    world.commit()
+
+    assert during is not None
+    assert (during.plugin, during.reasons) == ("DefaultPreemption", (WAITING,))
+    assert gates.run_pre_enqueue(world.pod("high")) is None
+    world.check()
+
+
+def test_preemptor_that_something_wakes_meanwhile_is_let_go_when_its_victims_have_been_told(
+    world: World,
+) -> None:
+    world.attempt()
+
+    world.add(
+        node("n2", cpu="4")
+    )  # Would wake it when the attempt lands, which is before its victim is told.
+    world.commit()
+    world.advance(seconds=15)
+
+    assert world.placements()["default/high"] == "n2"
+    world.check()
+
+
+def test_gate_opens_when_the_last_untold_victim_has_gone() -> None:
+    evictions = Evictions()
+    for name in ("a", "b"):
+        evictions.decide(PendingEviction(name, f"Pod/default/{name}", "Pod/default/p", 1, 0))
+
+    answers = [evictions.told("a"), evictions.is_deciding("Pod/default/p"), evictions.end("b")]
+
+    assert answers == ["", True, "Pod/default/p"]
+    assert not evictions.is_deciding("Pod/default/p")
+    assert evictions.is_evicted("a")
+
+
+# --- what comes between decision and commit -----------------------------------------------------------------------------
+
+
+def delete_victim(world: World) -> None:
+    world.finish("low")
+
+
+def finish_victim(world: World) -> None:
+    pod = world.pod("low")
+    world.put(replace(pod, status=replace(pod.status, phase="Succeeded")))
+
+
+def begin_to_delete_victim(world: World) -> None:
+    world.add(running("low", "n1", cpu="3").terminating())
+
+
+def delete_node(world: World) -> None:
+    world.delete(node("n1"))
+
+
+def taint_node(world: World) -> None:
+    world.put(b.node("n1").capacity(cpu="4").taint("gone", "x", "NoSchedule").build())
+
+
+def fill_room(world: World) -> None:
+    world.add(running("intruder", "n1", cpu="1", priority=100))
+
+
+def delete_preemptor(world: World) -> None:
+    world.finish("high")
+
+
+def bind_preemptor(world: World) -> None:
+    world.add(pending("high", cpu="3", priority=10).on("n1"))
+
+
+@pytest.mark.parametrize(
+    "disturb",
+    [
+        delete_victim,
+        finish_victim,
+        begin_to_delete_victim,
+        delete_node,
+        taint_node,
+        fill_room,
+        delete_preemptor,
+        bind_preemptor,
+    ],
+)
+def test_nothing_is_evicted_if_the_ground_is_taken_away(
+    world: World, disturb: Callable[[World], None]
+) -> None:
+    world.attempt()
+
+    disturb(world)
+    world.commit()
+
+    assert world.evicted() == []
+    assert world.nominations() == []
+    ((name, body),) = world.bodies(AttemptAborted)
+    assert (name, body.nominated, body.victims) == ("high", "n1", ("Pod/default/low",))
+    assert len(world.core.evictions) == 0
+    world.settle()
+    world.check()
+
+
+def test_harmless_changes_of_a_victim_do_not_hinder(world: World) -> None:
+    world.attempt()
+
+    world.add(running("low", "n1", cpu="3").annotate({"seen": "yes"}))
+    world.commit()
+
+    assert world.evicted() == ["low"]
+    world.check()
+
+
+def test_victim_that_stays_after_all_is_not_terminating_for_later_attempts(world: World) -> None:
+    world.attempt()
+    cached = world.core.cluster.cache.pod("uid-low")
+    assert cached is not None
+    assert cached.terminating
+
+    taint_node(world)
+    world.commit()
+
+    cached = world.core.cluster.cache.pod("uid-low")
+    assert cached is not None
+    assert not cached.terminating
+    world.check()
+
+
+def test_nomination_that_was_cleared_counts_again_when_the_preemption_is_called_off() -> None:
+    world = World()
+    world.add(node("n1"), running("low", "n1", cpu="3"), pending("mid", cpu="3", priority=10))
+    world.settle()
+    world.add(pending("high", cpu="3", priority=20))
+    world.attempt()
+    queue = world.core.queue
+    assert queue is not None
+    assert queue.nominator.node_of(world.pod("mid")) == ""
+
+    world.finish("high")
+    world.commit()
+
+    assert queue.nominator.node_of(world.pod("mid")) == "n1"
+    world.check()
+
+
+def test_decision_that_counted_on_a_preemption_falls_with_it() -> None:
+    """The second preemptor only waits for the first one's victim; when that is not coming, it must look again."""
+    world = World()
+    world.add(
+        node("n1"),
+        running("low", "n1", cpu="4", priority=0),
+        pending("mid", cpu="4", priority=10),
+    )
+    world.attempt()
+    world.add(pending("high", cpu="4", priority=20))
+    world.attempt()
+
+    world.finish("mid")
+    world.commit()
+    world.settle()
+
+    assert [name for name, _ in world.bodies(AttemptAborted)] == ["mid", "high"]
+    assert world.evicted() == ["low"]
+    assert world.bodies(Evicted)[0][1].preemptor == "Pod/default/high"
+    world.check()
+
+
+def test_placed_pod_whose_commit_fails_is_not_evicted() -> None:
+    """The victim is only assumed when it is chosen, and never gets its node."""
+    world = World()
+    world.add(node("n1"), pending("low", cpu="4"))
+    world.attempt()
+    world.add(pending("high", cpu="4", priority=10))
+    world.attempt()
+
+    world.put(b.node("n1").capacity(cpu="4").label(zone="b").build())
+    world.commit()
+
+    assert [name for name, _ in world.bodies(AttemptAborted)] == ["low", "high"]
+    assert world.evicted() == []
+    world.settle()
+    world.check()
+
+
+def test_placed_pod_may_be_evicted_before_its_binding_is_in_the_log() -> None:
+    world = World()
+    world.add(node("n1"), pending("low", cpu="4"))
+    world.attempt()
+    world.add(pending("high", cpu="4", priority=10))
+    world.attempt()
+
+    world.commit()
+
+    assert [name for name, _ in world.bodies(Scheduled)] == ["low"]
+    assert world.evicted() == ["low"]
+    world.finish("low")
+    world.advance(seconds=5)
+    assert world.placements() == {"default/high": "n1"}
+    world.check()
+
+
+# --- budgets between decision and commit ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def guarded() -> World:
+    """Two nodes, a protected pod on each; the budget can pay for one."""
+    world = World()
+    world.add(node("n1"), node("n2"), budget(allowed=1))
+    world.add(*(running(f"web-{i}", f"n{i}", cpu="4", app="web").guarded_below(1000) for i in (1, 2)))
+    world.add(pending("high", cpu="4", priority=10))
+    return world
+
+
+def spend(world: World) -> None:
+    world.put(budget(allowed=0))
+
+
+def appear(world: World) -> None:
+    world.put(budget("another", allowed=0))
+
+
+def widen(world: World) -> None:
+    world.put(budget(allowed=1, selector=""))
+
+
+def outdate(world: World) -> None:
+    old = world.budget()
+    world.put(replace(old, metadata=replace(old.metadata, generation=2)))
+
+
+@pytest.mark.parametrize("disturb", [spend, appear, widen, outdate])
+def test_budget_that_forbids_more_at_the_commit_stops_the_eviction(
+    guarded: World, disturb: Callable[[World], None]
+) -> None:
+    guarded.attempt()
+
+    disturb(guarded)
+    guarded.commit()
+
+    assert guarded.evicted() == []
+    ((_, body),) = guarded.bodies(AttemptAborted)
+    assert "PDB default/" in body.reason
+    guarded.check()
+
+
+def test_budget_spent_in_between_leads_to_the_next_candidate() -> None:
+    world = World()
+    world.add(node("n1"), node("n2"), budget(allowed=1), budget("db", allowed=1, selector="app=db"))
+    world.add(
+        running("web", "n1", cpu="4", priority=1, app="web").guarded_below(1000),
+        running("db", "n2", cpu="4", priority=2, app="db").guarded_below(1000),
+        pending("high", cpu="4", priority=10),
+    )
+    world.attempt()
+
+    world.put(budget(allowed=0))
+    world.commit()
+    world.settle()
+
+    assert world.evicted() == ["db"]
+    world.check()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [lambda w: w.put(budget(allowed=2)), lambda w: w.delete(w.budget()), lambda w: w.put(w.budget())],
+)
+def test_budget_that_allows_more_or_goes_hinders_nothing(
+    guarded: World, change: Callable[[World], None]
+) -> None:
+    guarded.attempt()
+
+    change(guarded)
+    guarded.commit()
+
+    assert len(guarded.evicted()) == 1
+    guarded.check()
+
+
+def test_unready_victim_that_becomes_ready_is_judged_anew() -> None:
+    world = World()
+    unready = running("web", "n1", cpu="4", app="web").guarded_below(1000).condition("Ready", "False")
+    world.add(node("n1"), budget(allowed=0, current_healthy=3, desired_healthy=3))
+    world.add(unready, pending("high", cpu="4", priority=10))
+    world.attempt()
+
+    world.add(running("web", "n1", cpu="4", app="web").guarded_below(1000))
+    world.commit()
+    world.settle()
+
+    assert world.evicted() == []
+    assert len(world.bodies(AttemptAborted)) == 1
+    world.check()
+
+
+def test_stale_status_does_not_give_back_what_was_spent(guarded: World) -> None:
+    """kubernetes#91492: a status computed before our eviction arrives after it."""
+    stale = guarded.budget()
+    guarded.settle()
+
+    guarded.put(stale)
+    guarded.add(pending("high2", cpu="4", priority=10))
+    guarded.settle()
+
+    assert len(guarded.evicted()) == 1
+    assert "(allowed 0" in guarded.message("high2")
+    guarded.check()
+
+
+def test_charge_of_an_eviction_that_does_not_end_expires(guarded: World) -> None:
+    stale = guarded.budget()
+    guarded.settle()
+    guarded.put(stale)
+
+    guarded.advance(seconds=EXPIRY / SECOND - 1)
+    guarded.add(pending("early", cpu="4", priority=10))
+    guarded.settle()
+    guarded.advance(seconds=2)
+    guarded.add(pending("late", cpu="4", priority=10))
+    guarded.settle()
+
+    assert [name for name, node in guarded.nominations() if node] == ["high", "late"]
+    guarded.check()
+
+
+# --- ends ---------------------------------------------------------------------------------------------------------------
+
+
+def test_eviction_is_forgotten_when_the_victim_is_gone(world: World) -> None:
+    world.settle()
+    assert world.core.evictions.is_evicted("uid-low")
+
+    world.finish("low")
+
+    assert len(world.core.evictions) == 0
+
+
+@pytest.mark.parametrize("end", [finish_victim, lambda w: w.add(running("low", "n1").uid("another"))])
+def test_eviction_is_forgotten_when_the_victim_has_finished_or_is_another(
+    world: World, end: Callable[[World], None]
+) -> None:
+    world.settle()
+
+    end(world)
+
+    assert len(world.core.evictions) == 0
+    world.advance(seconds=5)
+    world.check()
+
+
+def test_victim_whose_deletion_was_taken_back_may_be_evicted_again(world: World) -> None:
+    world.settle()
+
+    world.add(running("low", "n1", cpu="3"))
+    world.advance(seconds=700)
+
+    assert world.evicted() == ["low", "low"]
+    world.check()
+
+
+def test_second_scheduler_takes_over_in_the_middle_of_a_preemption(world: World) -> None:
+    world.settle()
+
+    world.restart()
+    world.finish("low")
+    world.advance(seconds=5)
+
+    assert world.placements() == {"default/high": "n1"}
+    assert world.evicted() == ["low"]
+    world.check()
+
+
+def test_log_cut_between_any_two_transactions_recovers_and_goes_on() -> None:
+    world = World()
+    world.add(node("n1"), node("n2"), budget(allowed=1))
+    world.add(*(running(f"web-{i}", f"n{i}", cpu="4", app="web").guarded_below(1000) for i in (1, 2)))
+    world.add(pending("high", cpu="4", priority=10), pending("higher", cpu="4", priority=2000))
+    world.attempt()
+    world.put(budget(allowed=0))
+    world.commit()
+    world.settle()
+    world.finish_terminating()
+    world.advance(seconds=30)
+    whole = world.records
+
+    cut = 0
+    for group in transactions(whole):
+        cut += len(group)
+        survivor = World()
+        survivor.records = list(whole[:cut])
+        survivor.now = world.now
+        survivor.restart()
+        survivor.settle()
+        survivor.finish_terminating()
+        survivor.advance(seconds=30)
+
+        assert verify(survivor.records, Registry()).first_difference is None
+        if cut > 10:
+            assert survivor.pod("higher").spec.node_name
+            assert len(survivor.evicted()) <= 2
+
+
+def test_evictions_come_back_from_a_dump() -> None:
+    evictions = Evictions()
+    evictions.decide(
+        PendingEviction("a", "Pod/default/a", "Pod/default/p", 1, 5, ("PodDisruptionBudget/x/y",))
+    )
+    evictions.told("a")
+
+    other = Evictions()
+    other.load(evictions.dump())
+
+    assert other.dump() == evictions.dump()
+    assert other.charged("PodDisruptionBudget/x/y", 6) == ["a"]
+    assert other.charged("PodDisruptionBudget/x/y", 5 + EXPIRY) == []
+    assert not other.is_deciding("Pod/default/p")
+
+
+def test_pod_on_no_node_is_not_known_as_a_victim(world: World) -> None:
+    assert not world.core.evictions.is_evicted(PodInfo(world.pod("high")).uid)

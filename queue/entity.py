@@ -137,6 +137,10 @@ class QueuedPod(Entity, eq=False, gc=False, kw_only=True):
     KEP-3990 measures from here how long a pod has waited for nodes."""
     blocked_by: tuple[str, ...] = ()
     """Keys of the disruption budgets that kept it from preempting in its last attempt (KEP-4664)."""
+    fallback_node: str = ""
+    """The node to which it is nominated, if spread constraints had fallen back when it was (KEP-3990)."""
+    fallback_constraints: tuple[int, ...] = ()
+    """The indices of those that had because preemption had failed."""
 
     @property
     def has_rejectors(self) -> bool:
@@ -155,6 +159,10 @@ class QueuedPod(Entity, eq=False, gc=False, kw_only=True):
         self.reject(unschedulable, pending, is_error=not (unschedulable or pending))
         for plugin in (*unschedulable, *pending):
             self.first_rejected_at.setdefault(plugin, at)
+
+    def mark_fallback(self, node: str, constraints: tuple[int, ...]) -> None:
+        """It is being nominated to the node; the constraints that had fallen back stay so as long as it is."""
+        self.fallback_node, self.fallback_constraints = (node, constraints) if constraints else ("", ())
 
     def member_order(self) -> tuple[int, int, int, str, str]:
         """Place among the members of its group."""

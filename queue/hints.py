@@ -11,7 +11,7 @@ wrong Queue costs one attempt and a wrong Skip can cost minutes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from tidelog.api.errors import FieldError, InvalidObjects
@@ -24,6 +24,7 @@ from tidelog.plugins.interface import (
     PreEnqueuePlugin,
     PreFilterPlugin,
     ReservePlugin,
+    WaitsForTime,
 )
 from tidelog.queue.entity import AnyEntity, QueuedGroup, QueuedPod, Rejector, Strategy, pod_uid
 from tidelog.queue.in_flight import InFlightEvent
@@ -90,12 +91,19 @@ def registrations_of(plugins: Sequence[Plugin]) -> dict[str, tuple[EventRegistra
 class HintMap:
     """The registrations of all profiles, by kind of event."""
 
-    __slots__ = ("_ask", "_hints", "_interested", "_registrations", "_upstream", "observer")
+    __slots__ = ("_ask", "_hints", "_interested", "_registrations", "_timed", "_upstream", "observer")
 
     def __init__(
         self, profiles: Mapping[str, Sequence[Plugin]], *, ask_hints: bool = True, upstream: bool = False
     ) -> None:
         self._registrations = {profile: registrations_of(plugins) for profile, plugins in profiles.items()}
+        self._timed: dict[Rejector, WaitsForTime | None] = {
+            (profile, plugin.name): plugin if isinstance(plugin, WaitsForTime) else None
+            for profile, plugins in profiles.items()
+            for plugin in plugins
+            if any(r.event.resource is Resource.TIME for r in self._registrations[profile][plugin.name])
+        }
+        """Who registered for Time; None for those who do not tell when a tick is worth while."""
         self._ask = ask_hints
         self._upstream = upstream
         self._interested: dict[ClusterEvent, tuple[Rejector, ...]] = {}
@@ -113,6 +121,24 @@ class HintMap:
             )
             self._interested[event] = found
         return found
+
+    def time_due(self, entity: AnyEntity) -> int | None:
+        """From when on a tick may help the entity; None if time cannot. Costs a call for each rejector that waits for time."""
+        dues: list[int] = []
+        for rejector in entity.filing() if self._timed else ():
+            if rejector in self._timed:
+                dues.extend(self._dues(rejector, self._timed[rejector], entity))
+        return min(dues, default=None)
+
+    def _dues(self, rejector: Rejector, plugin: WaitsForTime | None, entity: AnyEntity) -> Iterator[int]:
+        for pod in (entity,) if isinstance(entity, QueuedPod) else entity.members.values():
+            if pod.profile == rejector[0]:
+                try:
+                    due = 0 if plugin is None else plugin.time_due(pod)
+                except Exception:  # As with a hint: a tick too many costs less than a pod that is forgotten.
+                    due = 0
+                if due is not None:
+                    yield due
 
     def strategy(self, entity: AnyEntity, event: ClusterEvent, old: Any, new: Any) -> Strategy:
         """What this event does with the entity: the best of its members for a group."""

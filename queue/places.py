@@ -53,6 +53,7 @@ class Places:
         *,
         max_stay: int,
         pop_from_backoff: bool,
+        time_due: Callable[[AnyEntity], int | None],
     ) -> None:
         self._gates = gates
         self._group_gate = group_gate
@@ -60,7 +61,7 @@ class Places:
         self._pop_from_backoff = pop_from_backoff
         self.active: Heap[AnyEntity] = Heap()
         self.backoff = BackoffQueue(policy)
-        self.pool = UnschedulablePool(max_stay)
+        self.pool = UnschedulablePool(max_stay, time_due)
         self.observer: QueueObserver | None = None
 
     def to_active(
@@ -180,10 +181,15 @@ class Places:
                 pod.close_gate(gate.name, reasons)
                 return True
         if pod.gating_plugin:
+            if any(_gates_newcomers(gate) for gate in gates if gate.name == pod.gating_plugin):
+                # Ungated, it is as good as new: how long it was gated is not how long it could not be placed.
+                pod.first_rejected_at = {}
             pod.open_gate()
-            # Ungated, it is as good as new: how long it was gated is not how long it could not be placed.
-            pod.first_rejected_at = {}
         return False
+
+
+def _gates_newcomers(gate: PreEnqueuePlugin) -> bool:
+    return bool(getattr(gate, "gates_newcomers", True))
 
 
 def _reasons_to_wait(gate: PreEnqueuePlugin, pod: QueuedPod) -> tuple[str, ...] | None:

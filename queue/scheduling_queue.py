@@ -145,6 +145,7 @@ class SchedulingQueue:
             BackoffPolicy(config.initial_backoff, config.max_backoff, windows=config.pop_from_backoff),
             max_stay=config.max_in_unschedulable,
             pop_from_backoff=config.pop_from_backoff,
+            time_due=self._hints.time_due,
         )
         self._groups = Groups(self._places, rules, self._order, self._hints, upstream=config.upstream)
         self._in_flight = InFlight(upstream=config.upstream)
@@ -192,6 +193,8 @@ class SchedulingQueue:
             return
         old, entity.pod = entity.pod, pod
         self.nominator.update(old, pod)
+        if entity.fallback_node != pod.status.nominated_node_name:
+            entity.mark_fallback("", ())
         if entity.where is Where.IN_FLIGHT:
             # The attempt is made with the old version, so the change is judged when it ends.
             for event in changes:
@@ -201,11 +204,13 @@ class SchedulingQueue:
             group = self._groups.queued.get(entity.group)
             if group is not None and entity.where is Where.MEMBER:
                 self._wake_updated(group, changes, old, pod, now)
+                self._file_by_time(entity)
             return
         order = self._order.of(entity, pod)
         if order != entity.order:
             self._places.reorder(entity, order)
         self._wake_updated(entity, changes, old, pod, now)
+        self._file_by_time(entity)
 
     def delete(self, pod: Pod, now: int) -> None:
         """The pod is gone, or has a node: it is not pending any more. An attempt under way has to be ended all the same.
@@ -445,7 +450,21 @@ class SchedulingQueue:
 
     def needs_ticks(self) -> bool:
         """Whether somebody in the pool waits for time: only then is a tick worth a record."""
-        return self._places.pool.has_any(self._hints.interested(TIME))
+        return self.next_time_due() is not None
+
+    def next_time_due(self) -> int | None:
+        """From when on a tick may wake somebody in the pool; None while nobody there waits for time."""
+        return self._places.pool.next_time_due()
+
+    def mark_fallback(self, pod: Pod, node: str, constraints: tuple[int, ...]) -> None:
+        """The pod is being nominated to the node, in an attempt in which these spread constraints had fallen back (KEP-3990).
+
+        Hints and attempts find that as `WaitingPod.fallback_node`, until the nomination changes.
+        """
+        entity = self._pods.get(pod_key(pod))
+        if entity is not None and entity.uid == pod_uid(pod):
+            entity.mark_fallback(node, constraints)
+            self._file_by_time(entity)
 
     # --- looking at it ------------------------------------------------------------------------------------------------
 
@@ -568,6 +587,12 @@ class SchedulingQueue:
         if strategy is not Strategy.SKIP:
             self._places.take_out(entity)
             self._places.requeue(entity, strategy, now, event)
+
+    def _file_by_time(self, pod: QueuedPod) -> None:
+        """For how long the pod, or its group, waits for time may have changed."""
+        entity = self._entity_of(pod)
+        if entity is not None and entity.where is Where.UNSCHEDULABLE:
+            self._places.pool.file_by_time(entity)
 
     def _entity_of(self, pod: QueuedPod) -> AnyEntity | None:
         """What waits for the pod: itself, or its queued group."""

@@ -53,6 +53,8 @@ _POD_FIELDS = (
     "attempted_at",
     "first_rejected_at",
     "blocked_by",
+    "fallback_node",
+    "fallback_constraints",
 )
 _GROUP_FIELDS = (*_ENTITY_FIELDS, "disturbed")
 _TUPLE_FIELDS = ("unschedulable_plugins", "pending_plugins", "gating_reasons")
@@ -60,6 +62,7 @@ _TUPLES = tuple(map(_ENTITY_FIELDS.index, _TUPLE_FIELDS))
 _WHERE = _ENTITY_FIELDS.index("where")
 _FIRST_REJECTED_AT = _POD_FIELDS.index("first_rejected_at")
 _BLOCKED_BY = _POD_FIELDS.index("blocked_by")
+_FALLBACK_CONSTRAINTS = _POD_FIELDS.index("fallback_constraints")
 
 _NAME_OF_ACTION = {action: name for name, action in ACTION_BY_NAME.items()}
 
@@ -164,6 +167,7 @@ def _table(entities: Iterable[AnyEntity], fields: tuple[str, ...]) -> Table:
         if isinstance(entity, QueuedPod):
             row[_FIRST_REJECTED_AT] = dict(sorted(entity.first_rejected_at.items()))
             row[_BLOCKED_BY] = list(entity.blocked_by)
+            row[_FALLBACK_CONSTRAINTS] = list(entity.fallback_constraints)
         rows.append(row)
     return {"fields": list(fields), "rows": rows}
 
@@ -178,6 +182,7 @@ def _rows(table: Table) -> list[dict[str, Any]]:
         if "first_rejected_at" in row:
             row["first_rejected_at"] = dict(row["first_rejected_at"])
             row["blocked_by"] = tuple(row["blocked_by"])
+            row["fallback_constraints"] = tuple(row["fallback_constraints"])
     return rows
 
 

@@ -6,11 +6,13 @@ look-up for each interested plugin, whatever the size of the pool.
 
 Events go through the pool in the order of parking: who entered the pool first is judged first. An entity whose gate was
 tried in vain has entered it anew.
+
+Who waits for time is also filed by when a tick may help it, so that no tick is recorded before.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from tidelog.queue.entity import AnyEntity, Rejector
 from tidelog.queue.heap import Heap
@@ -19,10 +21,15 @@ from tidelog.queue.heap import Heap
 class UnschedulablePool:
     """Entities by rejector, and by how long they have been here."""
 
-    __slots__ = ("_by_rejector", "_entities", "_leftovers", "_max_stay", "parkings")
+    __slots__ = ("_by_rejector", "_entities", "_leftovers", "_max_stay", "_time_due", "_timed", "parkings")
 
-    def __init__(self, max_stay: int) -> None:
+    def __init__(
+        self, max_stay: int, time_due: Callable[[AnyEntity], int | None] = lambda entity: None
+    ) -> None:
+        """`time_due`: from when on a tick may help the entity, None if none can."""
         self._max_stay = max_stay
+        self._time_due = time_due
+        self._timed: Heap[AnyEntity] = Heap()
         self._entities: dict[AnyEntity, None] = {}
         self._by_rejector: dict[Rejector, dict[AnyEntity, None]] = {}
         """Empty entries are removed: what is here has someone in it."""
@@ -49,6 +56,15 @@ class UnschedulablePool:
         for rejector in entity.filed_under:
             self._by_rejector.setdefault(rejector, {})[entity] = None
         self._leftovers.push(entity, (max(entity.timestamp, entity.flushed_at), entity.parked))
+        self.file_by_time(entity)
+
+    def file_by_time(self, entity: AnyEntity) -> None:
+        """Something about it has changed that may change for which time it waits."""
+        due = self._time_due(entity)
+        if due is None:
+            self._timed.discard(entity)
+        else:
+            self._timed.push(entity, (due, entity.parked))
 
     def remove(self, entity: AnyEntity) -> None:
         """It leaves the pool."""
@@ -60,6 +76,7 @@ class UnschedulablePool:
                 del self._by_rejector[rejector]
         entity.filed_under = ()
         self._leftovers.discard(entity)
+        self._timed.discard(entity)
 
     def concerned(self, rejectors: Iterable[Rejector]) -> list[AnyEntity]:
         """Those filed under any of the rejectors, in the order of parking."""
@@ -73,10 +90,6 @@ class UnschedulablePool:
             merged.update(filed)
         return sorted(merged, key=_parked)
 
-    def has_any(self, rejectors: Iterable[Rejector]) -> bool:
-        """Whether anyone waits for one of these plugins."""
-        return any(rejector in self._by_rejector for rejector in rejectors)
-
     def all(self) -> list[AnyEntity]:
         """Everyone, in the order of parking."""
         return list(self._entities)
@@ -88,6 +101,11 @@ class UnschedulablePool:
             self._leftovers.discard(entity)
             found.append(entity)
         return found
+
+    def next_time_due(self) -> int | None:
+        """From when on a tick may help somebody here; None while nobody waits for time."""
+        entity = self._timed.first()
+        return None if entity is None else self._timed.order_of(entity)[0]
 
     def next_leftover_at(self) -> int | None:
         """When the next entity will have been here for too long."""

@@ -540,6 +540,19 @@ def test_activating_a_member_activates_its_group() -> None:
     assert group_where(bench) == "active"
 
 
+def test_activating_a_member_in_flight_activates_its_queued_group_and_is_not_kept() -> None:
+    bench = bench_with_group(names="ab")
+    bench.pop()
+    bench.finish_group(KEY, "success", {})
+    bench.reject("a")
+    assert (group_where(bench), bench.where("b")) == ("backoff", "in_flight")
+
+    bench.queue.activate([member("b").build()], bench.seq, bench.now)
+
+    assert group_where(bench) == "active"
+    assert len(bench.queue.in_flight_timeline()) == 1
+
+
 def test_activating_a_member_of_an_unknown_group_does_nothing() -> None:
     bench = Bench()
     bench.add(member("a"))

@@ -117,11 +117,13 @@ def test_failed_pod_backs_off_and_needs_no_event() -> None:
 def test_pod_whose_attempt_ended_well_is_gone() -> None:
     bench = Bench()
     bench.add("p")
-    bench.pop()
+    popped = bench.pop()
+    assert popped is not None
 
     bench.queue.done(uid("p"))
     bench.queue.done(uid("p"))
 
+    assert popped.where == "gone"
     assert bench.where("p") == "nowhere"
     assert len(bench.queue) == 0
 

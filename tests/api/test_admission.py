@@ -233,6 +233,23 @@ def test_namespace_is_labelled_with_its_name() -> None:
     assert namespace.metadata.labels == {"a": "b", "kubernetes.io/metadata.name": "x"}
 
 
+def test_namespace_that_has_the_label_is_left_alone() -> None:
+    namespace = build.namespace("x", {"a": "b"})
+
+    assert admitted(namespace).metadata.labels == namespace.metadata.labels
+
+
+def test_quantities_that_do_not_parse_are_left_to_validation() -> None:
+    pod = build.pod("a").limit(cpu="x").pod_level(limits={"cpu": "y"}).build()
+
+    assert [path for path, _, _ in refusal(pod)] == [
+        "spec.containers[0].resources.limits[cpu]",
+        "spec.containers[0].resources.requests[cpu]",
+        "spec.resources.limits[cpu]",
+        "spec.resources.requests[cpu]",
+    ]
+
+
 def test_budget_status_written_by_hand_is_about_the_budget_as_it_is() -> None:
     budget: PodDisruptionBudget = admitted(build.pdb("web", "app=web", allowed=1))
 
@@ -498,6 +515,27 @@ def test_workload_group_that_names_a_class_has_its_priority() -> None:
     assert workload.spec.pod_groups[0].priority == 1000
 
 
+def test_group_cannot_contradict_its_class() -> None:
+    group = build.pod_group("g", min_count=2, priority_class_name="high", priority=5)
+    named = replace(build.workload_group("workers", min_count=2), priority_class_name="none")
+
+    assert [(path, kind) for path, kind, _ in refusal(group, HIGH)] == [("spec.priority", "Forbidden")]
+    assert refusal(build.workload("w", named)) == [
+        ("spec.podGroups[0].priorityClassName", "Forbidden", "no PriorityClass with name none was found")
+    ]
+
+
+def test_recorded_group_keeps_its_priority() -> None:
+    group = build.pod_group("g", min_count=2, priority_class_name="gone", priority=77)
+    recorded = replace(group, metadata=replace(group.metadata, uid="abc"))
+
+    assert admitted(recorded).spec.priority == 77
+
+
+def test_member_of_an_unknown_workload_waits_for_it() -> None:
+    assert told(build.pod("m1").workload("unknown", "g").build()) == ()
+
+
 GROUP = build.pod_group("g", min_count=2, priority=1000, preemption_policy="Never")
 
 
@@ -551,6 +589,12 @@ def test_pod_under_two_budgets_is_told() -> None:
     assert told(build.pod("p").label(app="web").build(), *budgets) == (
         "pod p is under 2 disruption budgets (a, b); an eviction is charged to all of them",
     )
+
+
+def test_budget_whose_selector_does_not_parse_counts_for_nobody() -> None:
+    broken = build.pdb("b", LabelSelector(match_expressions=(requirement("app", "Near", "x"),)))
+
+    assert told(build.pod("p").label(app="web").build(), broken, build.pdb("a", "app=web")) == ()
 
 
 # --- deletion -----------------------------------------------------------------------------------------------------------

@@ -142,6 +142,90 @@ def test_each_word_writes_its_field(builder: build.PodBuilder, expected: object)
     assert spec(builder) == expected
 
 
+@pytest.mark.parametrize(
+    ("builder", "expected"),
+    [
+        (build.pod("p").host_network().grace(5), {"hostNetwork": True, "terminationGracePeriodSeconds": 5}),
+        (build.pod("p").scheduler("mine"), {"schedulerName": "mine"}),
+        (build.pod("p").node_selector(disk="ssd"), {"nodeSelector": {"disk": "ssd"}}),
+        (
+            build.pod("p").prefer_node(3, "zone=a"),
+            {
+                "affinity": {
+                    "nodeAffinity": {
+                        PREFERRED: [
+                            {
+                                "weight": 3,
+                                "preference": {
+                                    "matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]
+                                },
+                            }
+                        ]
+                    }
+                }
+            },
+        ),
+        (
+            build.pod("p")
+            .pod_anti_affinity("zone", {"app": "web"}, namespace_selector="team=a")
+            .prefer_pod_affinity(2, "zone", "app=web"),
+            {
+                "affinity": {
+                    "podAffinity": {PREFERRED: [{"weight": 2, "podAffinityTerm": WEB}]},
+                    "podAntiAffinity": {
+                        REQUIRED: [{**WEB, "namespaceSelector": {"matchLabels": {"team": "a"}}}]
+                    },
+                }
+            },
+        ),
+        (
+            build.pod("p").claim("gpu", claim="c").claim("net", template="t").pvc("data"),
+            {
+                "resourceClaims": [
+                    {"name": "gpu", "resourceClaimName": "c"},
+                    {"name": "net", "resourceClaimTemplateName": "t"},
+                ],
+                "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}],
+            },
+        ),
+    ],
+)
+def test_further_words_write_their_fields(builder: build.PodBuilder, expected: object) -> None:
+    assert spec(builder) == expected
+
+
+def test_what_has_become_of_a_pod_is_written_in_its_status() -> None:
+    pod = (
+        build.pod("p").namespace("x").uid("u").image("i").phase("Running").started(0).nominated("n1").build()
+    )
+
+    assert wire(pod.status) == {
+        "phase": "Running",
+        "nominatedNodeName": "n1",
+        "startTime": "1970-01-01T00:00:00Z",
+    }
+    assert (pod.metadata.namespace, pod.metadata.uid, pod.spec.containers[0].image) == ("x", "u", "i")
+
+
+def test_owners_are_built_in_one_line() -> None:
+    assert wire(build.service("s", {"a": "b"}).spec) == {"selector": {"a": "b"}}
+    assert wire(build.replication_controller("r", {"a": "b"}).spec) == {"selector": {"a": "b"}}
+    assert wire(build.replica_set("r", "a=b").spec) == {"selector": {"matchLabels": {"a": "b"}}}
+    assert wire(build.stateful_set("s", None).spec) == {}
+    assert build.requirement("a", "In", "b").values == ("b",)
+
+
+def test_cordoned_node_has_field_and_taint_and_images_add_up() -> None:
+    node = build.node("n").cordon().image("a", 5).image("b", 6).condition("Ready").build()
+
+    assert wire(node.spec) == {
+        "unschedulable": True,
+        "taints": [{"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}],
+    }
+    assert [image.size_bytes for image in node.status.images] == [5, 6]
+    assert [condition.type for condition in node.status.conditions] == ["Ready"]
+
+
 def test_condition_replaces_the_one_of_its_type() -> None:
     pod = build.pod("p").condition("Ready", "False").condition("Ready", "True", at=1_500_000_000)
 

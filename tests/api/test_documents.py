@@ -56,6 +56,7 @@ def complaint(data: bytes | str) -> str:
         ("a: &x {b: 1, c: 2}\nd:\n  <<: *x\n  c: 3\n", [{"a": {"b": 1, "c": 2}, "d": {"c": 3, "b": 1}}]),
         ("a: &x {b: 1}\nd: {<<: [*x, {b: 2, e: 3}]}\n", [{"a": {"b": 1}, "d": {"b": 1, "e": 3}}]),
         ('"<<": x\n', [{"<<": "x"}]),
+        ("&k key: v\nother: *k\n", [{"key": "v", "other": "key"}]),
         ("a: !!str 5\nb: !!int '7'\nc: !!float 1\nd: ! 3\n", [{"a": "5", "b": 7, "c": 1, "d": "3"}]),
         ("- a\n- - b\n", [["a", ["b"]]]),
         ("text\n", ["text"]),
@@ -131,6 +132,7 @@ def test_plain_scalar_means_what_go_yaml_says(text: str, expected: Any) -> None:
         ("x:\n- y: 1\n  y: 2", 'line 3, column 3 (x[0]): Invalid value: "y": key is there twice'),
         ("a: ~\na: ~", 'line 2, column 1: Invalid value: "a": key is there twice'),
         ('{"a": {"b": 1,\n "b": 2}}', 'line 2, column 2 (a): Invalid value: "b": key is there twice'),
+        ("a: &k b\nb: 1\n*k : 2\n", 'line 3, column 1: Invalid value: "b": key is there twice'),
         ("a: *b", 'line 1, column 4 (a): Invalid value: "b": alias has no anchor before it'),
         ("a: &b [*b]", 'line 1, column 8 (a[0]): Invalid value: "b": alias refers to itself'),
         ("a: &b 1\n---\nc: *b", "alias has no anchor before it"),
@@ -202,6 +204,18 @@ def test_text_over_the_limit_is_refused() -> None:
     with pytest.raises(InvalidObjects, match="text: Too long: may not be more than 10 bytes"):
         read_documents("a: 12345678", "f", 10)
     assert INPUT_BYTES_MAX == 64 << 20
+
+
+def test_duplicate_key_of_a_long_text_is_named_without_its_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(documents, "_LOCATE_BYTES_MAX", 3)
+
+    assert complaint('{"x": 1, "a": 1, "a": 2}') == 'document 1: Invalid value: "a": key is there twice'
+
+
+def test_parser_that_knows_no_place_is_believed() -> None:
+    problem = documents._yaml_problem("a", yaml.MarkedYAMLError(problem="strange"))
+
+    assert (problem.error.path, problem.error.rule) == ("text", "must be YAML: strange")
 
 
 def test_too_many_documents_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

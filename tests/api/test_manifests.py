@@ -232,6 +232,14 @@ status:
     ]
 
 
+def test_refusal_that_our_own_walk_does_not_find_is_still_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(manifests, "wrong_types", lambda *_: [])
+
+    assert complaints(json.dumps({**POD, "spec": 3})) == [
+        "Pod: Invalid value: Expected `object`, got `int` - at `$.spec`"
+    ]
+
+
 def test_errors_are_counted_up_to_a_hundred() -> None:
     labels = {f"l{i}": i for i in range(500)}
 

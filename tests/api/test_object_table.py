@@ -33,6 +33,13 @@ def test_objects_of_a_kind_come_in_the_order_of_their_arrival() -> None:
     assert table.delete("Pod", "default", "c") is None
 
 
+def test_namespace_without_objects_is_empty() -> None:
+    table = ObjectTable([build.pod("a", "x").build()])
+    table.delete("Pod", "x", "a")
+
+    assert list(table.of_kind("Pod", "x")) == []
+
+
 def test_every_cluster_begins_with_system_classes_and_namespaces() -> None:
     table = ObjectTable()
 

@@ -338,6 +338,13 @@ DEVICE_CLASS = [
     ),
 ]
 RESOURCE_CLAIM = [
+    required(
+        "status.allocation.nodeSelector.nodeSelectorTerms",
+        [{}],
+        [],
+        "must have at least one",
+        given={"status.allocation.nodeSelector": {}},
+    ),
     required(f"{CLAIM}.name", "gpu", ""),
     invalid(f"{CLAIM}.name", "gpu", "g.u", "RFC 1123 label"),
     duplicate(
@@ -417,6 +424,7 @@ RESOURCE_CLAIM = [
         "at most 32",
     ),
 ]
+EMPTY_CONSTRAINTS = made("PodGroup", {"spec.schedulingConstraints": {}})
 TEMPLATE = [required("spec.spec.devices.requests[0].name", "gpu", "")]
 
 TABLE = {
@@ -451,6 +459,10 @@ def test_value_that_breaks_the_rule_is_told_with_path_kind_and_text(kind: str, r
 
     assert {(error.path, error.kind) for error in errors} == {(row.path, row.kind)}
     assert any(row.text in error.rule for error in errors), [error.rule for error in errors]
+
+
+def test_constraints_without_a_level_need_no_gate() -> None:
+    assert validate(EMPTY_CONSTRAINTS, FeatureGates()) == []
 
 
 @pytest.mark.parametrize(

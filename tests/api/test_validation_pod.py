@@ -885,6 +885,38 @@ def test_error_reads_as_the_api_server_words_it() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        (
+            {f"{REQUESTS}.cpu": "1", f"{LIMITS}.cpu": "x"},
+            [f"{LIMITS}[cpu]"],
+        ),
+        (
+            {f"{LIMITS}.cpu": "x", "spec.resources.limits.cpu": "1"},
+            [f"{LIMITS}[cpu]"],
+        ),
+        (
+            {f"{REQUESTS}.cpu": "x", "spec.resources.requests.cpu": "1"},
+            [f"{REQUESTS}[cpu]"],
+        ),
+        ({f"{LIMITS}[hugepages-x]": "2Mi", f"{LIMITS}.cpu": "1"}, [f"{LIMITS}[hugepages-x]"]),
+        ({f"{LIMITS}[a b/c]": "1"}, [f"{LIMITS}[a b/c]"]),
+        ({f"{REQUESTS}[kubernetes.io/batteries]": "1"}, []),
+        (
+            {f"{MAIN}.resources.claims[0]": {"name": "a", "request": "b c"}},
+            [f"{MAIN}.resources.claims[0].request", f"{MAIN}.resources.claims[0]"],
+        ),
+    ],
+)
+def test_error_is_told_where_it_stands_and_nowhere_else(
+    settings: dict[str, Any], expected: list[str]
+) -> None:
+    errors = validate(made("Pod", settings), ON)
+
+    assert list(dict.fromkeys(error.path for error in errors)) == expected
+
+
 def test_deep_data_in_a_volume_is_refused() -> None:
     deep: Any = 1
     for _ in range(40):

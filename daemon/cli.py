@@ -50,6 +50,10 @@ VERBS: tuple[Verb, ...] = (
     Verb("tell the log what the cluster is like", "delete", "delete objects"),
     Verb("tell the log what the cluster is like", "patch-condition", "set a condition of a pod's status"),
     Verb("ask", "get", "list objects, now or at an earlier moment"),
+    Verb("ask", "describe", "a pod with its conditions and events"),
+    Verb("ask", "why", "a pod's story: what it waits for, what would help, why this node"),
+    Verb("ask", "why-not", "every plugin's verdict on one node for a pod"),
+    Verb("ask", "queue", "every pending pod, where it waits and until when"),
     Verb("the log itself", "log tail", "the last records, and with -f those to come"),
     Verb("the log itself", "log show", "records in full"),
     Verb("the log itself", "log verify", "check that nothing is lost or changed"),
@@ -57,6 +61,7 @@ VERBS: tuple[Verb, ...] = (
     Verb("the log itself", "log compact", "drop old records behind a snapshot"),
     Verb("the log itself", "log export", "all records as JSON lines"),
     Verb("the log itself", "log import", "make a log from exported JSON lines"),
+    Verb("replay", "replay verify", "recompute every decision and compare"),
     Verb("measure", "bench", "run a benchmark of the repository"),
     Verb("measure", "version", "the versions of program, log format, Python and SQLite"),
 )

@@ -52,6 +52,12 @@ def advise(seen: Examination) -> list[Help]:
     return [_help(seen, plugin) for plugin in seen.blamed()]
 
 
+def gate_advice(plugin: str, seen: Examination) -> tuple[str, ...]:
+    """What would open the gate of this plugin."""
+    advisor = _ADVISORS.get(plugin)
+    return () if advisor is None else tuple(advisor(seen, seen.nodes))
+
+
 def _help(seen: Examination, plugin: str) -> Help:
     rejected, only = seen.nodes_of(plugin), seen.nodes_of_only(plugin)
     own = [s for node in rejected for s in seen.by_node[node.name] if s.plugin == plugin]
@@ -82,7 +88,7 @@ def named(names: Iterable[str]) -> str:
 
 
 def _names(nodes: Iterable[NodeInfo]) -> str:
-    return named(node.name for node in nodes)
+    return named(sorted(node.name for node in nodes))
 
 
 # --- one node at a time ---------------------------------------------------------------------------------------------
@@ -151,7 +157,7 @@ def _taints(seen: Examination, nodes: Sequence[NodeInfo]) -> Iterator[str]:
             if taint.effect != PREFERENCE and not is_tolerated(taint, tolerations):
                 by_taint.setdefault(_taint(taint), []).append(node.name)
     for text, names in sorted(by_taint.items(), key=lambda item: (-len(item[1]), item[0])):
-        yield f"a toleration of {text}, or its removal from {named(names)}"
+        yield f"a toleration of {text}, or its removal from {named(sorted(names))}"
 
 
 def _taint(taint: Taint) -> str:

@@ -1,0 +1,81 @@
+"""What the verbs that ask about the past have in common: which pod, which moment, and the log opened for it."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+from tidelog.api.errors import TidelogError, UsageError
+from tidelog.daemon.commands.options import DEFAULT_NAMESPACE
+from tidelog.daemon.moments import NOW, At, seq_of
+from tidelog.eventlog.records import Record
+from tidelog.replay.history import History, open_history
+from tidelog.scheduler.core import Core
+
+
+def add_at(parser: argparse.ArgumentParser) -> None:
+    """`--at`."""
+    parser.add_argument("--at", metavar="SEQ|TIME", help="as it was after this record, or at this time")
+
+
+def pod_key(text: str, namespace: str | None) -> str:
+    """The record key of the pod that `web-1`, `pod/web-1` or `default/web-1` names."""
+    kind, slash, rest = text.partition("/")
+    if slash and kind.lower() in ("pod", "pods", "po"):
+        text = rest
+    first, slash, name = text.rpartition("/")
+    if slash and namespace and first != namespace:
+        raise UsageError(f"{text} is in another namespace than --namespace {namespace}")
+    if not name or "/" in first:
+        raise UsageError(f"{text!r} is no name of a pod; write NAME or NAMESPACE/NAME")
+    return f"Pod/{first or namespace or DEFAULT_NAMESPACE}/{name}"
+
+
+class PodPast(NamedTuple):
+    """What it takes to tell about a pod: the state before it came, the records since, and those just behind."""
+
+    core: Core
+    records: list[Record]
+    later: list[Record]
+    at: int
+    """The moment of the question."""
+
+
+class Moment(NamedTuple):
+    """A record, and the time that the question counts from."""
+
+    seq: int
+    at: int
+
+
+async def moment_of(history: History, at: At) -> Moment:
+    """The moment that `--at` names; now, where it names none."""
+    seq = await seq_of(history.log, at)
+    if at == NOW:
+        return Moment(seq, time.time_ns())
+    if at.time is not None:
+        return Moment(seq, at.time)
+    return Moment(seq, (await history.log.record(seq)).at if seq > history.log.anchor.seq else 0)
+
+
+async def past_of(history: History, key: str, at: At) -> PodPast:
+    """The records since the pod is known. Reading starts at the nearest snapshot before it."""
+    moment = await moment_of(history, at)
+    first = await history.first_about(key, moment.seq)
+    if first is None:
+        name = key.partition("/")[2]
+        raise TidelogError(
+            f"pod {name} is not in the log{'' if at == NOW else f' up to record {moment.seq}'}"
+        )
+    core = await history.core_from_snapshot(first - 1)
+    records = await history.records(core.seq + 1, moment.seq)
+    return PodPast(core, records, await history.later(moment.seq), moment.at)
+
+
+async def state_at(path: Path, at: At) -> tuple[Core, Moment]:
+    """The scheduler's state at a moment, attempts in flight included."""
+    async with await open_history(path) as history:
+        moment = await moment_of(history, at)
+        return await history.core_at(moment.seq), moment

@@ -1,0 +1,131 @@
+"""Why this node: the scores of an attempt, computed again in the state in which it was made."""
+
+from __future__ import annotations
+
+import copy
+
+import msgspec
+
+from tidelog.eventlog.records import Record, Scheduled, Waiting
+from tidelog.plugins.interface import Status
+from tidelog.replay.examine import Examination, examine
+from tidelog.replay.playback import Pop
+from tidelog.scheduler.core import Core
+from tidelog.scheduler.framework import NodeScores
+
+RUNNERS_UP = 4
+"""So many nodes are shown beside the winner."""
+
+
+class PluginScore(msgspec.Struct, frozen=True, kw_only=True):
+    """What one plugin gave one node."""
+
+    raw: int
+    normalized: int
+    weighted: int
+    """Times the weight: what counts."""
+
+
+class NodeScore(msgspec.Struct, frozen=True, kw_only=True):
+    """A feasible node's points."""
+
+    node: str
+    total: int
+    plugins: dict[str, PluginScore]
+
+
+class Choice(msgspec.Struct, frozen=True, kw_only=True):
+    """The scores of one attempt."""
+
+    attempt: int
+    seq: int
+    """The record that holds the outcome."""
+    node: str
+    feasible: int
+    nodes: int
+    tied: int
+    """How many nodes were as good as the winner; among them the attempt's number decides."""
+    weights: dict[str, int]
+    """Plugin → its weight; one that had nothing to say is missing."""
+    scores: tuple[NodeScore, ...]
+    """The winner, then the best of the others."""
+    rejected: dict[str, int]
+    """Plugin → how many nodes it ruled out."""
+    note: str = ""
+
+
+def placement_of(pop: Pop, key: str) -> tuple[Record, str] | None:
+    """The record in which the attempt found a node for the pod, and the node."""
+    for record, body in pop.outcomes:
+        if record.key == key and isinstance(body, Scheduled | Waiting):
+            return record, body.node
+    return None
+
+
+def choice_of(core: Core, pop: Pop, key: str) -> Choice | None:
+    """How the node was chosen. `core` is in the state in which the attempt is about to be made."""
+    placed, pod = placement_of(pop, key), core.cluster.pod(key)
+    if placed is None or pod is None or core.queue is None:
+        return None
+    record, node = placed
+    waiting = copy.copy(core.queue.get(key.partition("/")[2]))
+    if waiting is not None:
+        waiting.attempted_at = pop.at
+    seen = examine(core, pod, pop.at, waiting)
+    scores = seen.scores() if len(seen.feasible) > 1 else None
+    note = _note(seen, node, is_grouped=pop.key != key)
+    if isinstance(scores, NodeScores):
+        table, weights = _table(scores, node), {name: s.weight for name, s in scores.plugins.items()}
+    else:
+        table, weights = (), {}
+    best = max((row.total for row in table), default=0)
+    return Choice(
+        attempt=pop.attempt,
+        seq=record.seq,
+        node=node,
+        feasible=len(seen.feasible),
+        nodes=len(seen.nodes),
+        tied=sum(total == best for total in scores.totals) if isinstance(scores, NodeScores) else 1,
+        weights=weights,
+        scores=table,
+        rejected=_rejected(seen),
+        note=scores.message if isinstance(scores, Status) else note,
+    )
+
+
+def _note(seen: Examination, node: str, *, is_grouped: bool) -> str:
+    if is_grouped:
+        return "the pod was placed with its group: the nodes were those of the chosen placement, and members placed before it count"
+    if node not in {n.name for n in seen.feasible}:
+        return "the node was chosen by other means than these scores: a reservation that was waited for, or a nomination"
+    if len(seen.feasible) == 1:
+        return "it was the only node that would do, so nothing was scored"
+    return ""
+
+
+def _table(scores: NodeScores, winner: str) -> tuple[NodeScore, ...]:
+    order = sorted(
+        range(len(scores.nodes)), key=lambda i: (scores.nodes[i].name != winner, -scores.totals[i], i)
+    )
+    return tuple(
+        NodeScore(
+            node=scores.nodes[i].name,
+            total=scores.totals[i],
+            plugins={
+                name: PluginScore(
+                    raw=s.raw[i], normalized=s.normalized[i], weighted=s.weight * s.normalized[i]
+                )
+                for name, s in scores.plugins.items()
+            },
+        )
+        for i in order[: RUNNERS_UP + 1]
+    )
+
+
+def _rejected(seen: Examination) -> dict[str, int]:
+    """Each node counted once, for the first plugin that rules it out, as an attempt does."""
+    found: dict[str, int] = {}
+    for statuses in seen.by_node.values():
+        if statuses:
+            found[statuses[0].plugin] = found.get(statuses[0].plugin, 0) + 1
+    return dict(sorted(found.items(), key=lambda item: (-item[1], item[0])))

@@ -1,0 +1,390 @@
+"""A pod's story: everything the log knows about it, from its creation on, in the order in which it happened.
+
+The story is listened to while the log is played back, so that it also tells what no record says: which event woke the pod, which plugin's
+hint said so, which events were judged and found of no help. Attempts that came to the same answer as the one before are folded into one
+entry with a count, together with what woke them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Iterator, Sequence
+from typing import Any, cast
+
+import msgspec
+
+from tidelog.api.objects import Pod
+from tidelog.api.times import format_duration
+from tidelog.eventlog.records import (
+    AttemptAborted,
+    AttemptError,
+    Body,
+    ConfigurationLoaded,
+    Evicted,
+    EvictionRefused,
+    Nominated,
+    ObjectDeleted,
+    ObjectPut,
+    PlacementChosen,
+    PodConditionSet,
+    Record,
+    Scheduled,
+    Unschedulable,
+    Waiting,
+    decode_body,
+)
+from tidelog.plugins.events import ClusterEvent
+from tidelog.queue.entity import AnyEntity, QueuedGroup, QueuedPod, Where
+from tidelog.replay.playback import OUTCOME_KINDS, Pop, playback
+from tidelog.replay.words import event_name, short
+from tidelog.scheduler.core import Core
+
+JUDGED_KEPT = 20
+"""So many of the last events that were judged for the pod are kept."""
+
+
+class Rejected(msgspec.Struct, frozen=True, kw_only=True):
+    """One reason of one plugin in an attempt, and on how many nodes."""
+
+    plugin: str
+    reason: str
+    nodes: int
+
+
+class Entry(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """One thing that happened; for attempts with the same answer, one thing that happened several times."""
+
+    seq: int
+    at: int
+    what: str
+    """`created`, `attempt`, `woken`, `nominated`, …"""
+    text: str
+    attempt: int = 0
+    count: int = 1
+    last_seq: int = 0
+    last_at: int = 0
+    nodes: int = 0
+    """How many nodes there were."""
+    node: str = ""
+    rejections: tuple[Rejected, ...] = ()
+    woken_by: dict[str, int] = {}
+    """What woke it between the attempts that were folded → how often."""
+
+
+class Judged(msgspec.Struct, frozen=True, kw_only=True):
+    """An event that a plugin's hint was asked about."""
+
+    seq: int
+    event: str
+    object: str
+    """What the record was about."""
+    plugin: str
+    answer: str
+    """`Queue`, `QueueSkip` or `Error`."""
+
+
+class PodStory(msgspec.Struct, kw_only=True):
+    """All of it."""
+
+    entries: list[Entry]
+    judged: list[Judged]
+    slept_through: int
+    """How many events were judged and found of no help."""
+
+
+def story(records: Sequence[Record], core: Core, key: str) -> PodStory:
+    """The story of the pod of this record key. `core` has consumed everything before `records`, and ends behind them.
+
+    Costs as much as recovering the state: some 20 microseconds a record.
+    """
+    teller = Teller(core, key)
+    for step in playback(records, core):
+        teller.hear(step)
+    return teller.told()
+
+
+class Teller:
+    """Listens to a playback. `hear` is to be called with each of its steps."""
+
+    def __init__(self, core: Core, key: str) -> None:
+        self.core = core
+        self.key = key
+        self.name = key.partition("/")[2]
+        self.entries: list[Entry] = []
+        self.judged: deque[Judged] = deque(maxlen=JUDGED_KEPT)
+        self.slept_through = 0
+        self._group = ""
+        self._record: Record | None = None
+        self._rejection: Unschedulable | None = None
+        """The content of the last rejection, to which repetitions refer."""
+        self._folding: Entry | None = None
+        """The last attempt, while nothing but wake-ups has happened since."""
+        self._pod = core.cluster.pod(key)
+        self._heard: list[tuple[QueuedPod, str, ClusterEvent, str]] = []
+        self._entered: list[tuple[Where, ClusterEvent, str]] = []
+        self._listen()
+
+    def told(self) -> PodStory:
+        """What has been heard so far."""
+        return PodStory(entries=self.entries, judged=list(self.judged), slept_through=self.slept_through)
+
+    # --- what the queue tells (QueueObserver) ---------------------------------------------------------------------------
+
+    def hint_answered(self, waiting: QueuedPod, plugin: str, event: ClusterEvent, answer: str) -> None:
+        """A hint was asked about some pod."""
+        if waiting.key == self.name:
+            self._heard.append((waiting, plugin, event, answer))
+
+    def entered(self, entity: AnyEntity, event: ClusterEvent) -> None:
+        """Some entity moved."""
+        if isinstance(entity, QueuedGroup):
+            if self.name not in entity.members:
+                return
+        elif entity.key != self.name:
+            return
+        gate = f"{entity.gating_plugin}: {', '.join(entity.gating_reasons)}" if entity.is_gated else ""
+        self._entered.append((entity.where, event, gate))
+
+    def _listen(self) -> None:
+        """A new configuration brings a new queue."""
+        if self.core.queue is not None:
+            self.core.queue.observe(self)
+
+    # --- steps ------------------------------------------------------------------------------------------------------------
+
+    def hear(self, step: Pop | Record) -> None:
+        """The next step of the playback has been made, or, for a pop, is about to be."""
+        if isinstance(step, Pop):
+            return
+        self._record = step
+        if step.kind == "ConfigurationLoaded":
+            self._listen()
+            self._configured(step)
+        elif self._concerns(step):
+            self._about(step, decode_body(step))
+        self._tell_moves(step)
+
+    def _concerns(self, record: Record) -> bool:
+        """About the pod, its group, or something that may have been done for it."""
+        if record.key == self.key or (self._group and record.key == self._group):
+            return True
+        return record.kind in ("Evicted", "EvictionRefused", "PlacementChosen")
+
+    def _configured(self, record: Record) -> None:
+        if self._pod is not None and not self._pod.spec.node_name:
+            body = decode_body(record)
+            assert isinstance(body, ConfigurationLoaded)
+            source = f" from {body.source}" if body.source else ""
+            self._add(
+                record,
+                "configured",
+                f"a configuration was loaded{source}: everybody who waits is tried again",
+            )
+
+    def _add(self, record: Record, what: str, text: str, **more: Any) -> Entry:
+        entry = Entry(seq=record.seq, at=record.at, what=what, text=text, **more)
+        self.entries.append(entry)
+        if what != "woken":
+            self._folding = entry if what == "attempt" else None
+        return entry
+
+    # --- what woke it -----------------------------------------------------------------------------------------------------
+
+    def _tell_moves(self, record: Record) -> None:
+        said = [(p, e, a) for _, p, e, a in self._heard]
+        for _, plugin, event, answer in self._heard:
+            about = short(record.key) if record.kind not in OUTCOME_KINDS or record.key != self.key else ""
+            self.judged.append(
+                Judged(seq=record.seq, event=event_name(event), object=about, plugin=plugin, answer=answer)
+            )
+            self.slept_through += answer == "QueueSkip"
+        for where, event, gate in self._entered:
+            self._move(record, where, event, gate, said)
+        self._heard.clear()
+        self._entered.clear()
+
+    def _move(
+        self,
+        record: Record,
+        where: Where,
+        event: ClusterEvent,
+        gate: str,
+        said: Sequence[tuple[str, ClusterEvent, str]],
+    ) -> None:
+        label = event.custom_label or event.label
+        if gate:
+            if not self.entries or self.entries[-1].text != f"kept out of the queue by {gate}":
+                self._add(record, "gated", f"kept out of the queue by {gate}")
+            return
+        if where is Where.UNSCHEDULABLE or label in (
+            "UnscheduledPodAdd",
+            "BackoffComplete",
+            "PopFromBackoffQ",
+        ):
+            return
+        place = "the active queue" if where is Where.ACTIVE else "backoff"
+        if label == "ScheduleAttemptFailure":
+            helpful = [f"{event_name(e)} ({p})" for p, e, a in said if a != "QueueSkip"]
+            if helpful:
+                text = f"what happened during the attempt may help: {', '.join(dict.fromkeys(helpful))}; into {place}"
+                self._add(record, "woken", text, woken_by=dict(Counter(helpful)))
+            return
+        if label == "AttemptAborted":
+            return
+        plugins = [p for p, e, a in said if e == event and a != "QueueSkip"]
+        by = f"{', '.join(dict.fromkeys(plugins))} says that may help" if plugins else "no hint was asked"
+        cause = (
+            "it waited too long"
+            if label == "UnschedulableTimeout"
+            else f"{event_name(event)} {short(record.key)}".strip()
+        )
+        text = f"{cause}: {by}; into {place}"
+        name = f"{event_name(event)}" + (f" ({plugins[0]})" if plugins else "")
+        self._add(record, "woken", text, woken_by={name: 1})
+
+    # --- records about it ---------------------------------------------------------------------------------------------------
+
+    def _about(self, record: Record, body: Body) -> None:
+        match body:
+            case ObjectPut():
+                self._put(record, body.object)
+            case ObjectDeleted():
+                if record.key == self.key:
+                    self._pod = None
+                    self._add(record, "deleted", f"deleted (by {record.author})")
+            case PodConditionSet():
+                said = body.condition
+                reason = f" ({said.reason})" if said.reason else ""
+                self._add(record, "condition", f"{record.author} set {said.type}={said.status}{reason}")
+            case Scheduled():
+                extra = ", with a spread constraint only preferred (fallback)" if body.fallback else ""
+                group = f", with its group {body.group}" if body.group else ""
+                chosen = f": score {body.score} among {body.feasible} nodes" if body.feasible > 1 else ""
+                self._add(
+                    record,
+                    "scheduled",
+                    f"attempt {body.attempt}: placed on {body.node}{chosen}{group}{extra}",
+                    attempt=body.attempt,
+                    node=body.node,
+                )
+            case Unschedulable():
+                self._rejected(record, body)
+            case Waiting():
+                wait = format_duration(body.deadline - record.at)
+                self._add(
+                    record,
+                    "waiting",
+                    f"attempt {body.attempt}: resources reserved on {body.node}; waits for {', '.join(body.plugins)}, at most {wait}",
+                    attempt=body.attempt,
+                    node=body.node,
+                )
+            case AttemptAborted():
+                because = f" (record {body.conflict})" if body.conflict else ""
+                at = f" on {body.node}" if body.node else ""
+                self._add(
+                    record,
+                    "aborted",
+                    f"attempt {body.attempt}{at} was called off: {body.reason}{because}; tried again at once",
+                    attempt=body.attempt,
+                )
+            case AttemptError():
+                by = f"{body.plugin}: " if body.plugin else ""
+                self._add(
+                    record,
+                    "error",
+                    f"attempt {body.attempt} failed: {by}{body.message}",
+                    attempt=body.attempt,
+                )
+            case Nominated() | Evicted() | EvictionRefused() | PlacementChosen():
+                self._preemption(record, body)
+            case _:
+                pass
+
+    def _put(self, record: Record, new: object) -> None:
+        if record.key != self.key:
+            return
+        assert isinstance(new, Pod)
+        old, self._pod = self._pod, new
+        group = new.spec.scheduling_group
+        self._group = f"PodGroup/{new.metadata.namespace}/{group.pod_group_name}" if group is not None else ""
+        if old is None:
+            priority = f", priority {new.spec.priority}" if new.spec.priority else ""
+            on = f", on node {new.spec.node_name}" if new.spec.node_name else ""
+            self._add(record, "created", f"created{priority}{on}")
+            return
+        changed = ", ".join(_changes(old, new))
+        if changed:
+            self._add(record, "updated", f"{record.author} changed {changed}")
+
+    def _rejected(self, record: Record, body: Unschedulable) -> None:
+        content = body
+        if body.same_as and self._rejection is not None:
+            content = self._rejection
+        elif not body.same_as:
+            self._rejection = body
+        rejections = tuple(
+            Rejected(plugin=r.plugin, reason=r.reason, nodes=r.nodes) for r in content.rejections
+        )
+        last = self._folding
+        text = f"rejected: {content.message}" if content.message else "rejected, as before"
+        if last is not None and (last.text, last.rejections) == (text, rejections):
+            self._fold(last, record)
+            return
+        self._add(record, "attempt", text, attempt=body.attempt, nodes=content.nodes, rejections=rejections)
+
+    def _fold(self, last: Entry, record: Record) -> None:
+        """The same answer once more: what woke the pod in between goes into the attempt's entry."""
+        woken = Counter(last.woken_by)
+        while self.entries[-1] is not last:
+            woken.update(self.entries.pop().woken_by)
+        last.woken_by = dict(woken)
+        last.count += 1
+        last.last_seq, last.last_at = record.seq, record.at
+
+    def _preemption(
+        self, record: Record, body: Nominated | Evicted | EvictionRefused | PlacementChosen
+    ) -> None:
+        mine = record.key == self.key
+        if isinstance(body, PlacementChosen):
+            node = body.assignment.get(self.key) or body.assignment.get(self.name)
+            if node or (self._group and record.key == self._group):
+                where = f"; it goes to {node}" if node else ""
+                self._add(
+                    record, "placement", f"its group was given {body.placement}{where}", node=node or ""
+                )
+        elif isinstance(body, Nominated):
+            if mine and body.node:
+                victims = f", for which {', '.join(map(short, body.victims))} must go" if body.victims else ""
+                self._add(record, "nominated", f"nominated to {body.node}{victims}", node=body.node)
+            elif mine:
+                self._add(record, "nominated", "its nomination was taken back")
+        elif mine:
+            done = "evicted from" if isinstance(body, Evicted) else "eviction was refused on"
+            self._add(
+                record,
+                "evicted",
+                f"{done} {body.node}, to make room for {short(body.preemptor)}: {body.message}",
+            )
+        elif body.preemptor in (self.key, self.name):
+            done = "evicts" if isinstance(body, Evicted) else "may not evict"
+            self._add(record, "preemption", f"{done} {short(record.key)} from {body.node}", node=body.node)
+
+
+def _changes(old: Pod, new: Pod) -> Iterator[str]:
+    """Which parts of the pod an update changed, in words."""
+    if new.metadata.deletion_timestamp and not old.metadata.deletion_timestamp:
+        yield f"its fate: it is to be gone by {new.metadata.deletion_timestamp}"
+    if old.spec.node_name != new.spec.node_name:
+        yield f"its node to {new.spec.node_name or 'none'}"
+    if old.status.phase != new.status.phase:
+        yield f"its phase to {new.status.phase}"
+    for part, before, after in (("metadata", old.metadata, new.metadata), ("spec", old.spec, new.spec)):
+        ignored = {"node_name", "deletion_timestamp", "deletion_grace_period_seconds", "resource_version"}
+        for field in cast("Any", before).__struct_fields__:
+            if field not in ignored and getattr(before, field) != getattr(after, field):
+                yield f"{part}.{_camel(field)}"
+
+
+def _camel(field: str) -> str:
+    first, *rest = field.split("_")
+    return first + "".join(word.capitalize() for word in rest)

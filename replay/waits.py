@@ -1,0 +1,150 @@
+"""Where a pending pod is, why, until when, and which events would wake it."""
+
+from __future__ import annotations
+
+import msgspec
+
+from tidelog.api.objects import Pod
+from tidelog.plugins.interface import Plugin
+from tidelog.queue.entity import AnyEntity, QueuedPod, Where
+from tidelog.queue.hints import registrations_of
+from tidelog.replay.words import event_name
+from tidelog.scheduler.cluster import uid_of
+from tidelog.scheduler.core import Core
+from tidelog.scheduler.framework import Framework
+
+
+class Waits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a pending pod waits for."""
+
+    place: str
+    """`active`, `backoff`, `unschedulable`, `gated`, `in flight`, `permit`, `member`, … or `nowhere`."""
+    since: int = 0
+    until: int = 0
+    """When time alone ends the wait: end of the backoff, of the stay in the pool, of the permit. 0: never."""
+    attempts: int = 0
+    group: str = ""
+    gate: str = ""
+    """What keeps it out of the queue."""
+    plugins: tuple[str, ...] = ()
+    """Who rejected it last."""
+    pending: tuple[str, ...] = ()
+    """Those of them that wait for something to finish."""
+    first_rejected_at: dict[str, int] = {}
+    events: dict[str, tuple[str, ...]] = {}
+    """For each of these plugins, the events that may wake the pod."""
+    reserved_on: str = ""
+    """The node whose resources are set aside while plugins wait."""
+
+
+def waits_of(core: Core, pod: Pod) -> Waits | None:
+    """What the pod waits for; None if it is not pending as far as this scheduler is concerned."""
+    if core.queue is None or pod.spec.node_name:
+        return None
+    permit = core.permit_of(uid_of(pod))
+    if permit is not None:
+        return Waits(place="permit", until=permit.deadline, plugins=permit.plugins, reserved_on=permit.node)
+    entity = core.queue.get(f"{pod.metadata.namespace}/{pod.metadata.name}")
+    return None if entity is None else queued(core, entity)
+
+
+def queued(core: Core, entity: QueuedPod) -> Waits:
+    """What a pod in the queue waits for."""
+    assert core.queue is not None
+    queue = core.queue
+    group = queue.get_group(entity.group) if entity.group else None
+    holder: AnyEntity = entity if group is None else group
+    where = queue.whereabouts(entity)
+    gate = holder.gating_plugin or entity.gating_plugin
+    gated = where is Where.UNSCHEDULABLE and bool(gate)
+    reasons = holder.gating_reasons or entity.gating_reasons
+    blamed = dict.fromkeys(
+        (
+            *entity.unschedulable_plugins,
+            *entity.pending_plugins,
+            *holder.unschedulable_plugins,
+            *holder.pending_plugins,
+        )
+    )
+    return Waits(
+        place="gated" if gated else where.value.replace("_", " "),
+        since=holder.timestamp,
+        until=0 if gated else queue.waits_until(holder) or 0,
+        attempts=entity.attempts,
+        group=entity.group,
+        gate=f"{gate}: {', '.join(reasons)}" if gated else "",
+        plugins=tuple(blamed),
+        pending=tuple(dict.fromkeys((*entity.pending_plugins, *holder.pending_plugins))),
+        first_rejected_at=dict(sorted(entity.first_rejected_at.items())),
+        events=waking_events(core.frameworks[entity.profile], tuple(blamed)),
+    )
+
+
+def waking_events(framework: Framework, plugins: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
+    """For each of the plugins the events that it registered for."""
+    known = registrations_of(plugins_of(framework))
+    return {
+        name: tuple(dict.fromkeys(event_name(r.event) for r in known[name]))
+        for name in plugins
+        if name in known
+    }
+
+
+def plugins_of(framework: Framework) -> list[Plugin]:
+    """The plugins of a profile that may reject a pod, each once."""
+    points = (
+        framework.pre_enqueue,
+        framework.pre_filter,
+        framework.filter,
+        framework.post_filter,
+        framework.reserve,
+        framework.permit,
+    )
+    found = {plugin.name: plugin for point in points for plugin in point}
+    return [plugin for plugin in found.values() if isinstance(plugin, Plugin)]
+
+
+class QueueRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A pending pod."""
+
+    key: str
+    """`namespace/name`."""
+    priority: int
+    waits: Waits
+
+
+def queue_of(core: Core) -> list[QueueRow]:
+    """Every pending pod: those being tried, those whose turn comes, and so on to the gated ones."""
+    if core.queue is None:
+        return []
+    found = core.queue.contents()
+    entities: list[AnyEntity] = [attempt.pod for attempt in found.in_flight]
+    entities += [*found.active, *found.backoff_rejected, *found.backoff_errors, *found.unschedulable]
+    entities += [*found.pending_members, *found.incomplete_members]
+    pods: dict[str, QueuedPod] = {}
+    for entity in entities:
+        for pod in [entity] if isinstance(entity, QueuedPod) else entity.ordered_members():
+            pods.setdefault(pod.key, pod)
+    rows = [_row(core, pod) for pod in pods.values()]
+    return sorted(rows, key=lambda row: _PLACES.get(row.waits.place, len(_PLACES)))
+
+
+_PLACES = {
+    place: number
+    for number, place in enumerate(("in flight", "permit", "active", "backoff", "unschedulable", "gated"))
+}
+
+
+def _row(core: Core, entity: QueuedPod) -> QueueRow:
+    permit = core.permit_of(entity.uid)
+    waits = queued(core, entity)
+    if permit is not None:
+        waits = Waits(
+            place="permit",
+            since=waits.since,
+            until=permit.deadline,
+            attempts=waits.attempts,
+            plugins=permit.plugins,
+            reserved_on=permit.node,
+        )
+    return QueueRow(key=entity.key, priority=entity.pod.spec.priority or 0, waits=waits)

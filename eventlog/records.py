@@ -165,6 +165,10 @@ class Fallback(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, re
     topology_key: str
     criteria: tuple[str, ...]
     reason: str = ""
+    rejected_before: bool = False
+    """PodTopologySpread had rejected the pod in an earlier attempt. Else the fallback may not be what it needed."""
+    is_default: bool = False
+    """The index is one in the plugin's defaultConstraints: the pod has no constraints of its own."""
 
 
 class Rejection(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel", gc=False):
@@ -204,6 +208,8 @@ class Unschedulable(Outcome, frozen=True, kw_only=True):
     """Keys of the disruption budgets that kept it from preempting (KEP-4664): a change of one of them wakes it."""
     group: str = ""
     fallback: tuple[Fallback, ...] = ()
+    explanation: tuple[str, ...] = ()
+    """What is worth knowing beyond kube-scheduler's message: a line for every spread constraint that can fall back."""
     same_as: int = 0
     """Seq of an earlier outcome of the same pod with the same content; then all of the above is left out."""
 

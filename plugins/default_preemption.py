@@ -82,6 +82,7 @@ class DefaultPreemption(Plugin):
     """Gates a pod for which a preemption is being carried out, and makes room for one that fits nowhere."""
 
     name = "DefaultPreemption"
+    gates_newcomers = False
     Args = DefaultPreemptionArgs
 
     @classmethod

@@ -184,6 +184,16 @@ class WaitingPod(Protocol):
         """Keys of the disruption budgets that stood in the way of its last preemption (KEP-4664)."""
         ...
 
+    @property
+    def fallback_node(self) -> str:
+        """The node to which it was nominated while spread constraints had fallen back (KEP-3990), as long as it is …"""
+        ...
+
+    @property
+    def fallback_constraints(self) -> tuple[int, ...]:
+        """… and the indices of those that had because preemption had failed."""
+        ...
+
 
 HintFn = Callable[[WaitingPod, Any, Any], Hint]
 """`hint(waiting, old, new)`: old is None for additions, new is None for deletions. Raising counts as `QUEUE`."""

@@ -204,6 +204,11 @@ class Handle(Protocol):
         ...
 
     @property
+    def fallback_only_if_rejected_by_spread(self) -> bool:
+        """The configuration's option of that name (KEP-3990)."""
+        ...
+
+    @property
     def preemption(self) -> PreemptionPort | None:
         """For PostFilter plugins that make room; None where a plugin is made outside a framework."""
         ...
@@ -223,6 +228,8 @@ class Plugin:
     Args: ClassVar[type[msgspec.Struct] | None] = None
     filter_depends: ClassVar[Depends] = Depends.CLUSTER
     score_depends: ClassVar[Depends] = Depends.CLUSTER
+    gates_newcomers: ClassVar[bool] = True
+    """Of a PreEnqueue plugin: a pod that passes its gate is as good as new, so how long it has waited for anything is counted anew."""
 
     def __init__(self, args: Any, handle: Handle) -> None:
         self.args = args
@@ -398,6 +405,17 @@ class PostBindPlugin(Protocol):
     name: ClassVar[str]
 
     def post_bind(self, state: CycleState, pod: PodInfo, node: str) -> None: ...
+
+
+@runtime_checkable
+class WaitsForTime(Protocol):
+    """Of a plugin with a hint for `Time`: from when on the passing of time alone may make that hint say Queue for this pod; None: never,
+    as the pod is now. It must depend on nothing else than `waiting`. For who does not tell, a tick is recorded in every period while a pod
+    waits that it rejected."""
+
+    name: ClassVar[str]
+
+    def time_due(self, waiting: WaitingPod) -> int | None: ...
 
 
 # --- placements (KEP-5732) -----------------------------------------------------------------------------------------------

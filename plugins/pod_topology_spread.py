@@ -2,14 +2,17 @@
 
 Hard constraints (`DoNotSchedule`) filter, see `pod_topology_spread_filter`; soft ones (`ScheduleAnyway`) score, see
 `pod_topology_spread_score`. With `minDomains` (KEP-3022) a hard constraint holds back pods until there are enough domains.
-A pod without constraints of its own gets the defaults of the configuration.
+A pod without constraints of its own gets the defaults of the configuration. With `fallbackCriteria` (KEP-3990) a hard constraint
+counts as a soft one while they hold: see `pod_topology_spread_fallback`.
 
 Costs. PreFilter and PreScore look at the pods of every node, once for each constraint; both are skipped for pods to which no
 constraint applies. Filter, Score and the hooks cost one step a constraint, except that Score for a host name counts the node's
 own pods.
 
 What Filter says of a node depends on all domains of a constraint, not only on the node's own, because they share the minimum;
-a score depends, through the number of domains, on which nodes are feasible.
+a score depends, through the number of domains, on which nodes are feasible. For a pod that can fall back (`can_fall_back`) both depend,
+beyond what Filter and Score are told, on the pod's status, the attempt's time and the queue's memory of the pod: through the decision
+that the attempt has made.
 """
 
 from __future__ import annotations
@@ -22,7 +25,9 @@ from tidelog.api.errors import FieldError
 from tidelog.api.features import FeatureGates
 from tidelog.api.objects import TopologySpreadConstraint
 from tidelog.api.selectors import SelectorError
-from tidelog.plugins.events import EventRegistration
+from tidelog.api.times import parse_duration
+from tidelog.api.validate_placement import FALLBACK_CRITERIA
+from tidelog.plugins.events import EventRegistration, WaitingPod
 from tidelog.plugins.interface import (
     SKIP,
     Code,
@@ -39,14 +44,22 @@ from tidelog.plugins.interface import (
     PreScorePlugin,
     ScorePlugin,
     Status,
+    WaitsForTime,
 )
 from tidelog.plugins.node_info import NodeInfo, PodInfo
-from tidelog.plugins.pod_topology_spread_constraints import HARD, SOFT, SYSTEM_DEFAULTS, Decision, SpreadRules
+from tidelog.plugins.pod_topology_spread_constraints import (
+    DECISION,
+    HARD,
+    SOFT,
+    SYSTEM_DEFAULTS,
+    Decision,
+    SpreadRules,
+)
+from tidelog.plugins.pod_topology_spread_fallback import PLUGIN, Standing
 from tidelog.plugins.pod_topology_spread_filter import SpreadCounts
 from tidelog.plugins.pod_topology_spread_hints import PodTopologySpreadHints
 from tidelog.plugins.pod_topology_spread_score import SpreadScores
 
-_DECISION = "PodTopologySpread.decision"
 _FILTER_STATE = "PodTopologySpread.filter"
 _SCORE_STATE = "PodTopologySpread.score"
 
@@ -56,12 +69,14 @@ class PodTopologySpreadArgs(PluginArgs, frozen=True, kw_only=True):
     """For pods without constraints of their own; their selectors come from the pod's Services and controller."""
     defaulting_type: Literal["System", "List"] = "System"
     """System: spread softly over host names (3) and zones (5). List: `defaultConstraints`, none if it is empty."""
+    node_provisioning_timeout: str | None = None
+    """KEP-3990: NodeProvisioningFailed also holds when the autoscaler has said nothing for so long, as `5m`. None: it does not."""
 
 
 class PodTopologySpread(Plugin):
     """Filters and scores nodes by how evenly the matching pods would be spread."""
 
-    name = "PodTopologySpread"
+    name = PLUGIN
     Args = PodTopologySpreadArgs
     filter_depends = Depends.NODE | Depends.DOMAINS
     score_depends = Depends.NODE | Depends.DOMAINS
@@ -70,18 +85,25 @@ class PodTopologySpread(Plugin):
         super().__init__(args, handle)
         system = args.defaulting_type == "System"
         defaults = SYSTEM_DEFAULTS if system else args.default_constraints
-        self._rules = SpreadRules(defaults, handle, system=system)
+        timeout = args.node_provisioning_timeout
+        self._rules = SpreadRules(
+            defaults,
+            handle,
+            system=system,
+            provisioning_timeout=None if timeout is None else parse_duration(timeout),
+        )
 
     @classmethod
     def validate_args(cls, args: Any, path: str, gates: FeatureGates) -> list[FieldError]:
         where = f"{path}.defaultConstraints"
         constraints: tuple[TopologySpreadConstraint, ...] = args.default_constraints
-        errors = []
+        errors = _timeout_errors(args.node_provisioning_timeout, f"{path}.nodeProvisioningTimeout", gates)
         if constraints and args.defaulting_type == "System":
             rule = "can only be set if defaultingType is List"
             errors.append(FieldError(path=where, kind="Forbidden", rule=rule))
         for i, constraint in enumerate(constraints):
             errors.extend(_broken_rules(constraint, f"{where}[{i}]"))
+            errors.extend(_broken_criteria(constraint, f"{where}[{i}].fallbackCriteria", gates))
             pair = (constraint.topology_key, constraint.when_unsatisfiable)
             if any(pair == (c.topology_key, c.when_unsatisfiable) for c in constraints[:i]):
                 shown = "{" + ", ".join(pair) + "}"
@@ -91,11 +113,15 @@ class PodTopologySpread(Plugin):
 
     def _decide(self, state: CycleState, pod: PodInfo) -> Decision:
         """The decision of this attempt, made by whoever asks first."""
-        decision: Decision | None = state.read(_DECISION)
+        decision: Decision | None = state.read(DECISION)
         if decision is None:
-            decision = self._rules.decide(pod.pod)
-            state.write(_DECISION, decision)
+            decision = self._rules.decide(pod.pod, Standing.of(pod.pod, state.at, state.waiting))
+            state.write(DECISION, decision)
         return decision
+
+    def can_fall_back(self, pod: PodInfo) -> bool:
+        """Whether the answers for this pod may differ from those for another one with the same spec, or from its own earlier ones."""
+        return self._rules.can_fall_back(pod.pod)
 
     # --- filtering ------------------------------------------------------------------------------------------------
 
@@ -155,6 +181,14 @@ class PodTopologySpread(Plugin):
     def events_to_register(self) -> Sequence[EventRegistration]:
         return PodTopologySpreadHints(self._rules, self.handle.upstream).registrations()
 
+    def time_due(self, waiting: WaitingPod) -> int | None:
+        """When the provisioning timeout will let a constraint of this pod fall back."""
+        return self._rules.fallback.time_due(self._rules.numbered_hard(waiting.pod), waiting)
+
+    def fallback_lines(self, waiting: WaitingPod, at: int) -> tuple[str, ...]:
+        """For explanations: what an attempt at this moment would say of each constraint that can fall back."""
+        return self._rules.judged_at(waiting, at).lines
+
 
 def _update(state: CycleState, changed: PodInfo, node: NodeInfo, by: int) -> None:
     counts: SpreadCounts | None = state.read(_FILTER_STATE)
@@ -207,9 +241,50 @@ def _broken_options(constraint: TopologySpreadConstraint, path: str) -> Iterator
         yield FieldError(path=f"{path}.matchLabelKeys", kind="Forbidden", rule=rule)
 
 
+def _timeout_errors(timeout: str | None, path: str, gates: FeatureGates) -> list[FieldError]:
+    if timeout is None:
+        return []
+    errors = []
+    if not gates.pod_topology_spread_fallback_mode:
+        errors.append(FieldError(path=path, kind="Forbidden", rule=_GATE_OFF))
+    try:
+        if parse_duration(timeout) <= 0:
+            rule = "must be greater than 0"
+            errors.append(FieldError(path=path, kind="Invalid", value=timeout, rule=rule))
+    except ValueError as error:
+        errors.append(FieldError(path=path, kind="Invalid", value=timeout, rule=str(error)))
+    return errors
+
+
+def _broken_criteria(
+    constraint: TopologySpreadConstraint, path: str, gates: FeatureGates
+) -> Iterator[FieldError]:
+    """The rules that hold for pods' criteria as well."""
+    criteria = constraint.fallback_criteria
+    if not criteria:
+        return
+    if not gates.pod_topology_spread_fallback_mode:
+        yield FieldError(path=path, kind="Forbidden", rule=_GATE_OFF)
+    if constraint.when_unsatisfiable != HARD:
+        rule = (
+            f"can only use fallbackCriteria if whenUnsatisfiable={HARD}, not {constraint.when_unsatisfiable}"
+        )
+        yield FieldError(path=path, kind="Invalid", value=list(criteria), rule=rule)
+    for i, criterion in enumerate(criteria):
+        if criterion not in FALLBACK_CRITERIA:
+            rule = f"supported values: {', '.join(FALLBACK_CRITERIA)}"
+            yield FieldError(path=f"{path}[{i}]", kind="NotSupported", value=criterion, rule=rule)
+        elif criterion in criteria[:i]:
+            rule = "each criterion can be named once"
+            yield FieldError(path=f"{path}[{i}]", kind="Duplicate", value=criterion, rule=rule)
+
+
+_GATE_OFF = "may not be set while the feature gate PodTopologySpreadFallbackMode is off"
+
 _pre_filter: type[PreFilterPlugin] = PodTopologySpread
 _hooks: type[PodHooks] = PodTopologySpread
 _filter: type[FilterPlugin] = PodTopologySpread
 _pre_score: type[PreScorePlugin] = PodTopologySpread
 _score: type[ScorePlugin] = PodTopologySpread
 _normalize: type[NormalizeScore] = PodTopologySpread
+_waits: type[WaitsForTime] = PodTopologySpread

@@ -4,7 +4,9 @@ A pod's own constraints apply, or, if it has none, the defaults of the configura
 with it: those of its Services and of its controller.
 
 `SpreadRules.decide` settles, once per attempt, which constraints are hard (they filter) and which are soft (they score). Every
-extension point and hook of the attempt goes by that one decision, which is kept in the cycle state.
+extension point and hook of the attempt goes by that one decision, which is kept in the cycle state. Hard constraints whose
+fallback criteria hold are among the soft ones (`tidelog.plugins.pod_topology_spread_fallback`). Who asks without a `Standing`, as the
+hints do, gets the constraints as they are written.
 
 Compiling costs a few microseconds a constraint; the matchers themselves are shared by all pods with equal selectors.
 """
@@ -25,8 +27,10 @@ from tidelog.api.objects import (
 )
 from tidelog.api.selectors import Labels, Matcher, is_empty, label_matcher, pod_matches_node, selector_key
 from tidelog.api.taints import untolerated
-from tidelog.plugins.interface import Handle
+from tidelog.plugins.events import WaitingPod
+from tidelog.plugins.interface import CycleState, Handle
 from tidelog.plugins.node_info import PodInfo
+from tidelog.plugins.pod_topology_spread_fallback import FallbackRules, FallenBack, Numbered, Standing
 
 HARD = "DoNotSchedule"
 SOFT = "ScheduleAnyway"
@@ -49,6 +53,20 @@ class Decision(NamedTuple):
     """For default constraints: the selectors that all pods to count must match. None: each constraint has its own."""
     needs_all_keys: bool
     """Score only nodes that have the keys of all soft constraints. The system's defaults do without."""
+    fallback: tuple[FallenBack, ...] = ()
+    """Which of the soft constraints are hard ones that have fallen back. The index is that in `defaultConstraints` if `kin` is set."""
+    lines: tuple[str, ...] = ()
+    """What there is to say of each constraint that can fall back."""
+
+
+DECISION = "PodTopologySpread.decision"
+"""Where the cycle state keeps the attempt's decision."""
+
+
+def decision_of(state: CycleState) -> Decision | None:
+    """What was decided in this attempt; None if it ended before PodTopologySpread was asked."""
+    found: Decision | None = state.read(DECISION)
+    return found
 
 
 class Constraint(NamedTuple):
@@ -92,24 +110,82 @@ def has_all_keys(labels: Mapping[str, str], constraints: Iterable[Constraint]) -
 class SpreadRules:
     """What applies to which pod, in one profile."""
 
-    def __init__(self, defaults: Sequence[TopologySpreadConstraint], handle: Handle, *, system: bool) -> None:
+    def __init__(
+        self,
+        defaults: Sequence[TopologySpreadConstraint],
+        handle: Handle,
+        *,
+        system: bool,
+        provisioning_timeout: int | None = None,
+    ) -> None:
         self._defaults = tuple(defaults)
         self._handle = handle
         self._system = system
         self._uses_min_domains = handle.features.min_domains_in_pod_topology_spread
+        self.fallback = FallbackRules(
+            enabled=handle.features.pod_topology_spread_fallback_mode,
+            timeout=provisioning_timeout,
+            only_if_rejected=handle.fallback_only_if_rejected_by_spread,
+        )
 
-    def decide(self, pod: Pod) -> Decision:
-        """The hard and the soft constraints of this pod; no constraints at all for one without kin and its own."""
+    def decide(self, pod: Pod, standing: Standing | None = None) -> Decision:
+        """The hard and the soft constraints of this pod; no constraints at all for one without kin and its own.
+
+        `standing` is what fallback is judged by; None: nothing falls back.
+        """
         own = pod.spec.topology_spread_constraints
         if own:
-            return Decision(_those(own, HARD), _those(own, SOFT), None, True)
-        if not self._defaults:
-            return _NONE
-        selectors = self._handle.listers.owner_selectors(pod)
-        kin = tuple(selector for selector in selectors if not is_empty(selector))
+            return self._settled(Decision(_those(own, HARD), _those(own, SOFT), None, True), own, standing)
+        kin = self._kin(pod)
         if not kin:
             return _NONE
-        return Decision(_those(self._defaults, HARD), _those(self._defaults, SOFT), kin, not self._system)
+        defaults = self._defaults
+        hard, soft = _those(defaults, HARD), _those(defaults, SOFT)
+        return self._settled(Decision(hard, soft, kin, not self._system), defaults, standing)
+
+    def judged_at(self, waiting: WaitingPod, at: int) -> Decision:
+        """What an attempt at this moment would go by."""
+        return self.decide(waiting.pod, Standing.of(waiting.pod, at, waiting))
+
+    def can_fall_back(self, pod: Pod) -> bool:
+        """Whether what is decided may differ from attempt to attempt though the pod's spec is the same."""
+        return self.fallback.enabled and any(c.fallback_criteria for _, c in self.numbered_hard(pod))
+
+    def numbered_hard(self, pod: Pod) -> Numbered:
+        """The hard constraints as they are written, with their indices."""
+        own = pod.spec.topology_spread_constraints
+        written = own or (self._defaults if self._kin(pod) else ())
+        return _numbered_hard(written)
+
+    def _kin(self, pod: Pod) -> tuple[LabelSelector, ...]:
+        """For the defaults: by what the pods that belong together with this one are selected."""
+        if not self._defaults:
+            return ()
+        selectors = self._handle.listers.owner_selectors(pod)
+        return tuple(selector for selector in selectors if not is_empty(selector))
+
+    def _settled(
+        self,
+        written: Decision,
+        constraints: tuple[TopologySpreadConstraint, ...],
+        standing: Standing | None,
+    ) -> Decision:
+        """The decision as it is written, with those moved to the soft ones that have fallen back, in the order of the spec."""
+        if standing is None or not self.fallback.enabled:
+            return written
+        hard = _numbered_hard(constraints)
+        if not any(constraint.fallback_criteria for _, constraint in hard):
+            return written
+        fallen = self.fallback.fallen(hard, standing)
+        moved = {one.constraint for one in fallen}
+        return written._replace(
+            hard=tuple(constraint for i, constraint in hard if i not in moved),
+            soft=tuple(c for i, c in enumerate(constraints) if i in moved or c.when_unsatisfiable == SOFT),
+            fallback=fallen,
+            lines=self.fallback.lines(
+                hard, standing, "topologySpread" if written.kin is None else "defaultConstraints"
+            ),
+        )
 
     def compiled(
         self, constraints: Iterable[TopologySpreadConstraint], decision: Decision, pod: Pod
@@ -150,6 +226,10 @@ def _those(
     constraints: Iterable[TopologySpreadConstraint], when: str
 ) -> tuple[TopologySpreadConstraint, ...]:
     return tuple(constraint for constraint in constraints if constraint.when_unsatisfiable == when)
+
+
+def _numbered_hard(constraints: Iterable[TopologySpreadConstraint]) -> Numbered:
+    return [(i, c) for i, c in enumerate(constraints) if c.when_unsatisfiable == HARD]
 
 
 def _matches_all(selectors: Iterable[LabelSelector]) -> Matcher:

@@ -68,6 +68,7 @@ class StandardHandle:
         self.features = features
         self.upstream = upstream
         self.preemption: PreemptionPort | None = None
+        self.fallback_only_if_rejected_by_spread = False
 
     @property
     def listers(self) -> Cluster:
@@ -82,6 +83,8 @@ class Waiting:
         self.attempted_at = 0
         self.first_rejected_at: Mapping[str, int] = {plugin: 0}
         self.blocked_by: tuple[str, ...] = ()
+        self.fallback_node = ""
+        self.fallback_constraints: tuple[int, ...] = ()
 
 
 class Subject:

@@ -24,7 +24,7 @@ class UnschedulablePool:
     __slots__ = ("_by_rejector", "_entities", "_leftovers", "_max_stay", "_time_due", "_timed", "parkings")
 
     def __init__(
-        self, max_stay: int, time_due: Callable[[AnyEntity], int | None] = lambda entity: None
+        self, max_stay: int, time_due: Callable[[AnyEntity], int | None] = lambda _entity: None
     ) -> None:
         """`time_due`: from when on a tick may help the entity, None if none can."""
         self._max_stay = max_stay

@@ -45,6 +45,7 @@ from tidelog.eventlog.records import (
     ConfigurationLoaded,
     Evicted,
     EvictionRefused,
+    Fallback,
     LossAccepted,
     Nominated,
     ObjectDeleted,
@@ -72,6 +73,7 @@ from tidelog.scheduler.cache import CacheLayout
 from tidelog.scheduler.cluster import Cluster, uid_of
 from tidelog.scheduler.decision import Decision, Relies, relies_on_plan
 from tidelog.scheduler.disturbance import Conflict, Disturbance, conflict, disturbance, released
+from tidelog.scheduler.fallback import preemption_marks, with_fallback
 from tidelog.scheduler.framework import Framework, FrameworkHandle
 from tidelog.scheduler.pod_cycle import CycleResult, Stamp, finish_waiting, reject_waiting, run_pod_cycle
 from tidelog.scheduler.preemption import Evictions, PendingEviction, Preemption
@@ -87,6 +89,8 @@ class Permit(msgspec.Struct, gc=False):
     node: str
     deadline: int
     plugins: tuple[str, ...]
+    fallback: tuple[Fallback, ...] = ()
+    """Kept because the plugins' state of the attempt is lost at a restart, and the binding has to tell the same."""
 
 
 class NotTheRecorded(Exception):
@@ -244,8 +248,13 @@ class Core:
         else:
             self._rejected[uid] = (record.seq, body)
         self._stop_waiting(uid, record.key)
-        # While it is still in flight: what the rejection itself changes about the pod may be just what a plugin waits for.
-        self.cluster.change(record.key, rejected(pod, body.message, self.at))
+        # While it is still in flight: what the rejection itself changes about the pod may be just what a plugin waits for. A
+        # nomination that the attempt made has counted since the decision; its record comes next, but without it the pod
+        # would look as if preemption had failed.
+        changed = rejected(pod, body.message, self.at)
+        if self.queue is not None and (node := self.queue.nominator.node_of(pod)):
+            changed = nominated_to(changed, node)
+        self.cluster.change(record.key, changed)
         if self.queue is not None:
             self.queue.fail(uid, body.plugins, body.pending, now=self.at, blocked_by=body.blocked_by)
         self._land(attempt, uid)
@@ -262,11 +271,14 @@ class Core:
     def _waiting(self, pod: Pod, key: str, body: Waiting) -> None:
         """The pod stays in flight for the queue, and assumed; only the attempt is over."""
         uid = uid_of(pod)
-        self._permits[uid] = Permit(key, uid, body.node, body.deadline, body.plugins)
+        self._permits[uid] = Permit(key, uid, body.node, body.deadline, body.plugins, body.fallback)
         self._flights.pop(body.attempt, None)
 
     def _nominated(self, key: str, body: Nominated) -> None:
         """Who loses a nomination to this pod's node is woken by the change of its status."""
+        preemptor = self.cluster.pod(key)
+        if preemptor is not None and self.queue is not None:
+            self.queue.mark_fallback(preemptor, body.node, preemption_marks(body.fallback))
         for other in (*body.cleared, key):
             pod = self.cluster.pod(other)
             if pod is not None:
@@ -399,6 +411,7 @@ class Core:
             self.cluster.listers,
             self.configuration.feature_gates,
             upstream=self.configuration.upstream,
+            fallback_only_if_rejected_by_spread=self.configuration.fallback_only_if_rejected_by_spread,
         )
 
     def _pod_named(self, name: str) -> Pod:
@@ -445,8 +458,9 @@ class Core:
         if self.queue is None or self.configuration is None:
             return None
         due = [deadline for deadline in (self.queue.next_deadline(),) if deadline is not None]
-        if self.queue.needs_ticks():
-            due.append(self.last_tick_at + self.configuration.time_event_period)
+        waited_for = self.queue.next_time_due()
+        if waited_for is not None:
+            due.append(max(waited_for, self.last_tick_at + self.configuration.time_event_period))
         return min(due) if due else None
 
     def _pop(self, now: int) -> QueuedPod | Permit | None:
@@ -502,11 +516,13 @@ class Core:
         framework = self.frameworks[info.pod.spec.scheduler_name]
         state = self._permit_states.get(permit.uid) or CycleState()
         if not permit.plugins:
-            return finish_waiting(framework, state, info, permit.key, stamp, permit.node)
-        status = unschedulable(f"rejected due to timeout after waiting at plugin {permit.plugins[0]}")
-        return reject_waiting(
-            framework, state, info, permit.key, stamp, permit.node, status.by(permit.plugins[0])
-        )
+            result = finish_waiting(framework, state, info, permit.key, stamp, permit.node)
+        else:
+            status = unschedulable(f"rejected due to timeout after waiting at plugin {permit.plugins[0]}")
+            result = reject_waiting(
+                framework, state, info, permit.key, stamp, permit.node, status.by(permit.plugins[0])
+            )
+        return result._replace(outcomes=with_fallback(result.outcomes, permit.key, permit.fallback))
 
     def _abbreviated(self, uid: str, pod: Pod, result: CycleResult) -> tuple[tuple[str, Body], ...]:
         """The outcomes without what the log says already: a rejection like the last one, a nomination that was not there."""
@@ -527,10 +543,16 @@ class Core:
                 isinstance(body, Nominated)
                 and body.node == self.queue.nominator.node_of(pod)
                 and not body.victims
+                and self._marks_of(pod) == preemption_marks(body.fallback)
             ):
                 continue
             outcomes.append((key, body))
         return tuple(outcomes)
+
+    def _marks_of(self, pod: Pod) -> tuple[int, ...]:
+        """The spread constraints that stay fallen back as long as the pod's nomination stands."""
+        entity = None if self.queue is None else self.queue.get(_name_of(pod))
+        return () if entity is None else entity.fallback_constraints
 
     def _adopt(self, attempt: int, outcomes: Sequence[tuple[str, Body]]) -> None:
         """Let the attempt's outcomes count for those that come after it, before they are in the log."""
@@ -729,4 +751,5 @@ def _same_rejection(a: Unschedulable, b: Unschedulable) -> bool:
         and a.nodes == b.nodes
         and a.blocked_by == b.blocked_by
         and a.fallback == b.fallback
+        and a.explanation == b.explanation
     )

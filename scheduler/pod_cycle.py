@@ -31,6 +31,7 @@ from tidelog.plugins.interface import Code, CycleState, Depends, Status
 from tidelog.plugins.node_info import PodInfo
 from tidelog.plugins.preemption_plan import PreemptionPlan
 from tidelog.scheduler.diagnosis import NO_NODES, Diagnosis, FitError
+from tidelog.scheduler.fallback import explained
 from tidelog.scheduler.framework import Framework, ScheduleResult
 from tidelog.scheduler.preemption import plan_outcomes, refusal_outcomes
 
@@ -70,12 +71,14 @@ def run_pod_cycle(
 ) -> CycleResult:
     """Try to place the pod. `key` is its record's, `waiting` what the queue remembers of it."""
     state = CycleState(stamp.at, waiting, stamp.attempt)
-    result = framework.schedule_pod(state, pod, turn=stamp.attempt, nominated_node=nominated_node)
-    if isinstance(result, ScheduleResult):
-        return _place(framework, state, pod, key, stamp, result)
-    if isinstance(result, FitError):
-        return _make_room(framework, state, pod, key, stamp, result)
-    return _failed(key, stamp, result, clears=bool(nominated_node))
+    found = framework.schedule_pod(state, pod, turn=stamp.attempt, nominated_node=nominated_node)
+    if isinstance(found, ScheduleResult):
+        result = _place(framework, state, pod, key, stamp, found)
+    elif isinstance(found, FitError):
+        result = _make_room(framework, state, pod, key, stamp, found)
+    else:
+        result = _failed(key, stamp, found, clears=bool(nominated_node))
+    return result._replace(outcomes=explained(result.outcomes, key, state))
 
 
 def finish_waiting(

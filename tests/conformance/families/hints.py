@@ -48,7 +48,13 @@ def _plugin(case: Case) -> Any:
     """With default arguments. A hint may look at namespaces, and never at the snapshot."""
     namespaces = {n["metadata"]["name"]: msgspec.convert(n, Namespace) for n in case.get("namespaces", ())}
     listers = SimpleNamespace(namespace=namespaces.get, owner_selectors=lambda pod: ())
-    handle = SimpleNamespace(snapshot=None, listers=listers, features=FeatureGates(), upstream=True)
+    handle = SimpleNamespace(
+        snapshot=None,
+        listers=listers,
+        features=FeatureGates(),
+        upstream=True,
+        fallback_only_if_rejected_by_spread=False,
+    )
     plugin = _REGISTRY.get(case["plugin"])
     assert plugin is not None, f"there is no plugin {case['plugin']}"
     return plugin(None if plugin.Args is None else plugin.Args(), handle)

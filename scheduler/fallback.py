@@ -1,0 +1,67 @@
+"""What an attempt's outcomes tell of topology spread that has fallen back (KEP-3990).
+
+The plugin's decision is in the cycle state; here it becomes what the records hold. Every outcome of the attempt carries the same, so that
+each can be read alone: the binding says why a constraint was not kept, the rejection what is still being waited for, and the nomination
+under which fallback its victims had to go.
+"""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from tidelog.eventlog.records import Body, Fallback, Nominated, Scheduled, Unschedulable, Waiting
+from tidelog.plugins.interface import CycleState
+from tidelog.plugins.pod_topology_spread_constraints import decision_of
+from tidelog.plugins.pod_topology_spread_fallback import PREEMPTION_FAILED
+
+Outcomes = tuple[tuple[str, Body], ...]
+
+
+def explained(outcomes: Outcomes, key: str, state: CycleState) -> Outcomes:
+    """The outcomes of an attempt for the pod of this key, with what was decided about fallback. Costs nothing where no constraint has
+    criteria."""
+    decision = decision_of(state)
+    if decision is None or not decision.lines:
+        return outcomes
+    fallback = tuple(
+        Fallback(
+            constraint=fallen.constraint,
+            topology_key=fallen.topology_key,
+            criteria=fallen.criteria,
+            reason=fallen.reason,
+            rejected_before=fallen.rejected_before,
+            is_default=decision.kin is not None,
+        )
+        for fallen in decision.fallback
+    )
+    return tuple(
+        (
+            k,
+            replace(body, explanation=decision.lines)
+            if k == key and isinstance(body, Unschedulable)
+            else body,
+        )
+        for k, body in with_fallback(outcomes, key, fallback)
+    )
+
+
+def with_fallback(outcomes: Outcomes, key: str, fallback: tuple[Fallback, ...]) -> Outcomes:
+    """The outcomes, saying what had fallen back."""
+    if not fallback:
+        return outcomes
+    return tuple((k, _telling(body, fallback) if k == key else body) for k, body in outcomes)
+
+
+def _telling(body: Body, fallback: tuple[Fallback, ...]) -> Body:
+    match body:
+        case Scheduled() | Unschedulable() | Waiting():
+            return replace(body, fallback=fallback)
+        case Nominated() if body.node:
+            return replace(body, fallback=fallback)
+        case _:
+            return body
+
+
+def preemption_marks(fallback: tuple[Fallback, ...]) -> tuple[int, ...]:
+    """The constraints that stay fallen back as long as the nomination stands: going back to hard would let victims die in vain."""
+    return tuple(one.constraint for one in fallback if PREEMPTION_FAILED in one.criteria)

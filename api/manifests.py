@@ -14,7 +14,7 @@ import msgspec
 import yaml
 from msgspec.structs import replace
 
-from tidelog.api.documents import INPUT_BYTES_MAX, Document, read_documents, resolve
+from tidelog.api.documents import INPUT_BYTES_MAX, Document, read_documents
 from tidelog.api.errors import FieldError, InvalidObjects, printable
 from tidelog.api.fields import ErrorList
 from tidelog.api.kinds import ELSEWHERE, suggestion
@@ -27,6 +27,7 @@ from tidelog.api.objects import (
     PodDisruptionBudget,
 )
 from tidelog.api.wrong_types import wrong_types
+from tidelog.api.yaml_reader import resolve
 
 OBJECT_BYTES_MAX = 10 << 20
 ERRORS_MAX = 100

@@ -11,10 +11,11 @@ nothing. Admission costs some fifty microseconds an object, during which the log
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, assert_never
 
 import msgspec
+from msgspec.structs import replace
 
 from tidelog.api.admission import Stamp, admit, admit_delete, set_condition
 from tidelog.api.conditions import Conditions
@@ -38,7 +39,7 @@ from tidelog.daemon.fact_messages import (
 )
 from tidelog.eventlog.log import Log, Moment
 from tidelog.eventlog.objects import ObjectTable, load_objects
-from tidelog.eventlog.records import Draft, ObjectDeleted, ObjectPut, PodConditionSet
+from tidelog.eventlog.records import Draft, ObjectDeleted, ObjectPut, PodConditionSet, Record
 
 ERRORS_MAX = 100
 """So many objects are reported of a refused request; nobody reads more."""
@@ -81,6 +82,28 @@ class FactService:
 
         await self._log.append(decide, since=self._table.seq)
         return decision.answer(dry_run)
+
+    async def act(self, decide: Callable[[ObjectTable, Moment], Sequence[Draft]]) -> list[Record]:
+        """Append what the callable makes of the objects as they are at the moment of sequencing: how actors get their say.
+
+        What is new is admitted like an object from outside, changes of what is there are taken as they are. Raises InvalidObjects,
+        and what `Log.append` raises; then nothing was appended.
+        """
+        await self.catch_up()
+
+        def make(moment: Moment) -> list[Draft]:
+            self._consume_since(moment)
+            drafts = decide(self._table, moment)
+            return [self._admitted(draft, moment.seq + 1 + i, moment.at) for i, draft in enumerate(drafts)]
+
+        return await self._log.append(make, since=self._table.seq)
+
+    def _admitted(self, draft: Draft, seq: int, at: int) -> Draft:
+        body = draft.body
+        if not isinstance(body, ObjectPut) or self._table.get(draft.key) is not None:
+            return draft
+        obj, _ = admit(body.object, None, self._table.cluster, self.gates, Stamp(seq=seq, at=at))
+        return replace(draft, body=ObjectPut(object=obj), key=object_key(obj))
 
     async def catch_up(self) -> None:
         """Read what others appended, so that little is left to do at the moment of sequencing."""

@@ -101,7 +101,7 @@ class Core:
     """The state of the scheduler after some record of the log, and the next decision."""
 
     def __init__(self, registry: Registry) -> None:
-        self._registry = registry
+        self.registry = registry
         self.epoch = 0
         self.attempts = 0
         """Number of the last attempt."""
@@ -387,7 +387,7 @@ class Core:
         self.configuration = configuration
         cluster.rules = Rules(schedulers=schedulers, upstream=configuration.upstream)
         handles = {spec.scheduler_name: self._handle() for spec in configuration.profiles}
-        profiles = build_profiles(configuration.profiles, self._registry, lambda p: handles[p.scheduler_name])
+        profiles = build_profiles(configuration.profiles, self.registry, lambda p: handles[p.scheduler_name])
         queue = _make_queue(configuration, profiles)
         self.frameworks = {
             name: Framework(

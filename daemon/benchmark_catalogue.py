@@ -7,8 +7,8 @@ figures. Its name is the module's, with dashes. One that begins with an undersco
 from __future__ import annotations
 
 import ast
-import importlib
 from collections.abc import Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,6 @@ def _first_line(module: Path) -> str:
 
 def run_benchmark(name: str, sizes: Mapping[str, int]) -> dict[str, Any]:
     """Its figures."""
-    module = importlib.import_module(f"tidelog.benchmarks.{name.replace('-', '_')}")
+    module = import_module(f"tidelog.benchmarks.{name.replace('-', '_')}")
     figures: dict[str, Any] = module.run(**sizes)
     return figures

@@ -221,13 +221,13 @@ def _overview_lines(group_word: str) -> Iterator[str]:
 
 def _report(error: Exception, debug: bool) -> int:
     """One line on stderr that says what is wrong and what to do, more lines only for more broken rules."""
-    from tidelog.daemon.output import complaint
+    from tidelog.daemon.output import complaint, safe
 
+    code, lines = complaint(error)
     if debug:
         import traceback
 
-        traceback.print_exception(error, file=sys.stderr)
-    code, lines = complaint(error)
+        lines = [*map(safe, "".join(traceback.format_exception(error)).splitlines()), *lines]
     try:
         print("\n".join(lines), file=sys.stderr)
     except BrokenPipeError:

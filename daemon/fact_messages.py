@@ -140,7 +140,7 @@ class _Wire(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbi
 
 
 class _WireApply(_Wire, frozen=True, kw_only=True, tag_field="verb", tag="apply"):
-    manifests: bytes | str
+    manifests: bytes
     """Manifests as YAML or JSON."""
     namespace: str = "default"
     sources: tuple[str, ...] = ()
@@ -198,7 +198,7 @@ def read_request(message: Any) -> Request:
         rule = f"this tidelog speaks version {VERSION}; use the same tidelog on both sides"
         raise _bad("version", "NotSupported", version, rule)
     try:
-        return msgspec.convert(message, Request)
+        return msgspec.convert(message, Request, builtin_types=(bytes,))
     except msgspec.ValidationError as error:
         rule, _, path = str(error).partition(" - at `$")
         raise _bad(path.strip("`.") or "request", "Invalid", None, rule) from None

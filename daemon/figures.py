@@ -25,7 +25,7 @@ def _lines(figures: Mapping[str, Any], indent: str) -> Iterator[str]:
         elif _is_table(value):
             yield f"{indent}{_words(name)}:"
             columns = list(dict.fromkeys(key for row in value for key in row))
-            rows = [[_shown(row.get(key)) for key in columns] for row in value]
+            rows = [[_shown(row[key]) if key in row else "" for key in columns] for row in value]
             text = table([_words(column).upper() for column in columns], rows)
             yield from (f"{indent}  {line}" for line in text.splitlines())
         else:

@@ -13,7 +13,7 @@ from tidelog.api.selectors import SelectorError, label_matcher
 from tidelog.daemon.columns import Column, View, columns_of
 from tidelog.daemon.fact_messages import short_name
 from tidelog.daemon.object_names import key_of
-from tidelog.daemon.output import as_json, table
+from tidelog.daemon.output import as_json, safe, table
 from tidelog.eventlog.objects import ObjectTable
 
 
@@ -38,6 +38,8 @@ class Listing:
         self._chosen: list[Object] = []
         self._single = False
         """One object was asked for by name, so it is not wrapped into a list."""
+        self._where = ""
+        """Said when nothing was found."""
 
     def add_named(self, names: Sequence[tuple[Kind, str]]) -> None:
         """These objects; raises TidelogError if one does not exist."""
@@ -57,6 +59,8 @@ class Listing:
 
     def add_kinds(self, kinds: Sequence[Kind], matches: Callable[[Object], bool], *, initial: bool) -> None:
         """The objects of these kinds that match, with `initial` also those that exist in every cluster."""
+        if self._namespace is not None and any(kind.namespaced for kind in kinds):
+            self._where = f" in namespace {self._namespace}"
         for kind in kinds:
             found = [obj for obj in self._all(kind, initial) if matches(obj)]
             if found or len(kinds) == 1:
@@ -78,8 +82,7 @@ class Listing:
         elif output == "yaml":
             print(_yaml(self._chosen, wrap=not self._single), end="")
         elif not self._chosen:
-            where = "" if self._namespace is None else f" in namespace {self._namespace}"
-            print(f"nothing found{where if any(k.namespaced for k in self._kinds) else ''}", file=sys.stderr)
+            print(f"nothing found{safe(self._where)}", file=sys.stderr)
         elif output == "name":
             print("\n".join(f"{_kind(o).name.lower()}/{o.metadata.name}" for o in self._chosen))
         else:

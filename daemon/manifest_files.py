@@ -31,13 +31,15 @@ def read_manifests(names: Sequence[str], *, namespace: str, recursive: bool) -> 
     """
     found: list[Manifest] = []
     refusals: list[Refusal] = []
+    texts = 0
     for source, data in _texts(names, recursive):
+        texts += 1
         try:
             found += (Manifest(source, obj) for obj in load(data, source, namespace=namespace))
         except InvalidObjects as error:
             refusals.append(Refusal(subject=error.subject, errors=error.errors))
     if refusals:
-        raise Refused(refusals, len(refusals))
+        raise Refused(refusals, texts)
     if not found:
         raise UsageError(f"there are no objects in {', '.join(names)}")
     return found

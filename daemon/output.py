@@ -188,7 +188,7 @@ def _lines(error: BaseException) -> list[str]:
     if isinstance(error, InvalidObjects) and len(error.errors) > 1:
         return [f"{safe(error.subject)} is invalid:", *(f"  {safe(each)}" for each in error.errors)]
     if isinstance(error, Refused):
-        headline, (first, *more) = error.headline, error.details
+        headline, (first, *more) = safe(error.headline), error.details
         if more:
             return [f"{headline}:", *(f"  {safe(each)}" for each in error.details)]
         return [f"{headline}: {safe(first)}"]

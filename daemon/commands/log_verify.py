@@ -70,7 +70,7 @@ def sentence(found: Verified) -> str:
     parts = [f"{found.records} records, chain ok, head ok"]
     if found.snapshots:
         rebuilt = f" ({found.rebuilt} computed again)" if found.rebuilt else ""
-        parts.append(f"{found.snapshots} snapshots ok{rebuilt}")
+        parts.append(f"{found.snapshots} snapshot{'s' if found.snapshots > 1 else ''} ok{rebuilt}")
     if found.first > 1:
         parts.append(f"records 1 to {found.first - 1} were compacted")
     return ", ".join(parts)

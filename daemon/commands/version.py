@@ -24,7 +24,7 @@ def run(args: argparse.Namespace) -> int:
 
     versions = collect()
     if args.output == "table":
-        print("\n".join(f"{name:<11}{value}" for name, value in versions.items()))
+        print("\n".join(f"{name:<12}{value}" for name, value in versions.items()))
     else:
         print(formatted(versions, args.output))
     return 0

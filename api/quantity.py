@@ -3,7 +3,7 @@
 Everything becomes an integer number of units, rounded up (as kube-scheduler's Value and MilliValue do): CPU in
 thousandths, everything else in ones. No floats anywhere: a quantity is a decimal integer times a power of ten or two,
 at most 2⁶³-1 (larger ones count as that) and kept to nine decimal places (rounded away from zero), as in Kubernetes.
-Reading is cached, because a cluster's manifests use few distinct texts.
+Reading is cached, because a cluster's manifests use few distinct texts; by type as well, because True is no quantity and 1 is.
 """
 
 from __future__ import annotations
@@ -77,13 +77,13 @@ def _round_up(quantity: Quantity, scale: int) -> int:
     return max(-rounded, -MAX - 1) if numerator < 0 else min(rounded, MAX)
 
 
-@lru_cache(maxsize=65536)
+@lru_cache(maxsize=65536, typed=True)
 def parse_units(quantity: Quantity) -> int:
     """The value in whole units, rounded up (`0.1` is 1). Raises ValueError with the syntax rule."""
     return _round_up(quantity, 1)
 
 
-@lru_cache(maxsize=65536)
+@lru_cache(maxsize=65536, typed=True)
 def parse_milli(quantity: Quantity) -> int:
     """The value in thousandths, rounded up (`1.5m` is 2). Raises ValueError with the syntax rule."""
     return _round_up(quantity, 1000)
@@ -106,7 +106,7 @@ def compare(left: Quantity, right: Quantity) -> int:
     return (x > y) - (x < y)
 
 
-@lru_cache(maxsize=65536)
+@lru_cache(maxsize=65536, typed=True)
 def canonical(quantity: Quantity) -> str:
     """The one text of this value and notation, as the API server writes it: `0.5` is `500m`, `1024Mi` is `1Gi`.
 

@@ -179,6 +179,13 @@ def test_other_text_is_refused_with_the_syntax_rule(text: str | float) -> None:
     assert str(caught.value) == SYNTAX_RULE
 
 
+def test_truth_is_no_quantity_though_it_equals_one() -> None:
+    assert (parse_units(1), parse_milli(1), canonical(1)) == (1, 1000, "1")
+    for read in (parse_units, parse_milli, canonical):
+        with pytest.raises(ValueError, match="quantities must match"):
+            read(True)
+
+
 def test_cpu_counts_in_thousandths_and_everything_else_in_ones() -> None:
     assert parse_resource("cpu", "1.5m") == 2
     assert parse_resource("memory", "1.5m") == 1

@@ -177,7 +177,7 @@ class QueuedGroup(Entity, eq=False, gc=False, kw_only=True):
     """By key. Those in flight are not here but in `popped`."""
     popped: tuple[QueuedPod, ...] = ()
     """The members that its last attempt was made for, in their order."""
-    hints: bool = True
+    hints: bool
     """Waits in the pool for hints after a rejection; False is upstream's way, which knows only backoff for groups."""
     disturbed: bool = False
     """The group itself changed while it was in flight, so a rejection must not put it to sleep."""

@@ -46,7 +46,7 @@ def test_backoff_doubles_up_to_the_maximum(initial: int, maximum: int, seconds: 
 def test_a_groups_maximum_grows_with_the_root_of_its_size() -> None:
     def group(count: int) -> QueuedGroup:
         members = {str(i): pod(number=i) for i in range(4)}
-        return QueuedGroup(key="g", timestamp=0, members=members, unschedulable_count=count)
+        return QueuedGroup(key="g", timestamp=0, members=members, unschedulable_count=count, hints=True)
 
     assert [policy().expiry(group(n)) // SECOND for n in range(1, 8)] == [1, 2, 4, 8, 16, 20, 20]
 

@@ -87,6 +87,19 @@ def test_group_is_popped_as_one_with_its_members_in_order() -> None:
     assert {attempt.number for attempt in bench.queue.contents().in_flight} == {1}
 
 
+def test_members_remember_when_their_group_first_entered_the_active_queue() -> None:
+    bench = bench_with_group(names="ab", min_count=3)
+    assert bench.get("a").entered_active_at == 0
+    bench.wait(5)
+
+    bench.add(member("c"))
+    first = bench.now
+    bench.wait(5)
+    bench.add(member("d"))
+
+    assert [bench.get(name).entered_active_at - first for name in "abcd"] == [0, 0, 0, 5 * SECOND]
+
+
 def test_member_that_comes_while_the_group_is_tried_joins_when_that_ends() -> None:
     bench = bench_with_group(names="ab")
     bench.pop()
@@ -132,6 +145,18 @@ def test_deleting_the_groups_object_in_flight_does_so_when_the_attempt_ends() ->
 
     assert wheres(bench, "ab") == ["incomplete_member", "incomplete_member"]
     assert bench.queue.get_group(KEY) is None
+
+
+def test_member_that_came_in_flight_waits_outside_if_the_object_is_gone_at_the_end() -> None:
+    bench = bench_with_group(names="ab")
+    bench.pop()
+    bench.add(member("late"))
+
+    bench.queue.delete_group(KEY)
+    bench.finish_group(KEY, "success", {})
+
+    assert bench.where("late") == "incomplete_member"
+    assert [pod.key for pod in bench.queue.contents().incomplete_members] == ["default/late"]
 
 
 def test_deleted_members_leave_their_group_and_the_last_takes_it_along() -> None:
@@ -560,6 +585,16 @@ def test_activating_a_member_of_an_unknown_group_does_nothing() -> None:
     bench.queue.activate([member("a").build()], bench.seq, bench.now)
 
     assert bench.where("a") == "incomplete_member"
+
+
+def test_activating_a_member_in_flight_whose_group_is_gone_keeps_nothing() -> None:
+    bench = bench_with_group(names="a")
+    bench.pop()
+    bench.queue.delete_group(KEY)
+
+    bench.queue.activate([member("a").build()], bench.seq, bench.now)
+
+    assert len(bench.queue.in_flight_timeline()) == 1
 
 
 def test_update_of_a_waiting_member_is_judged_for_its_group() -> None:

@@ -61,6 +61,16 @@ def test_memory_follows_the_living() -> None:
     assert len(heap._heap) < 100
 
 
+def test_memory_does_not_grow_with_changes_of_order() -> None:
+    heap: Heap[str] = Heap()
+
+    for i in range(10_000):
+        heap.push("a", (-i,))
+
+    assert len(heap._heap) < 100
+    assert [heap.pop(), heap.pop()] == ["a", None]
+
+
 def test_heap_agrees_with_a_sorted_list_under_random_operations() -> None:
     rnd = Random(7)
     heap: Heap[int] = Heap()

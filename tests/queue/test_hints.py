@@ -199,6 +199,17 @@ def test_wildcard_leads_through_the_backoff_even_for_pending_plugins() -> None:
     assert hints.strategy(waiting(pending=("A",)), WILDCARD, None, None) == Strategy.AFTER_BACKOFF
 
 
+def test_any_resource_with_one_action_is_not_the_wildcard() -> None:
+    something_added = ClusterEvent(Resource.WILDCARD, Action.ADD)
+    bench = Bench(toy("A", NODE_LABEL), toy("B", something_added, no))
+    bench.add_and_reject("a", "A")
+    bench.add_and_reject("b", "B")
+
+    bench.event(something_added, None, node("n"))
+
+    assert [bench.where("a"), bench.where("b")] == ["unschedulable", "unschedulable"]
+
+
 def test_activation_of_another_pod_wakes_nobody() -> None:
     hints = hint_map(toy("A", NODE_ADD))
     other, own = build.pod("other").build(), build.pod("p").build()

@@ -76,6 +76,23 @@ def test_loaded_queue_is_in_the_same_state_and_goes_on_alike() -> None:
     assert loaded.pop_all() == original.pop_all()
 
 
+def test_loaded_queue_shares_nothing_with_the_dump() -> None:
+    bench = busy_bench()
+    dumped = bench.queue.dump_state()
+    before = msgspec.msgpack.encode(dumped)
+    pods = pods_of(bench)
+    bench.queue = bench.new_queue()
+    bench.queue.load_state(dumped, pods.__getitem__)
+
+    bench.node_added()
+    bench.reject("flying", "A", pending=["Other"])
+    bench.advance(400)
+    for name in bench.pop_all():
+        bench.reject(name, "Timer", "Another")
+
+    assert msgspec.msgpack.encode(dumped) == before
+
+
 def test_pods_are_named_and_not_copied_unless_only_the_queue_still_has_them() -> None:
     dumped = busy_bench().queue.dump_state()
 

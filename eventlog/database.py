@@ -76,6 +76,10 @@ class NotALog(Exception):
     """The file is a database, but none of ours; the text is the reason."""
 
 
+class NewerFormat(Exception):
+    """The file is a log of a format that only a newer tidelog knows; the text says so."""
+
+
 # --- opening --------------------------------------------------------------------------------------------------------
 
 
@@ -107,13 +111,13 @@ def prepare_writing(connection: sqlite3.Connection) -> None:
 
 
 def check_format(connection: sqlite3.Connection, head: HeadReading) -> None:
-    """Raise `NotALog`, or `LogError` for a format that is newer than we are."""
+    """Raise `NotALog`, `NewerFormat`, or `ChainBroken` where the head file says that it was another."""
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if application != APPLICATION_ID:
         raise NotALog("it is a database of another application")
     if version > FORMAT and (head.head is None or head.format > FORMAT):
-        raise LogError(
+        raise NewerFormat(
             f"it has format {version} and this tidelog reads formats up to {FORMAT}: use a newer tidelog"
         )
     if version != FORMAT:

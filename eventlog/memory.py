@@ -51,6 +51,9 @@ class MemoryStore:
         for seq in mine[:-SNAPSHOTS_KEPT]:
             del self._snapshots[snapshot.name, seq]
 
+    async def reload(self) -> None:
+        """Nobody else compacts."""
+
     async def get_snapshot(self, name: str, seq: int) -> Snapshot | None:
         """As in `Store`."""
         return self._snapshots.get((name, seq))

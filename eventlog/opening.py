@@ -240,6 +240,8 @@ def _examined(
         known = 0 if reading.head is None else reading.head.seq
         try:
             return database.examine(connection, reading, depth)
+        except database.NewerFormat as error:
+            raise LogError(f"{path}: {error}") from error
         except (database.NotALog, sqlite3.Error, ChainBroken) as error:
             foreign = isinstance(error, database.NotALog) or (
                 getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_NOTADB

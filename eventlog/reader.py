@@ -62,13 +62,20 @@ class LogReader:
 
     def refresh(self) -> Head:
         """The head, after a look whether another process moved it."""
+        self._check_open()
         return self._store.refresh()
+
+    async def reload(self) -> None:
+        """Bring the anchor, too, up to date with what other processes did."""
+        self._check_open()
+        await self._store.reload()
 
     # --- records ----------------------------------------------------------------------------------------------------
 
     async def read_batches(self, first: int = 0, last: int | None = None) -> AsyncIterator[list[Record]]:
         """The records from `first` (by default the oldest kept) to `last` (by default the newest), in lists."""
-        last = self._store.refresh().seq if last is None else min(last, self._store.refresh().seq)
+        await self.reload()
+        last = self.head.seq if last is None else min(last, self.head.seq)
         first = first or self.anchor.seq + 1
         if first > last:
             return
@@ -92,9 +99,10 @@ class LogReader:
 
     async def tail_batches(self, first: int = 0) -> AsyncIterator[list[Record]]:
         """The records from `first` on, for ever: waits at the end of the log for what comes."""
+        await self.reload()
         place = await self._place_before(first or self.anchor.seq + 1)
         while True:
-            if self._store.refresh().seq > place.seq:
+            if self.refresh().seq > place.seq:
                 records = await self._next(place, self.head.seq)
                 yield records
                 place = _after(records[-1])
@@ -109,7 +117,8 @@ class LogReader:
 
     async def seq_at(self, at: int) -> int:
         """The seq of the newest record that is not younger than the time `at`; that of the anchor if there is none."""
-        low, high = self.anchor.seq, self._store.refresh().seq
+        await self.reload()
+        low, high = self.anchor.seq, self.head.seq
         while low < high:
             middle = (low + high + 1) // 2
             if (await self.record(middle)).at <= at:
@@ -120,8 +129,7 @@ class LogReader:
 
     async def _wait_beyond(self, seq: int) -> None:
         """Return when there may be records after `seq`."""
-        while self._store.refresh().seq <= seq:
-            self._check_open()
+        if self.refresh().seq <= seq:
             await asyncio.sleep(POLL_SECONDS)
 
     def _check_open(self) -> None:
@@ -131,17 +139,16 @@ class LogReader:
     async def _place_before(self, first: int) -> Head:
         """Where the chain is entered for reading from `first` on."""
         seq = first - 1
-        for known in (self.anchor, self._store.refresh()):
+        for known in (self.anchor, self.head):
             if known.seq == seq:
                 return known
-        if seq < self.anchor.seq:
-            raise LogError(
-                f"{self.name}: record {first} was dropped by compaction; the log begins at {self.anchor.seq + 1}"
-            )
+        self._check_kept(first)
         if seq > self.head.seq:
             raise LogError(f"{self.name}: there is no record {first} yet: the log ends at {self.head.seq}")
         rows = await self._store.read(seq, seq)
         if not rows:
+            await self.reload()
+            self._check_kept(first)
             raise LogDamaged(self.name, seq, seq, f"record {seq} is missing")
         # Nothing of it need be checked: were its digest wrong, the record after it would not match.
         at: object = rows[0][1]
@@ -151,15 +158,22 @@ class LogReader:
         """At least one record after `place`, checked."""
         self._check_open()
         rows = await self._store.read(place.seq + 1, last)
+        if not rows or rows[0][0] != place.seq + 1:
+            await self.reload()
+            self._check_kept(place.seq + 1)
         try:
             records = check_rows(rows, place.seq, place.at, place.digest)
         except ChainBroken as error:
             raise LogDamaged(self.name, error.seq, self.head.seq, error.reason) from error
-        if records:
-            return records
-        if place.seq < self.anchor.seq:
-            raise LogError(f"{self.name}: record {place.seq + 1} was dropped by compaction while it was read")
-        raise LogDamaged(self.name, place.seq + 1, self.head.seq, f"record {place.seq + 1} is missing")
+        if not records:
+            raise LogDamaged(self.name, place.seq + 1, self.head.seq, f"record {place.seq + 1} is missing")
+        return records
+
+    def _check_kept(self, seq: int) -> None:
+        if seq <= self.anchor.seq:
+            raise LogError(
+                f"{self.name}: record {seq} was dropped by compaction; the log begins at {self.anchor.seq + 1}"
+            )
 
     # --- snapshots --------------------------------------------------------------------------------------------------
 

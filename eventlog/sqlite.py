@@ -13,7 +13,7 @@ import os
 import sqlite3
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Concatenate, ParamSpec, TypeVar, cast
+from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 import aiosqlite
 
@@ -65,7 +65,8 @@ async def _open(
         await connection
     except BaseException:
         # aiosqlite has told its thread to end, and does not wait until it has: it would tell a loop that is closed.
-        getattr(connection, "_thread", connection).join()
+        thread: Any = getattr(connection, "_thread", connection)
+        thread.join()
         raise
     return connection, opened[0]
 
@@ -145,17 +146,17 @@ class SqliteReader(_Reading):
     async def read(self, first: int, last: int) -> list[Row]:
         """As in `Store`; a connection that cannot see what was written since it was opened is opened anew."""
         rows = await super().read(first, last)
-        if not rows and first <= min(last, self.head.seq):
-            await self._look_again()
-            rows = await super().read(first, last)
-        return rows
-
-    async def _look_again(self) -> None:
-        if not self._live and self._reader is not None:
+        if not rows and first <= min(last, self.head.seq) and not self._live and self._reader is not None:
             reader, opened = await _open(opening.open_reading, self.name, self._disk)
             opened.head_file.close()
             await self._reader.close()
             self._reader, self._live = reader, opened.live
+            rows = await super().read(first, last)
+        return rows
+
+    async def reload(self) -> None:
+        """As in `Store`: a trip to the connection's thread."""
+        self.refresh()
         self.anchor = await self._read(database.read_anchor)
 
     async def close(self) -> None:
@@ -219,6 +220,9 @@ class SqliteStore(_Reading):
     def refresh(self) -> Head:
         """As in `Store`: nobody else can move the head."""
         return self.head
+
+    async def reload(self) -> None:
+        """As in `Store`: nobody else compacts."""
 
     def check_room(self) -> None:
         """As in `Store`: one statvfs."""

@@ -123,6 +123,10 @@ class ReadStore(Protocol):
         """The head, after a look whether another process moved it. May be called 100 times a second."""
         ...
 
+    async def reload(self) -> None:
+        """Bring anchor and head up to date, where another process may have compacted the log."""
+        ...
+
     async def read(self, first: int, last: int) -> list[Row]:
         """Rows from `first` to at most `last`, in order, at most `ROWS_PER_READ`; fewer than asked for is no error."""
         ...

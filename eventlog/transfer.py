@@ -15,6 +15,7 @@ import asyncio
 import base64
 import os
 from collections.abc import Callable, Iterable
+from typing import NoReturn
 
 import msgspec
 
@@ -120,7 +121,8 @@ async def export_log(
 
     About 150,000 records a second. Every record is checked against the chain on the way.
     """
-    head, anchor = log.refresh(), log.anchor
+    await log.reload()
+    head, anchor = log.head, log.anchor
     write(_json.encode(_First(tidelog="export", format=FORMAT, anchor=_place(anchor))) + b"\n")
     if anchor.seq:
         for info in await log.snapshots():
@@ -209,8 +211,10 @@ class _Import:
                 self._refuse(error.reason)
         if self._build is None or not self._done:
             self._refuse("the export ends too early: its last line is missing")
+        else:
+            self._build.commit()
 
-    def _refuse(self, reason: str) -> None:
+    def _refuse(self, reason: str) -> NoReturn:
         raise LogError(f"line {self._number}: {reason}; nothing was imported")
 
     def _take(self, line: bytes) -> None:
@@ -268,7 +272,6 @@ class _Import:
             self._refuse(
                 f"the log ends at record {self._build.head.seq}, and the export's head says otherwise"
             )
-        self._build.commit()
         self.head = self._build.head
         self._done = True
 

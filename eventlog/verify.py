@@ -39,7 +39,7 @@ class Verified(msgspec.Struct, frozen=True, kw_only=True):
 
 async def verify(log: LogReader, progress: Progress | None = None, *, rebuild: bool = False) -> Verified:
     """Check everything up to the newest record at the time of the call."""
-    log.refresh()
+    await log.reload()
     return await _Verification(log, progress).run(rebuild)
 
 

@@ -1,0 +1,349 @@
+"""The table of current objects: what each kind of record does to it, snapshots, and loading."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tidelog.api.errors import LogDamaged, LogError
+from tidelog.api.objects import (
+    AllocationResult,
+    ClaimConsumer,
+    Condition,
+    DeviceAllocation,
+    DeviceResult,
+    Namespace,
+    Node,
+    Object,
+    ObjectMeta,
+    Pod,
+    PodDisruptionBudget,
+    PodDisruptionBudgetStatus,
+    PodGroup,
+    PodSpec,
+    PodStatus,
+    ResourceClaim,
+    object_key,
+)
+from tidelog.eventlog.contract import head_after
+from tidelog.eventlog.log import memory_log
+from tidelog.eventlog.objects import SNAPSHOT, ObjectTable, load_objects
+from tidelog.eventlog.records import (
+    KIND_OF_BODY,
+    AttemptAborted,
+    AttemptError,
+    Body,
+    ConfigurationLoaded,
+    Draft,
+    Evicted,
+    EvictionRefused,
+    LossAccepted,
+    Nominated,
+    ObjectDeleted,
+    ObjectPut,
+    PlacementChosen,
+    PodConditionSet,
+    Record,
+    Scheduled,
+    SchedulerStarted,
+    Tick,
+    Unschedulable,
+    Waiting,
+    encode_body,
+)
+from tidelog.eventlog.store import EMPTY
+
+SECOND = 10**9
+START = 1_700_000_000 * SECOND
+KEY = "Pod/default/web"
+ATTEMPT: dict[str, Any] = {"attempt": 1, "observed": 1, "at": 1, "epoch": 1}
+
+
+class Story:
+    """A table, and records applied to it one second apart."""
+
+    def __init__(self) -> None:
+        self.table = ObjectTable()
+
+    def put(self, obj: Object) -> Story:
+        return self.say(object_key(obj), ObjectPut(object=obj))
+
+    def say(self, key: str, body: Body) -> Story:
+        seq = self.table.seq + 1
+        kind = KIND_OF_BODY[type(body)]
+        self.table.apply(
+            Record(seq, START + seq * SECOND, "test", kind, key, 0, encode_body(body), bytes(32))
+        )
+        return self
+
+    @property
+    def pod(self) -> Pod:
+        found = self.table.get(KEY)
+        assert isinstance(found, Pod)
+        return found
+
+    def condition(self, type: str = "PodScheduled") -> tuple[str, str, str, str]:
+        (found,) = [c for c in self.pod.status.conditions if c.type == type]
+        return found.status, found.reason, found.message, found.last_transition_time
+
+
+def web(**changes: Any) -> Pod:
+    return Pod(metadata=ObjectMeta(name="web", namespace="default"), **changes)
+
+
+@pytest.fixture
+def story() -> Story:
+    return Story().put(web())
+
+
+def test_objects_are_found_by_key_and_listed_in_order() -> None:
+    story = Story()
+    for namespace, name in (("b", "x"), ("a", "y"), ("a", "x")):
+        story.put(Pod(metadata=ObjectMeta(name=name, namespace=namespace)))
+    story.put(Node(metadata=ObjectMeta(name="n1"))).put(Namespace(metadata=ObjectMeta(name="a")))
+
+    pods = story.table.of_kind("Pod")
+
+    assert [(e.seq, object_key(e.object)) for e in pods] == [(3, "Pod/a/x"), (2, "Pod/a/y"), (1, "Pod/b/x")]
+    assert len(story.table) == 5
+    assert story.table.get("Node//n1") == Node(metadata=ObjectMeta(name="n1"))
+    assert story.table.get("Node//n2") is None
+    assert story.table.get("Nonsense//n2") is None
+
+
+def test_put_replaces_the_whole_object(story: Story) -> None:
+    changed = web(spec=PodSpec(node_name="n1"))
+
+    story.put(changed)
+
+    assert story.pod == changed
+    assert story.table.entry(KEY).seq == 2  # type: ignore[union-attr]
+
+
+def test_deleted_object_is_gone_and_deleting_it_again_is_no_error(story: Story) -> None:
+    story.say(KEY, ObjectDeleted()).say(KEY, ObjectDeleted())
+
+    assert story.table.get(KEY) is None
+    assert len(story.table) == 0
+
+
+def test_scheduled_pod_has_its_node_and_condition(story: Story) -> None:
+    story.say(KEY, Nominated(**ATTEMPT, node="n1")).say(KEY, Scheduled(**ATTEMPT, node="n1"))
+
+    assert story.pod.spec.node_name == "n1"
+    assert story.pod.status.nominated_node_name == ""
+    assert story.condition() == ("True", "", "", "2023-11-14T22:13:23Z")
+
+
+def test_unschedulable_pod_says_why_and_since_when(story: Story) -> None:
+    story.say(KEY, Unschedulable(**ATTEMPT, message="0/1 nodes are available"))
+    story.say(KEY, Unschedulable(**ATTEMPT, message="0/2 nodes are available"))
+
+    assert story.condition() == ("False", "Unschedulable", "0/2 nodes are available", "2023-11-14T22:13:22Z")
+
+
+def test_failure_like_an_earlier_one_changes_nothing(story: Story) -> None:
+    story.say(KEY, Unschedulable(**ATTEMPT, message="0/1 nodes are available"))
+    before = story.table.entry(KEY)
+
+    story.say(KEY, Unschedulable(**ATTEMPT, same_as=2))
+    story.say(KEY, Unschedulable(**ATTEMPT, message="0/1 nodes are available"))
+
+    assert story.table.entry(KEY) == before
+
+
+def test_error_is_a_scheduler_error(story: Story) -> None:
+    story.say(KEY, AttemptError(**ATTEMPT, message="boom", plugin="P"))
+
+    assert story.condition()[:3] == ("False", "SchedulerError", "boom")
+
+
+def test_condition_takes_the_place_of_the_one_of_its_type(story: Story) -> None:
+    kind = "NodeProvisioningInProgress"
+    story.say(KEY, PodConditionSet(condition=Condition(type=kind, status="True")))
+    story.say(KEY, PodConditionSet(condition=Condition(type=kind, status="True", reason="Asked")))
+    assert story.condition(kind) == ("True", "Asked", "", "2023-11-14T22:13:22Z")
+
+    story.say(KEY, PodConditionSet(condition=Condition(type=kind, status="False")))
+    assert story.condition(kind) == ("False", "", "", "2023-11-14T22:13:24Z")
+
+    given_time = Condition(type=kind, status="False", last_transition_time="2020-01-01T00:00:00Z")
+    story.say(KEY, PodConditionSet(condition=given_time))
+    assert story.pod.status.conditions == (given_time,)
+
+
+def test_nomination_can_be_cleared(story: Story) -> None:
+    story.say(KEY, Nominated(**ATTEMPT, node="n1"))
+    assert story.pod.status.nominated_node_name == "n1"
+
+    story.say(KEY, Nominated(**ATTEMPT))
+    assert story.pod.status.nominated_node_name == ""
+
+
+@pytest.mark.parametrize(("asked", "due", "grace"), [(None, "22:13:52Z", 30), (5, "22:13:27Z", 5)])
+def test_evicted_pod_is_leaving_after_its_grace_period(asked: int | None, due: str, grace: int) -> None:
+    story = Story().put(web(spec=PodSpec(node_name="n1", termination_grace_period_seconds=asked)))
+
+    story.say(KEY, Evicted(**ATTEMPT, preemptor="Pod/default/high", node="n1", message="make room"))
+    first = story.pod
+    story.say(KEY, Evicted(**ATTEMPT, preemptor="Pod/default/high", node="n1", message="make room"))
+
+    assert first.metadata.deletion_timestamp == f"2023-11-14T{due}"
+    assert first.metadata.deletion_grace_period_seconds == grace
+    assert story.condition("DisruptionTarget")[:3] == ("True", "PreemptionByScheduler", "make room")
+    assert story.pod == first
+
+
+def test_eviction_is_charged_once_to_its_budgets(story: Story) -> None:
+    status = PodDisruptionBudgetStatus(disruptions_allowed=2)
+    budget = PodDisruptionBudget(metadata=ObjectMeta(name="b", namespace="default"), status=status)
+    evicted = Evicted(
+        **ATTEMPT, preemptor="Pod/x/y", node="n1", budgets=(object_key(budget), "PodDisruptionBudget/x/y")
+    )
+
+    story.put(budget).say(KEY, evicted).say(KEY, evicted)
+
+    found = story.table.get(object_key(budget))
+    assert isinstance(found, PodDisruptionBudget)
+    assert found.status.disruptions_allowed == 1
+    assert found.status.disrupted_pods == {"web": "2023-11-14T22:13:23Z"}
+
+
+def test_claims_of_a_scheduled_pod_are_allocated_and_reserved(story: Story) -> None:
+    claim = ResourceClaim(metadata=ObjectMeta(name="gpu", namespace="default"))
+    result = AllocationResult(devices=DeviceAllocation(results=(DeviceResult(device="gpu-0"),)))
+
+    story.put(claim).say(KEY, Scheduled(**ATTEMPT, node="n1", claims={object_key(claim): result}))
+
+    found = story.table.get(object_key(claim))
+    assert isinstance(found, ResourceClaim)
+    assert found.status.allocation == result
+    assert found.status.reserved_for == (ClaimConsumer(resource="pods", name="web"),)
+
+
+def test_group_is_scheduled_once_and_for_all(story: Story) -> None:
+    group = PodGroup(metadata=ObjectMeta(name="g", namespace="default"))
+    key = object_key(group)
+
+    def conditions() -> list[tuple[str, str, str]]:
+        found = story.table.get(key)
+        assert isinstance(found, PodGroup)
+        return [(c.type, c.status, c.message) for c in found.status.conditions]
+
+    story.put(group).say(key, Unschedulable(**ATTEMPT, message="no rack"))
+    assert conditions() == [("PodGroupInitiallyScheduled", "False", "no rack")]
+    story.say(KEY, Scheduled(**ATTEMPT, node="n1", group=key))
+    story.say(key, Unschedulable(**ATTEMPT, message="no rack"))
+    assert conditions() == [("PodGroupInitiallyScheduled", "True", "")]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        Tick(),
+        ConfigurationLoaded(configuration={}),
+        SchedulerStarted(epoch=1, holder="x"),
+        LossAccepted(first=1),
+        Waiting(**ATTEMPT, node="n1"),
+        AttemptAborted(**ATTEMPT, reason="gone"),
+        EvictionRefused(**ATTEMPT, preemptor="p", node="n1"),
+        PlacementChosen(**ATTEMPT, placement="rack"),
+    ],
+    ids=lambda body: type(body).__name__,
+)
+def test_other_records_change_no_object(story: Story, body: Body) -> None:
+    before = story.table.entry(KEY)
+
+    story.say(KEY, body)
+
+    assert story.table.entry(KEY) == before
+    assert (story.table.seq, story.table.at) == (2, START + 2 * SECOND)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        Scheduled(
+            **ATTEMPT, node="n1", group="PodGroup/a/b", claims={"ResourceClaim/a/b": AllocationResult()}
+        ),
+        Unschedulable(**ATTEMPT, message="no"),
+        AttemptError(**ATTEMPT, message="no"),
+        Nominated(**ATTEMPT, node="n1"),
+        Evicted(**ATTEMPT, preemptor="p", node="n1"),
+        PodConditionSet(condition=Condition(type="X")),
+    ],
+    ids=lambda body: type(body).__name__,
+)
+def test_outcome_for_an_object_that_is_gone_is_no_error(body: Body) -> None:
+    assert len(Story().say(KEY, body).table) == 0
+
+
+NAMES = st.sampled_from(["a", "b", "c"])
+STEPS = st.lists(
+    st.one_of(
+        st.builds(
+            lambda n: (f"Pod/d/{n}", ObjectPut(object=Pod(metadata=ObjectMeta(name=n, namespace="d")))), NAMES
+        ),
+        st.builds(lambda n: (f"Node//{n}", ObjectPut(object=Node(metadata=ObjectMeta(name=n)))), NAMES),
+        st.builds(lambda n: (f"Pod/d/{n}", ObjectDeleted()), NAMES),
+        st.builds(lambda n, m: (f"Pod/d/{n}", Scheduled(**ATTEMPT, node=m)), NAMES, NAMES),
+        st.builds(lambda n, m: (f"Pod/d/{n}", Unschedulable(**ATTEMPT, message=m)), NAMES, NAMES),
+        st.builds(lambda n, m: (f"Pod/d/{n}", Nominated(**ATTEMPT, node=m)), NAMES, NAMES),
+    ),
+    max_size=30,
+)
+
+
+@settings(deadline=None)
+@given(STEPS, st.data())
+def test_table_from_a_snapshot_is_the_table_from_the_start(steps: list[tuple[str, Any]], data: Any) -> None:
+    whole, part = Story(), Story()
+    cut = data.draw(st.integers(0, len(steps)))
+    for key, body in steps:
+        whole.say(key, body)
+    for key, body in steps[:cut]:
+        part.say(key, body)
+    part.table = ObjectTable.decode(part.table.encode())
+    for key, body in steps[cut:]:
+        part.say(key, body)
+
+    assert part.table.encode() == whole.table.encode()
+    assert part.table.digest() == whole.table.digest()
+
+
+def test_different_tables_have_different_digests(story: Story) -> None:
+    other = Story().put(web(status=PodStatus(phase="Running")))
+
+    assert story.table.digest() != other.table.digest()
+
+
+async def test_table_is_loaded_as_of_any_record_and_from_the_nearest_snapshot() -> None:
+    async with await memory_log(clock=lambda: START) as log:
+        digests = {0: ObjectTable().digest()}
+        for n in range(1, 13):
+            pod = Pod(metadata=ObjectMeta(name=f"web-{n}", namespace="default"))
+            await log.append([Draft(body=ObjectPut(object=pod), author="cluster", key=object_key(pod))])
+            digests[n] = (await load_objects(log)).digest()
+            if n in (4, 8):
+                await log.put_snapshot(SNAPSHOT, n, (await load_objects(log)).encode())
+
+        assert {n: (await load_objects(log, n)).digest() for n in digests} == digests
+        await log.compact()
+        assert {n: (await load_objects(log, n)).digest() for n in range(4, 13)} == {
+            n: digests[n] for n in range(4, 13)
+        }
+        with pytest.raises(LogError, match="the state at record 3 is gone: the log was compacted to 4"):
+            await load_objects(log, 3)
+
+
+async def test_state_whose_snapshot_was_lost_is_damage() -> None:
+    async with await memory_log() as log:
+        await log.take_over("x")
+        records = [record async for record in log.read()]
+        await log.store.compact(head_after(records, EMPTY))
+
+        with pytest.raises(LogDamaged, match="no sound snapshot of the objects is left"):
+            await load_objects(log)

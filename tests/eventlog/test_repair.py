@@ -1,0 +1,201 @@
+"""Going on with a damaged log: an exact prefix is kept, the loss is recorded, the damaged files stay."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from tidelog.api.errors import LogDamaged, LogError, LogLocked
+from tidelog.eventlog.log import open_log
+from tidelog.eventlog.reader import open_reader
+from tidelog.eventlog.records import Draft, LossAccepted, Record, Tick, decode_body
+from tidelog.eventlog.repair import Repaired, repair
+from tidelog.eventlog.verify import verify
+
+
+async def make(path: Path, count: int = 20, compact_to: int = 0) -> list[Record]:
+    async with await open_log(path) as log:
+        await log.take_over("first")
+        for n in range(2, count + 1):
+            await log.append([Draft(body=Tick(), author="cluster", key=f"Pod/default/{n:03}")])
+            if n == compact_to:
+                await log.put_snapshot("objects", n, b"the state" * 100)
+                await log.compact()
+        return [record async for record in log.read()]
+
+
+async def read(path: Path) -> list[Record]:
+    async with await open_reader(path) as reader:
+        await verify(reader)
+        return [record async for record in reader.read()]
+
+
+def change(path: Path, old: bytes, new: bytes) -> None:
+    content = path.read_bytes()
+    assert content.count(old) == 1
+    path.write_bytes(content.replace(old, new))
+
+
+def page_of(path: Path, table: str) -> int:
+    raw = sqlite3.connect(path)
+    ((page,),) = raw.execute("SELECT rootpage FROM sqlite_schema WHERE name = ?", (table,)).fetchall()
+    raw.close()
+    return int(page)
+
+
+def destroy_page(path: Path, page: int) -> None:
+    content = bytearray(path.read_bytes())
+    content[(page - 1) * 4096 : page * 4096] = b"\xa5" * 4096
+    path.write_bytes(content)
+
+
+async def test_sound_log_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "c.db"
+    records = await make(path)
+
+    assert await repair(path, accept_loss=True) == Repaired(kept=20, lost_last=20, reason="")
+    assert await read(path) == records
+    assert not list(tmp_path.glob("*damaged*"))  # noqa: ASYNC240
+
+
+async def test_damage_is_only_shown_unless_the_loss_is_accepted(tmp_path: Path) -> None:
+    path = tmp_path / "c.db"
+    await make(path)
+    change(path, b"Pod/default/011", b"Pod/default/911")
+    before = path.read_bytes()
+
+    with pytest.raises(LogDamaged, match="records 11 to 20"):
+        await repair(path, accept_loss=False)
+
+    assert path.read_bytes() == before
+
+
+async def test_everything_before_the_damage_is_kept_and_the_loss_recorded(tmp_path: Path) -> None:
+    path = tmp_path / "c.db"
+    records = await make(path)
+    change(path, b"Pod/default/011", b"Pod/default/911")
+    damaged = path.read_bytes()
+
+    done = await repair(path, accept_loss=True, clock=lambda: 7)
+
+    assert (done.kept, done.lost_last) == (10, 20)
+    assert "digest of record 11" in done.reason
+    assert done.backup == f"{path}.damaged-1"
+    assert (tmp_path / "c.db.damaged-1").read_bytes() == damaged
+    *kept, loss = await read(path)
+    assert kept == records[:10]
+    assert decode_body(loss) == LossAccepted(first=11, last=20, epoch=1, reason=done.reason)
+    assert loss.at == kept[-1].at
+    async with await open_log(path) as log:
+        assert (await log.take_over("second")).seq == 12
+        assert log.epoch == 2
+
+
+async def test_epoch_that_was_lost_is_not_given_out_again(tmp_path: Path) -> None:
+    path = tmp_path / "c.db"
+    await make(path)
+    async with await open_log(path) as log:
+        await log.take_over("second")
+    change(path, b"Pod/default/011", b"Pod/default/911")
+
+    await repair(path, accept_loss=True)
+
+    async with await open_log(path) as log:
+        assert log.epoch == 2
+        assert await log.take_over("third")
+        assert log.epoch == 3
+
+
+async def test_second_repair_keeps_both_backups(tmp_path: Path) -> None:
+    path = tmp_path / "c.db"
+    await make(path)
+    backups = []
+    for name in (b"011", b"005"):
+        change(path, b"Pod/default/" + name, b"Pod/default/999")
+        backups.append(os.path.basename((await repair(path, accept_loss=True)).backup))
+
+    assert backups == ["c.db.damaged-1", "c.db.damaged-2"]
+    assert len(await read(path)) == 5
+
+
+async def test_lost_head_file_costs_no_record_but_the_certainty(tmp_path: Path) -> None:
+    path = tmp_path / "c.db"
+    records = await make(path)
+    os.unlink(tmp_path / "c.db.head")
+
+    done = await repair(path, accept_loss=True)
+
+    assert (done.kept, done.lost_last) == (20, None)
+    *kept, loss = await read(path)
+    assert kept == records
+    assert decode_body(loss) == LossAccepted(first=21, epoch=1, reason="its head file is missing")
+
+
+async def test_destroyed_anchor_is_found_again_by_the_snapshot_behind_it(tmp_path: Path) -> None:
+    path = tmp_path / "c.db"
+    records = await make(path, compact_to=12)
+    destroy_page(path, page_of(path, "anchor"))
+
+    done = await repair(path, accept_loss=True)
+
+    assert (done.kept, done.lost_last) == (20, 20)
+    assert await read(path) == records
+    async with await open_reader(path) as reader:
+        assert reader.anchor.seq == 12
+        assert await reader.snapshot("objects") is not None
+
+
+async def test_destroyed_records_leave_nothing_but_the_record_of_it(tmp_path: Path) -> None:
+    path = tmp_path / "c.db"
+    await make(path)
+    destroy_page(path, page_of(path, "records"))
+
+    done = await repair(path, accept_loss=True)
+
+    assert (done.kept, done.lost_last) == (0, 20)
+    (loss,) = await read(path)
+    assert decode_body(loss) == LossAccepted(first=1, last=20, epoch=1, reason=done.reason)
+
+
+async def test_lost_database_leaves_the_record_of_it(tmp_path: Path) -> None:
+    path = tmp_path / "c.db"
+    await make(path)
+    path.unlink()
+
+    done = await repair(path, accept_loss=True)
+
+    assert (done.kept, done.lost_last, done.backup) == (0, 20, "")
+    assert len(await read(path)) == 1
+
+
+async def test_file_that_is_broken_without_loss_is_made_anew(tmp_path: Path) -> None:
+    path = tmp_path / "c.db"
+    records = await make(path, compact_to=12)
+    destroy_page(path, page_of(path, "parts"))
+    with pytest.raises(LogError, match="every record is there, but SQLite finds its file damaged"):
+        await repair(path, accept_loss=False)
+
+    done = await repair(path, accept_loss=True)
+
+    assert (done.kept, done.lost_last) == (20, 20)
+    assert await read(path) == records
+
+
+async def test_log_that_is_being_written_is_not_repaired(tmp_path: Path) -> None:
+    async with await open_log(tmp_path / "c.db"):
+        with pytest.raises(LogLocked):
+            await repair(tmp_path / "c.db", accept_loss=True)
+
+
+async def test_what_is_no_log_is_not_repaired(tmp_path: Path) -> None:
+    path = tmp_path / "c.db"
+    with pytest.raises(LogError, match="there is no such log"):
+        await repair(path, accept_loss=True)
+    path.write_bytes(b"something else\n" * 500)
+    with pytest.raises(LogError, match="is not a tidelog log"):
+        await repair(path, accept_loss=True)
+
+    assert path.read_bytes() == b"something else\n" * 500

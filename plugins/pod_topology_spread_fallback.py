@@ -45,6 +45,16 @@ class Standing(NamedTuple):
     nominated_for: tuple[int, ...] = ()
     """… and the constraints that had fallen back there because preemption had failed."""
 
+    @property
+    def is_rejected(self) -> bool:
+        """Topology spread has rejected the pod before then. (At the very moment would not do: that may be the attempt's own end.)"""
+        return self.first_rejected_at is not None and self.first_rejected_at < self.at
+
+    @property
+    def rejected_by(self) -> int | None:
+        """The first moment at which it is so."""
+        return None if self.first_rejected_at is None else self.first_rejected_at + 1
+
     @classmethod
     def of(cls, pod: Pod, at: int, waiting: WaitingPod | None) -> Standing:
         """`waiting` is what the queue remembers of the pod; without it the pod is new."""
@@ -89,7 +99,7 @@ class FallbackRules:
         criteria = constraint.fallback_criteria
         if not criteria or not self.enabled:
             return False
-        if self._only_if_rejected and standing.first_rejected_at is None:
+        if self._only_if_rejected and not standing.is_rejected:
             return False
         return all(self._verdict(criterion, index, standing).holds for criterion in criteria)
 
@@ -101,7 +111,7 @@ class FallbackRules:
                 constraint.topology_key,
                 constraint.fallback_criteria,
                 self._reason(index, constraint, standing),
-                standing.first_rejected_at is not None,
+                standing.is_rejected,
             )
             for index, constraint in hard
             if self.has_fallen(index, constraint, standing)
@@ -170,13 +180,23 @@ class FallbackRules:
 
     # --- waking -------------------------------------------------------------------------------------------------------
 
+    @property
+    def needs_time(self) -> bool:
+        """Whether a constraint can fall back though nothing about the pod changes.
+
+        Where only pods fall back that topology spread has rejected, its first rejection may be all that was missing, and
+        nothing else tells of that.
+        """
+        return self.enabled and (self.timeout is not None or self._only_if_rejected)
+
     def time_due(self, hard: Numbered, waiting: WaitingPod) -> int | None:
         """When time alone will let a constraint fall back that had not at the last attempt; None: never, as things are."""
         before = Standing.of(waiting.pod, waiting.attempted_at, waiting)
-        due = self._timeout_at(before)
-        if due is None or due <= before.at:
-            return None
-        return due if self._falls_between(hard, before, before._replace(at=due)) else None
+        for due in (before.rejected_by, self._timeout_at(before)):
+            if due is not None and due > before.at:
+                if self._falls_between(hard, before, before._replace(at=due)):
+                    return due
+        return None
 
     def time_passed(self, hard: Numbered, waiting: WaitingPod, tick: Tick) -> Hint:
         """A hint: has the passing of time since the last attempt let a constraint fall back?"""
@@ -186,10 +206,12 @@ class FallbackRules:
     def pod_changed(self, hard: Numbered, waiting: WaitingPod, old: Pod, new: Pod) -> Hint:
         """A hint: has the change of the pod's conditions or nomination let a constraint fall back?
 
-        Both versions are judged for the time of the last attempt. What only time has changed since is told by a tick.
+        Both versions are judged for the time of the last attempt, the new one with the first rejection if that was it. What only
+        time has changed since is told by a tick.
         """
         before = Standing.of(old, waiting.attempted_at, waiting)
-        return _queue_if(self._falls_between(hard, before, before._replace(pod=new)))
+        at = max(before.at, before.rejected_by or 0)
+        return _queue_if(self._falls_between(hard, before, before._replace(pod=new, at=at)))
 
     def _falls_between(self, hard: Numbered, before: Standing, after: Standing) -> bool:
         return any(

@@ -60,7 +60,7 @@ class PodTopologySpreadHints:
             # kube-scheduler has no finer event for them than "something changed".
             status = Action.UPDATE
         found = [EventRegistration(ClusterEvent(Resource.TARGET_POD, status), self.standing_changed)]
-        if fallback.timeout is not None:
+        if fallback.needs_time:
             found.append(EventRegistration(TIME, self.time_passed))
         return found
 

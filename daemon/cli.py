@@ -62,6 +62,7 @@ VERBS: tuple[Verb, ...] = (
     Verb("the log itself", "log export", "all records as JSON lines"),
     Verb("the log itself", "log import", "make a log from exported JSON lines"),
     Verb("replay", "replay verify", "recompute every decision and compare"),
+    Verb("replay", "replay what-if", "the same facts under another configuration"),
     Verb("measure", "bench", "run a benchmark of the repository"),
     Verb("measure", "version", "the versions of program, log format, Python and SQLite"),
 )

@@ -121,17 +121,21 @@ class Driver:
 
     def advance(self, seconds: float) -> None:
         """Let time go by: everything that becomes due on the way is done when it is due."""
+        self.advance_to(self.now + round(seconds * SECOND))
+
+    def advance_to(self, end: int) -> None:
+        """As `advance`, up to a moment; one that is over already lets nothing but the present be settled."""
         self.settle()
-        end = self.now + round(seconds * SECOND)
-        while (due := self._next_due()) is not None and due <= end:
+        while (due := self.next_due()) is not None and due <= end:
             self.now = max(self.now, due)
             tick_at = self.core.next_tick_at()
             if tick_at is not None and tick_at <= self.now:
                 self.append(Draft(body=Tick(), author="ticker"))
             self.settle()
-        self.now = end
+        self.now = max(self.now, end)
 
-    def _next_due(self) -> int | None:
+    def next_due(self) -> int | None:
+        """When there is something to do next though nothing happens."""
         due = (self.core.next_attempt_at(self.now), self.core.next_tick_at())
         return min((at for at in due if at is not None), default=None)
 

@@ -28,8 +28,8 @@ from tidelog.scheduler.decision import Decision
 
 __all__ = ["Difference", "Pop", "Report", "pops", "recover", "verify"]
 
-Progress = Callable[[int], None]
-"""Told the number of a record now and then."""
+Progress = Callable[[int, int], None]
+"""Told now and then how many records are done, and of how many."""
 
 PROGRESS_EVERY = 1_000
 
@@ -97,7 +97,7 @@ class _Verification:
         self.difference: Difference | None = None
 
     def run(self, progress: Progress | None) -> Report:
-        for record in self.records:
+        for number, record in enumerate(self.records):
             self._make_attempts()
             if self.difference is None:
                 outcome = decode_outcome(record)
@@ -108,8 +108,8 @@ class _Verification:
             if self.difference is not None:
                 identical = max(self.outcomes - 1, 0)
                 return Report(outcomes=self.outcomes, identical=identical, first_difference=self.difference)
-            if progress is not None and record.seq % PROGRESS_EVERY == 0:
-                progress(record.seq)
+            if progress is not None and number % PROGRESS_EVERY == 0:
+                progress(number, len(self.records))
         digest = "" if self.core.in_flight else self.core.digest()
         return Report(outcomes=self.outcomes, identical=self.outcomes, digest=digest)
 

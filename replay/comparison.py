@@ -1,0 +1,164 @@
+"""Two logs of the same cluster side by side: which outcomes differ, what became of each pod, and the figures of both."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from tidelog.eventlog.records import Record, Scheduled
+from tidelog.replay.figures import SECOND, Figures, figures
+from tidelog.replay.playback import OUTCOME_KINDS, decode_outcome
+from tidelog.replay.what_if import Divergence, Outcomes
+
+_BESIDE = ("attempt", "observed", "at", "epoch", "score")
+"""Where, when and by how many points, as opposed to what."""
+
+
+class PodResult(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of a pod in one log."""
+
+    node: str
+    """Empty: pending, or gone before it was placed."""
+    attempts: int
+    pending_seconds: float
+    """Until it was placed; of one that was not, until the log's end."""
+    evicted: bool
+
+
+class PodRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A pod in both."""
+
+    pod: str
+    differs: bool
+    recorded: PodResult | None
+    what_if: PodResult | None
+
+
+class Comparison(msgspec.Struct, frozen=True, kw_only=True):
+    """What is different."""
+
+    outcomes: dict[str, int]
+    """`recorded`, `what_if`, `identical`, `differing`."""
+    pods: dict[str, int]
+    """`same`, `another_node`, `placed_only_recorded`, `placed_only_what_if`."""
+    first_difference: Divergence | None
+    figures: dict[str, Figures]
+    """`recorded` and `what_if`."""
+    by_pod: list[PodRow]
+
+    @property
+    def is_identical(self) -> bool:
+        """Every outcome is the same."""
+        return not self.outcomes["differing"]
+
+
+def compare(recorded: Sequence[Record], made: Outcomes) -> Comparison:
+    """The recorded log beside the what-if. Costs a few passes over both."""
+    driver = made.driver
+    rows = _rows(_results(recorded), _results(driver.records))
+    return Comparison(
+        outcomes=_outcomes(recorded, driver.records),
+        pods=_pods(rows),
+        first_difference=made.divergence,
+        figures={"recorded": figures(recorded), "what_if": figures(driver.records)},
+        by_pod=rows,
+    )
+
+
+def _outcomes(recorded: Sequence[Record], made: Sequence[Record]) -> dict[str, int]:
+    """An object's n-th outcome is compared with its n-th; what has no counterpart differs."""
+    one, other = _by_key(recorded), _by_key(made)
+    identical = sum(a == b for key in one for a, b in zip(one[key], other.get(key, ()), strict=False))
+    counts = [sum(map(len, side.values())) for side in (one, other)]
+    most = sum(max(len(one.get(key, ())), len(other.get(key, ()))) for key in {**one, **other})
+    return {
+        "recorded": counts[0],
+        "what_if": counts[1],
+        "identical": identical,
+        "differing": most - identical,
+    }
+
+
+def _by_key(records: Iterable[Record]) -> dict[str, list[tuple[str, Any]]]:
+    found: dict[str, list[tuple[str, Any]]] = {}
+    for record in records:
+        if record.kind in OUTCOME_KINDS:
+            found.setdefault(record.key, []).append((record.kind, _content(record)))
+    return found
+
+
+def _content(record: Record) -> dict[str, Any]:
+    """What was decided. The numbers of records differ as soon as one outcome does, so they do not count."""
+    body = msgspec.msgpack.decode(record.body)
+    return {k: v if k not in ("sameAs", "conflict") else bool(v) for k, v in body.items() if k not in _BESIDE}
+
+
+def _results(records: Sequence[Record]) -> dict[str, PodResult]:
+    """By pod key. A pod that was created again counts from then on."""
+    created: dict[str, int] = {}
+    found: dict[str, PodResult] = {}
+    end = records[-1].at if records else 0
+    for record in records:
+        key = record.key
+        if record.kind == "ObjectPut" and key.startswith("Pod/") and key not in created:
+            created[key] = record.at
+            found[key] = PodResult(node="", attempts=0, pending_seconds=0.0, evicted=False)
+        elif record.kind == "ObjectDeleted":
+            created.pop(key, None)
+        elif record.kind in OUTCOME_KINDS and key in found:
+            found[key] = _after(found[key], record, created.get(key, record.at))
+    return {
+        key: result
+        if result.node or key not in created
+        else msgspec.structs.replace(result, pending_seconds=(end - created[key]) / SECOND)
+        for key, result in found.items()
+    }
+
+
+def _after(result: PodResult, record: Record, created: int) -> PodResult:
+    replace = msgspec.structs.replace
+    if record.kind == "Scheduled":
+        body = decode_outcome(record)
+        assert isinstance(body, Scheduled)
+        waited = round((record.at - created) / SECOND, 3)
+        return replace(result, node=body.node, attempts=result.attempts + 1, pending_seconds=waited)
+    if record.kind == "Evicted":
+        return replace(result, evicted=True)
+    if record.kind in ("Unschedulable", "Waiting", "AttemptAborted", "AttemptError"):
+        return replace(result, attempts=result.attempts + 1)
+    return result
+
+
+def _rows(recorded: dict[str, PodResult], made: dict[str, PodResult]) -> list[PodRow]:
+    return [
+        PodRow(
+            pod=key.partition("/")[2],
+            differs=_place(recorded.get(key)) != _place(made.get(key)),
+            recorded=recorded.get(key),
+            what_if=made.get(key),
+        )
+        for key in {**recorded, **made}
+    ]
+
+
+def _place(result: PodResult | None) -> tuple[str, bool] | None:
+    return None if result is None else (result.node, result.evicted)
+
+
+def _pods(rows: Iterable[PodRow]) -> dict[str, int]:
+    counts = {"same": 0, "another_node": 0, "placed_only_recorded": 0, "placed_only_what_if": 0, "other": 0}
+    for row in rows:
+        one, other = (r.node if r is not None else "" for r in (row.recorded, row.what_if))
+        if not row.differs:
+            counts["same"] += 1
+        elif one and other and one != other:
+            counts["another_node"] += 1
+        elif one and not other:
+            counts["placed_only_recorded"] += 1
+        elif other and not one:
+            counts["placed_only_what_if"] += 1
+        else:
+            counts["other"] += 1
+    return counts

@@ -1,0 +1,236 @@
+"""Figures that sum a log up: how long pods waited, how many were placed, at whose cost, and how even the cluster looks at the end.
+
+They are what two policies are compared by, so each is defined by the log alone and means the same for a recorded log and a what-if.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from statistics import fmean, median, pstdev
+
+import msgspec
+
+from tidelog.api.objects import Node, Object, Pod, PodDisruptionBudget, PodGroup
+from tidelog.api.resources import CPU, MEMORY
+from tidelog.api.selectors import SelectorError, label_matcher, selector_key
+from tidelog.eventlog.objects import ObjectTable
+from tidelog.eventlog.records import Record
+from tidelog.plugins.derive import is_terminal
+from tidelog.plugins.node_info import NodeInfo, PodInfo
+from tidelog.plugins.pod_topology_spread_constraints import HARD
+
+SECOND = 1_000_000_000
+DIGITS = 4
+
+
+class Waits(msgspec.Struct, frozen=True, kw_only=True):
+    """Durations, in seconds."""
+
+    count: int
+    p50: float
+    p90: float
+    p99: float
+
+
+class Figures(msgspec.Struct, frozen=True, kw_only=True):
+    """One log, summed up."""
+
+    placed: int
+    """Pods that were given a node by the scheduler."""
+    unplaced: int
+    """Pods that are pending at the end."""
+    attempts: int
+    pending_seconds: Waits
+    """From a pod's creation to its placement."""
+    preemptions: int
+    """Pods that were evicted to make room."""
+    budget_violations: int
+    """Of these, how many were covered by a disruption budget that allowed no disruption."""
+    evictions_refused: int
+    spread_skew_max: int
+    """The largest difference between two domains over all hard spread constraints, at the end."""
+    spread_skew_mean: float
+    cpu_imbalance: float
+    """Standard deviation of the nodes' used part of their cpu, 0 to 0.5, at the end."""
+    memory_imbalance: float
+    fragmentation: float
+    """The part of the free cpu that lies on nodes which could not take one more pod of the median size."""
+    groups: int
+    groups_complete: int
+    """Pod groups of which every member that there is has a node."""
+    group_seconds: Waits
+    """From a group's creation to the placement of its last member."""
+
+
+def figures(records: Sequence[Record]) -> Figures:
+    """Sum these records up, which are a log's from its first. Costs a few microseconds a record."""
+    return _Count().of(records)
+
+
+class _Count:
+    def __init__(self) -> None:
+        self.table = ObjectTable()
+        self.created: dict[str, int] = {}
+        self.waits: list[int] = []
+        self.placed_at: dict[str, int] = {}
+        self.attempts = 0
+        self.evictions = 0
+        self.violations = 0
+        self.refused = 0
+
+    def of(self, records: Sequence[Record]) -> Figures:
+        for record in records:
+            self._before(record)
+            self.table.apply(record)
+        pods = [e.object for e in self.table.of_kind("Pod") if isinstance(e.object, Pod)]
+        nodes = _occupied((e.object for e in self.table.of_kind("Node")), pods)
+        skews = list(_skews(pods, nodes))
+        complete, group_waits, groups = self._groups(pods)
+        return Figures(
+            placed=len(self.waits),
+            unplaced=sum(not pod.spec.node_name and not is_terminal(pod) for pod in pods),
+            attempts=self.attempts,
+            pending_seconds=_waits(self.waits),
+            preemptions=self.evictions,
+            budget_violations=self.violations,
+            evictions_refused=self.refused,
+            spread_skew_max=max(skews, default=0),
+            spread_skew_mean=_rounded(fmean(skews)) if skews else 0.0,
+            cpu_imbalance=_imbalance(nodes, CPU),
+            memory_imbalance=_imbalance(nodes, MEMORY),
+            fragmentation=_fragmentation(nodes, pods),
+            groups=groups,
+            groups_complete=complete,
+            group_seconds=_waits(group_waits),
+        )
+
+    def _before(self, record: Record) -> None:
+        """What counts about a record, the objects being still those from before it."""
+        key = record.key
+        if record.kind == "ObjectPut" and self.table.get(key) is None:
+            self.created[key] = record.at
+            self.placed_at.pop(key, None)
+        elif record.kind == "Scheduled":
+            self.placed_at[key] = record.at
+            self.waits.append(record.at - self.created.get(key, record.at))
+        elif record.kind == "Evicted":
+            self.evictions += 1
+            self.violations += self._violates(self.table.get(key))
+        elif record.kind == "EvictionRefused":
+            self.refused += 1
+        if record.kind in ("Scheduled", "Unschedulable", "Waiting", "AttemptAborted", "AttemptError"):
+            self.attempts += 1
+
+    def _violates(self, victim: Object | None) -> bool:
+        if not isinstance(victim, Pod):
+            return False
+        budgets = (e.object for e in self.table.of_kind("PodDisruptionBudget"))
+        return any(
+            isinstance(b, PodDisruptionBudget)
+            and b.metadata.namespace == victim.metadata.namespace
+            and b.status.disruptions_allowed <= 0
+            and victim.metadata.name not in b.status.disrupted_pods
+            and _selects(b, victim)
+            for b in budgets
+        )
+
+    def _groups(self, pods: Iterable[Pod]) -> tuple[int, list[int], int]:
+        members: dict[str, list[Pod]] = {}
+        for pod in pods:
+            if pod.spec.scheduling_group is not None:
+                key = f"PodGroup/{pod.metadata.namespace}/{pod.spec.scheduling_group.pod_group_name}"
+                members.setdefault(key, []).append(pod)
+        groups = [e.object for e in self.table.of_kind("PodGroup") if isinstance(e.object, PodGroup)]
+        complete, waits = 0, []
+        for group in groups:
+            key = f"PodGroup/{group.metadata.namespace}/{group.metadata.name}"
+            of_group = members.get(key, [])
+            if of_group and all(pod.spec.node_name for pod in of_group):
+                complete += 1
+                keys = [f"Pod/{p.metadata.namespace}/{p.metadata.name}" for p in of_group]
+                placed = [self.placed_at[k] for k in keys if k in self.placed_at]
+                waits.append(max(placed, default=self.created[key]) - self.created[key])
+        return complete, waits, len(groups)
+
+
+def _selects(budget: PodDisruptionBudget, pod: Pod) -> bool:
+    try:
+        return label_matcher(budget.spec.selector)(pod.metadata.labels)
+    except SelectorError:
+        return False
+
+
+def _occupied(nodes: Iterable[Object], pods: Iterable[Pod]) -> dict[str, NodeInfo]:
+    found = {node.metadata.name: NodeInfo(node) for node in nodes if isinstance(node, Node)}
+    for pod in pods:
+        if pod.spec.node_name in found and not is_terminal(pod):
+            info = PodInfo(pod)
+            if info.uid not in found[pod.spec.node_name].pods:
+                found[pod.spec.node_name].add_pod(info)
+    return found
+
+
+def _skews(pods: Iterable[Pod], nodes: dict[str, NodeInfo]) -> Iterator[int]:
+    """For each hard constraint that pods share, by how much the fullest domain exceeds the emptiest."""
+    seen: set[tuple[object, ...]] = set()
+    for pod in pods:
+        for constraint in pod.spec.topology_spread_constraints:
+            selector = constraint.label_selector
+            if constraint.when_unsatisfiable != HARD or selector is None:
+                continue
+            key = (pod.metadata.namespace, constraint.topology_key, selector_key(selector))
+            if key not in seen:
+                seen.add(key)
+                yield _skew(pod.metadata.namespace, constraint.topology_key, label_matcher(selector), nodes)
+
+
+def _skew(namespace: str, topology_key: str, matches: object, nodes: dict[str, NodeInfo]) -> int:
+    assert callable(matches)
+    counts: dict[str, int] = {}
+    for node in nodes.values():
+        domain = node.labels.get(topology_key)
+        if domain is not None:
+            here = sum(p.namespace == namespace and matches(p.labels) for p in node.pods.values())
+            counts[domain] = counts.get(domain, 0) + here
+    return max(counts.values(), default=0) - min(counts.values(), default=0)
+
+
+def _imbalance(nodes: dict[str, NodeInfo], resource: str) -> float:
+    used = [
+        n.requested.get(resource, 0) / n.allocatable[resource]
+        for n in nodes.values()
+        if n.allocatable.get(resource)
+    ]
+    return _rounded(pstdev(used)) if used else 0.0
+
+
+def _fragmentation(nodes: dict[str, NodeInfo], pods: Sequence[Pod]) -> float:
+    requests = [PodInfo(pod).requests for pod in pods]
+    if not requests:
+        return 0.0
+    cpu = median(r.get(CPU, 0) for r in requests)
+    memory = median(r.get(MEMORY, 0) for r in requests)
+    free = stranded = 0
+    for node in nodes.values():
+        here = max(node.allocatable.get(CPU, 0) - node.requested.get(CPU, 0), 0)
+        free += here
+        room = node.allocatable.get(MEMORY, 0) - node.requested.get(MEMORY, 0)
+        if here < cpu or room < memory or len(node.pods) >= node.allowed_pods:
+            stranded += here
+    return _rounded(stranded / free) if free else 0.0
+
+
+def _waits(nanos: Iterable[int]) -> Waits:
+    ordered = sorted(nanos)
+    return Waits(count=len(ordered), p50=_at(ordered, 50), p90=_at(ordered, 90), p99=_at(ordered, 99))
+
+
+def _at(ordered: Sequence[int], percent: int) -> float:
+    """The nearest-rank percentile in seconds."""
+    if not ordered:
+        return 0.0
+    return _rounded(ordered[max(-(-len(ordered) * percent // 100) - 1, 0)] / SECOND)
+
+
+def _rounded(value: float) -> float:
+    return round(value, DIGITS)

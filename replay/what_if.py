@@ -1,0 +1,446 @@
+"""The same facts under other rules: what would have been different?
+
+    in step        as long as every decision is the recorded one, attempts are made where and when the log says they were, several in flight
+                   and all; so the same rules give the same log, outcome for outcome
+    on its own     from the first difference on (or the first fact that is left out or put in), attempts are made on a virtual clock, each as
+                   soon as it is due; facts come at their recorded times
+
+A fact that answers an outcome (`cause`) is somebody's reaction to it: a node agent's, an autoscaler's. On its own, the what-if leaves such
+facts out where they stand, and lets them follow the outcomes that it comes to itself: the recorded reaction to the same kind of outcome
+about the same object, as long after it as it was recorded, and none if there is no such outcome. Who is evicted and for whom no reaction was
+recorded is gone when its grace period is over. Ticks are made anew.
+
+A pod that is put whole after it was placed says where it was placed; what the scheduler wrote into it is replaced by what the what-if wrote.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import Any, NamedTuple, TypeVar, cast
+
+import msgspec
+from msgspec.structs import replace
+
+from tidelog.api.admission import Stamp, admit
+from tidelog.api.features import FeatureGates
+from tidelog.api.objects import Condition, Object, Pod, object_key
+from tidelog.api.pod_status import is_preempted
+from tidelog.api.times import parse_time
+from tidelog.eventlog.objects import ObjectTable
+from tidelog.eventlog.records import (
+    AttemptAborted,
+    Body,
+    ConfigurationLoaded,
+    Draft,
+    ObjectDeleted,
+    ObjectPut,
+    Outcome,
+    Record,
+    Scheduled,
+    decode_body,
+    encode_body,
+)
+from tidelog.plugins.configuration import SchedulerConfiguration
+from tidelog.plugins.registry import Registry
+from tidelog.replay.driver import Driver
+from tidelog.replay.playback import OUTCOME_KINDS, Pop, decode_outcome, pops
+
+Configure = Callable[[SchedulerConfiguration], SchedulerConfiguration]
+Progress = Callable[[int, int], None]
+
+PROGRESS_EVERY = 1_000
+STAND_IN = "what-if"
+"""The author of what the what-if itself adds."""
+
+T = TypeVar("T")
+_NO_GATES = FeatureGates()
+
+
+class Injection(NamedTuple):
+    """An object that was never there, put before the record `seq`; it is admitted like any other."""
+
+    seq: int
+    object: Object
+
+
+class Divergence(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the what-if left the recorded history."""
+
+    seq: int
+    """The recorded record before which it left it."""
+    reason: str
+    attempt: int = 0
+    key: str = ""
+    recorded: Any = None
+    computed: Any = None
+
+
+class Outcomes(NamedTuple):
+    """A what-if log, and where it left the recorded one; None: nowhere."""
+
+    driver: Driver
+    divergence: Divergence | None
+
+
+def run_what_if(
+    records: Sequence[Record],
+    registry: Registry,
+    configure: Configure = lambda recorded: recorded,
+    *,
+    drop: Collection[str | int] = (),
+    inject: Sequence[Injection] = (),
+    progress: Progress | None = None,
+) -> Outcomes:
+    """Make the log again, whose records these are from its first, under another configuration.
+
+    `drop`: record numbers and object keys whose facts are left out; without its creation an object's later facts are left out too.
+    """
+    run = _WhatIf(records, registry, configure, drop, inject)
+    run.run(progress)
+    return Outcomes(run.driver, run.divergence)
+
+
+class _Reaction(NamedTuple):
+    """A recorded fact that answers an outcome."""
+
+    delay: int
+    record: Record
+
+
+Occasion = tuple[str, str]
+"""Kind and key of an outcome."""
+
+
+class _WhatIf:
+    def __init__(
+        self,
+        records: Sequence[Record],
+        registry: Registry,
+        configure: Configure,
+        drop: Collection[str | int],
+        inject: Sequence[Injection],
+    ) -> None:
+        self.records = records
+        self.configure = configure
+        self.drop = frozenset(drop)
+        self.injections = sorted(inject, key=lambda i: i.seq)
+        self.driver = Driver(registry, now=records[0].at if records else 0)
+        self.recorded = ObjectTable()
+        """The objects as the recorded log had them."""
+        self.divergence: Divergence | None = None
+        self.pops = {pop.attempt: pop for pop in pops(records)}
+        self.ahead = sorted(self.pops.values(), key=lambda pop: pop.attempt)
+        self.ahead.reverse()
+        self.roots = _roots(records)
+        self.reactions = self._reactions()
+        self.absent: set[str] = set()
+        """Objects whose creation was left out."""
+        self.due: list[tuple[int, int, Record]] = []
+        """Reactions to come: when, in which order, what."""
+        self.occasions: dict[Occasion, int] = {}
+        """How often each outcome has come up so far."""
+        self.heard = 0
+        """Up to which of the driver's records reactions were looked for."""
+        self.evicted: dict[str, int] = {}
+        """Pods that go without a recorded reaction → when."""
+
+    def _reactions(self) -> dict[Occasion, list[list[_Reaction]]]:
+        """For each outcome's kind and key, the reactions to its first occurrence, to its second, …"""
+        found: dict[Occasion, list[list[_Reaction]]] = {}
+        place: dict[int, list[_Reaction]] = {}
+        for record in self.records:
+            if record.kind in OUTCOME_KINDS:
+                place[record.seq] = []
+                found.setdefault((record.kind, record.key), []).append(place[record.seq])
+            elif (root := self.roots.get(record.seq)) is not None:
+                place[root].append(_Reaction(record.at - self.records[root - 1].at, record))
+        return found
+
+    # --- in step ----------------------------------------------------------------------------------------------------------
+
+    def run(self, progress: Progress | None) -> None:
+        for number, record in enumerate(self.records):
+            if self.divergence is None:
+                self._in_step(record)
+            if self.divergence is not None:
+                self._on_its_own(record)
+            self.recorded.apply(record)
+            if progress is not None and number % PROGRESS_EVERY == 0:
+                progress(number, len(self.records))
+        if self.divergence is not None and self.records:
+            self._go_to(self.records[-1].at)
+            self.driver.settle()
+
+    def _in_step(self, record: Record) -> None:
+        driver = self.driver
+        self._attempts(record)
+        if self.divergence is not None:
+            return
+        if any(i.seq == record.seq for i in self.injections):
+            self._leave(record, "an object is put in here")
+        elif record.seq in self.drop or record.key in self.drop:
+            self._leave(record, "a fact is left out here")
+        elif record.kind not in OUTCOME_KINDS:
+            driver.now = record.at
+            self._append(record, decode_body(record))
+        elif driver.core.seq < record.seq:
+            self._commit(record)
+
+    def _attempts(self, record: Record) -> None:
+        """Every attempt that was made before this record, in the same place."""
+        driver = self.driver
+        while self.ahead and self.ahead[-1].observed == driver.core.seq:
+            pop = self.ahead.pop()
+            driver.now = pop.at
+            decision = driver.attempt()
+            _, body = pop.outcomes[0]
+            if decision is None or decision.attempt != pop.attempt:
+                self._leave(record, "there was nothing to decide", pop)
+            elif not isinstance(body, AttemptAborted) and not _same(decision.outcomes, pop):
+                self._leave(record, "the decision is another one", pop, decision.outcomes[0][1])
+            if self.divergence is not None:
+                return
+
+    def _commit(self, record: Record) -> None:
+        """The recorded outcomes are next: the oldest decision must come to them."""
+        driver, outcome = self.driver, decode_outcome(record)
+        assert outcome is not None
+        pop = self.pops[outcome.attempt]
+        if not driver.submitted or driver.submitted[0].attempt != outcome.attempt:
+            self._leave(record, "nothing like it was decided", pop)
+            return
+        decision = driver.submitted[0]
+        found = driver.core.conflict(decision)
+        final = decision if found is None else driver.core.aborted(decision, found)
+        if not _same(final.outcomes, pop):
+            self._leave(record, "the decision is another one", pop, final.outcomes[0][1])
+            return
+        driver.now = record.at
+        driver.commit(1)
+
+    def _leave(
+        self, record: Record, reason: str, pop: Pop | None = None, computed: Body | None = None
+    ) -> None:
+        recorded = None if pop is None else pop.outcomes[0][1]
+        self.divergence = Divergence(
+            seq=record.seq,
+            reason=reason,
+            attempt=0 if pop is None else pop.attempt,
+            key=record.key if pop is None else pop.key,
+            recorded=None if recorded is None else _plain(recorded),
+            computed=None if computed is None else _plain(computed),
+        )
+        driver = self.driver
+        driver.commit()
+        # What was decided in step has had its recorded reactions, or will have them at their recorded times.
+        for made in driver.records:
+            if made.kind in OUTCOME_KINDS and made.seq < record.seq:
+                self._count((made.kind, made.key))
+                self.heard = made.seq
+        self.heard = max(self.heard, record.seq - 1)
+
+    def _count(self, occasion: Occasion) -> int:
+        number = self.occasions.get(occasion, 0)
+        self.occasions[occasion] = number + 1
+        return number
+
+    def _append(self, record: Record, body: Body) -> None:
+        if isinstance(body, ConfigurationLoaded):
+            body = self._configured(body)
+        self.driver.append(Draft(body=body, author=record.author, key=record.key, cause=record.cause))
+
+    def _configured(self, body: ConfigurationLoaded) -> ConfigurationLoaded:
+        recorded = msgspec.convert(body.configuration, SchedulerConfiguration)
+        changed = self.configure(recorded)
+        if changed == recorded:
+            return body
+        return replace(body, configuration=msgspec.to_builtins(changed))
+
+    # --- on its own -------------------------------------------------------------------------------------------------------
+
+    def _on_its_own(self, record: Record) -> None:
+        for injection in self.injections:
+            if injection.seq == record.seq:
+                self._go_to(record.at)
+                self._inject(injection.object)
+        if record.kind in OUTCOME_KINDS or record.kind in ("Tick", "LossAccepted"):
+            return
+        if self._is_left_out(record):
+            return
+        root = self.roots.get(record.seq)
+        if root is not None and self.divergence is not None and root >= self.divergence.seq:
+            return  # It follows the what-if's own outcomes.
+        self._go_to(record.at)
+        self._take(record, self.recorded.get(record.key), cause=0)
+
+    def _is_left_out(self, record: Record) -> bool:
+        key = record.key
+        if key and self.recorded.get(key) is None:
+            self.absent.discard(key)
+        if record.seq in self.drop or key in self.drop:
+            if key and self.recorded.get(key) is None:
+                self.absent.add(key)
+            return True
+        return key in self.absent
+
+    def _take(self, record: Record, before: Object | None, *, cause: int) -> None:
+        """Append the fact as it is in this history."""
+        body, current = decode_body(record), self.driver.core.objects.get(record.key)
+        if isinstance(body, ObjectPut):
+            if before is not None and current is None:
+                return  # It is gone here.
+            body = ObjectPut(object=_rebased(before, body.object, current))
+        elif isinstance(body, ConfigurationLoaded):
+            body = self._configured(body)
+        elif record.key and current is None:
+            return
+        self.driver.append(Draft(body=body, author=record.author, key=record.key, cause=cause))
+
+    def _inject(self, obj: Object) -> None:
+        """Admitted on the objects as the recorded log has them, which is where priority classes and namespaces are."""
+        driver = self.driver
+        configuration = driver.core.configuration
+        gates = configuration.feature_gates if configuration is not None else None
+        stamp = Stamp(seq=driver.core.seq + 1, at=driver.now)
+        admitted, _ = admit(obj, None, self.recorded.cluster, gates or _NO_GATES, stamp)
+        driver.append(Draft(body=ObjectPut(object=admitted), author=STAND_IN, key=object_key(admitted)))
+
+    def _go_to(self, at: int) -> None:
+        """Let time go by up to a moment, reactions included; at the moment itself nothing is tried yet."""
+        driver = self.driver
+        if at > driver.now:
+            driver.settle()
+            self._listen()
+            while (due := self._next_due()) is not None and due < at:
+                driver.advance_to(due)
+                self._react()
+                driver.settle()
+                self._listen()
+            driver.advance_to(at - 1)
+            self._listen()
+            driver.now = at
+        self._react()
+
+    def _next_due(self) -> int | None:
+        """The next reaction; the driver's own deadlines are its affair, but may bring new ones about."""
+        driver = self.driver
+        found = [entry[0] for entry in self.due[:1]]
+        found += list(self.evicted.values())
+        own = driver.next_due()
+        if own is not None:
+            found.append(max(own, driver.now + 1))
+        return min(found, default=None)
+
+    def _listen(self) -> None:
+        """Line up the reactions to outcomes that are new."""
+        driver = self.driver
+        for made in driver.records[self.heard :]:
+            if made.kind not in OUTCOME_KINDS:
+                continue
+            occasion = (made.kind, made.key)
+            number = self._count(occasion)
+            recorded = self.reactions.get(occasion, [])
+            reactions = recorded[number] if number < len(recorded) else []
+            for reaction in reactions:
+                if reaction.record.kind != "ObjectPut" or reaction.record.key in driver.core.objects:
+                    heapq.heappush(self.due, (made.at + reaction.delay, reaction.record.seq, reaction.record))
+            if made.kind == "Evicted" and not any(r.record.kind == "ObjectDeleted" for r in reactions):
+                self._end_evicted(made)
+        self.heard = len(driver.records)
+
+    def _end_evicted(self, made: Record) -> None:
+        pod = self.driver.core.cluster.pod(made.key)
+        if pod is not None and is_preempted(pod):
+            self.evicted[made.key] = parse_time(pod.metadata.deletion_timestamp)
+
+    def _react(self) -> None:
+        driver = self.driver
+        while self.due and self.due[0][0] <= driver.now:
+            _, _, record = heapq.heappop(self.due)
+            if not self._is_left_out_reaction(record):
+                self._take(record, self._before(record), cause=0)
+        for key in [key for key, at in self.evicted.items() if at <= driver.now]:
+            del self.evicted[key]
+            if driver.core.cluster.pod(key) is not None:
+                driver.append(Draft(body=ObjectDeleted(), author=STAND_IN, key=key))
+
+    def _is_left_out_reaction(self, record: Record) -> bool:
+        return record.seq in self.drop or record.key in self.drop
+
+    def _before(self, record: Record) -> Object | None:
+        """What the fact changed in the recorded log: enough to tell what it meant to change."""
+        return self.recorded.get(record.key) or self.driver.core.objects.get(record.key)
+
+
+def _roots(records: Sequence[Record]) -> dict[int, int]:
+    """Fact → the outcome to which it answers, directly or through other facts."""
+    found: dict[int, int] = {}
+    outcomes: set[int] = set()
+    for record in records:
+        if record.kind in OUTCOME_KINDS:
+            outcomes.add(record.seq)
+        elif record.cause in outcomes:
+            found[record.seq] = record.cause
+        elif record.cause in found:
+            found[record.seq] = found[record.cause]
+    return found
+
+
+def _same(outcomes: Sequence[tuple[str, Body]], pop: Pop) -> bool:
+    """Whether the decision is the recorded one. Points that come to the same choice do not make it another."""
+    recorded = [(record.key, _essence(cast("Body", body))) for record, body in pop.outcomes]
+    return [(key, _essence(body)) for key, body in outcomes] == recorded
+
+
+def _essence(body: Body) -> bytes:
+    return encode_body(replace(body, score=0) if isinstance(body, Scheduled) else body)
+
+
+def _plain(body: Body | Outcome) -> dict[str, Any]:
+    return {"kind": type(body).__name__, **msgspec.to_builtins(body)}
+
+
+# --- facts in another history -----------------------------------------------------------------------------------------
+
+
+def _rebased(before: Object | None, new: Object, current: Object | None) -> Object:
+    """What the put changed, applied to the object as it is in this history: only pods have parts that the scheduler writes."""
+    if not isinstance(new, Pod) or not isinstance(before, Pod) or not isinstance(current, Pod):
+        return new
+
+    def merged(then: T, wanted: T, now: T) -> T:
+        return now if then == wanted else wanted
+
+    deletion = merged(
+        (before.metadata.deletion_timestamp, before.metadata.deletion_grace_period_seconds),
+        (new.metadata.deletion_timestamp, new.metadata.deletion_grace_period_seconds),
+        (current.metadata.deletion_timestamp, current.metadata.deletion_grace_period_seconds),
+    )
+    metadata = replace(
+        new.metadata, deletion_timestamp=deletion[0], deletion_grace_period_seconds=deletion[1]
+    )
+    node = merged(before.spec.node_name, new.spec.node_name, current.spec.node_name)
+    nominated = merged(
+        before.status.nominated_node_name, new.status.nominated_node_name, current.status.nominated_node_name
+    )
+    conditions = tuple(_conditions(before, new, current))
+    return replace(
+        new,
+        metadata=metadata,
+        spec=replace(new.spec, node_name=node),
+        status=replace(new.status, nominated_node_name=nominated, conditions=conditions),
+    )
+
+
+def _conditions(before: Pod, new: Pod, current: Pod) -> Iterator[Condition]:
+    """Those that the put changed, as it has them; the others as they are here."""
+    old = {c.type: c for c in before.status.conditions}
+    wanted = {c.type: c for c in new.status.conditions}
+    here = {c.type: c for c in current.status.conditions}
+    for type_ in {**here, **wanted}:
+        if old.get(type_) == wanted.get(type_):
+            if type_ in here:
+                yield here[type_]
+        elif type_ in wanted:
+            yield wanted[type_]

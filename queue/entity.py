@@ -194,18 +194,17 @@ class QueuedGroup(Entity, eq=False, gc=False, kw_only=True):
         """Priority and attempts descending, then time in the queue, then name."""
         return sorted(self.members.values(), key=QueuedPod.member_order)
 
-    def profiles(self) -> dict[str, None]:
-        """The scheduler names of its members; one, unless somebody made a mistake."""
-        return dict.fromkeys(member.profile for member in self.members.values())
+    @property
+    def profile(self) -> str:
+        """The scheduler name of its members; if somebody made a mistake and they differ, that of the first."""
+        return next(iter(self.members.values())).profile
 
     def filing(self) -> tuple[Rejector, ...]:
         """As for a pod, over all members."""
         if self.gating_plugin:
-            return tuple((profile, self.gating_plugin) for profile in self.profiles())
+            return ((self.profile, self.gating_plugin),)
         own = (*self.unschedulable_plugins, *self.pending_plugins)
-        found: dict[Rejector, None] = {
-            (profile, plugin): None for profile in self.profiles() for plugin in own
-        }
+        found: dict[Rejector, None] = {(self.profile, plugin): None for plugin in own}
         for member in self.members.values():
             plugins = (*member.unschedulable_plugins, *member.pending_plugins)
             found.update(((member.profile, plugin), None) for plugin in plugins)

@@ -75,10 +75,7 @@ class Groups:
             pod.where = Where.INCOMPLETE_MEMBER
             self.incomplete.setdefault(key, {})[pod.key] = pod
         elif group is not None:
-            was = self._places.take_out(group)
-            group.members[pod.key] = pod
-            pod.where = Where.MEMBER
-            self._put_back(group, was, now, cause)
+            self._join(group, pod, now, cause)
         elif key in self.in_flight:
             pod.where = Where.PENDING_MEMBER
             self.pending.setdefault(key, {})[pod.key] = pod
@@ -94,7 +91,8 @@ class Groups:
         if before is None or before == info:
             return
         if (group := self.queued.get(info.key)) is not None:
-            self._places.reorder(group, self._order.of(group, _as_pod(info)))
+            if info.priority != before.priority:
+                self._places.reorder(group, self._order.of(group, _as_pod(info)))
             in_pool = group.where is Where.UNSCHEDULABLE
             if in_pool and self.wait_for_hints and (group.is_gated or info.may_help(before)):
                 self._put_back(group, self._places.take_out(group), now, GROUP_UPDATED)
@@ -116,13 +114,12 @@ class Groups:
         if (flying := self.in_flight.get(key)) is not None:
             flying.disturbed = True
         elif (group := self.queued.get(key)) is not None:
-            was = self._places.take_out(group)
             group.members.pop(pod_key, None)
-            if group.members:
-                self._put_back(group, was, now, MEMBER_DELETED)
-            else:
+            if not group.members:
                 del self.queued[key]
-                self.rules.stop_waiting(group)
+                self._leave(group)
+            elif not self._may_stay(group) or self.rules.gate(group, now) is not None:
+                self._put_back(group, self._places.take_out(group), now, MEMBER_DELETED)
 
     def take_off(self, group: QueuedGroup) -> tuple[QueuedPod, ...]:
         """The group was popped: its members in their order."""
@@ -182,9 +179,9 @@ class Groups:
         for group in self.queued.values():
             group.order = self._order.of(group, _as_pod(self.rules.infos[group.key]))
 
-    def _regroup(self, group: QueuedGroup) -> tuple[QueuedPod, ...]:
+    def _regroup(self, group: QueuedGroup) -> dict[QueuedPod, None]:
         """Make the group's entity again out of its pending members; who was popped for the attempt that is over."""
-        popped, group.popped = group.popped, ()
+        popped, group.popped = dict.fromkeys(group.popped), ()
         del self.in_flight[group.key]
         members = self.pending.pop(group.key, {})
         if group.key not in self.rules.infos:
@@ -196,6 +193,22 @@ class Groups:
             for member in members.values():
                 member.where = Where.MEMBER
         return popped
+
+    def _join(self, group: QueuedGroup, pod: QueuedPod, now: int, cause: ClusterEvent) -> None:
+        """One more member of a queued group. If the newcomer is gated, so is the group."""
+        group.members[pod.key] = pod
+        pod.where = Where.MEMBER
+        if self._may_stay(group) and self._places.lets_in(group, pod, now, cause):
+            return
+        self._put_back(group, self._places.take_out(group), now, cause)
+
+    def _may_stay(self, group: QueuedGroup) -> bool:
+        """Whether a change of the members leaves the group where it is, because the others' gates let it in already.
+
+        Else a group of n would try n² gates until it is complete. Upstream tries them all each time, and may then find one
+        closed.
+        """
+        return self.wait_for_hints and group.where is not Where.UNSCHEDULABLE
 
     def _found(self, pod: QueuedPod, now: int, cause: ClusterEvent, *, failed: bool) -> None:
         """A new group entity around one member."""

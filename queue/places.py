@@ -82,6 +82,16 @@ class Places:
             self.observer.entered(entity, cause)
         return True
 
+    def lets_in(self, group: QueuedGroup, newcomer: QueuedPod, now: int, cause: ClusterEvent) -> bool:
+        """Whether a member may join a group in the active or backoff queue where it is: no gate is closed for the two."""
+        if self._group_gate(group, now) is not None or self._is_pod_gated(newcomer):
+            return False
+        if group.where is Where.ACTIVE:
+            newcomer.entered_active_at = newcomer.entered_active_at or now
+        if self.observer is not None:
+            self.observer.entered(group, cause)
+        return True
+
     def requeue(self, entity: AnyEntity, strategy: Strategy, now: int, cause: ClusterEvent) -> None:
         """Put the entity, which is in no place, where the verdict sends it."""
         if strategy is Strategy.SKIP:
@@ -163,11 +173,12 @@ class Places:
             entity.close_gate(*closed)
             return True
         entity.open_gate()
-        # Every member's gates are tried, so that each knows its own; the first one found closed speaks for the group.
-        for member in entity.ordered_members():
-            if self._is_pod_gated(member) and not entity.gating_plugin:
-                entity.gating_plugin, entity.gating_reasons = member.gating_plugin, member.gating_reasons
-                entity.was_flushed = False
+        # Every member's gates are tried, so that each knows its own; the first member that is gated speaks for the group.
+        gated = [member for member in entity.members.values() if self._is_pod_gated(member)]
+        if gated:
+            first = min(gated, key=QueuedPod.member_order)
+            entity.gating_plugin, entity.gating_reasons = first.gating_plugin, first.gating_reasons
+            entity.was_flushed = False
         return entity.is_gated
 
     def _is_pod_gated(self, pod: QueuedPod) -> bool:

@@ -5,6 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 SEEDS ?= 500
+FUZZ_EXAMPLES ?= 20000
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -40,6 +41,12 @@ check-tests: $(STAMP)
 conformance: $(STAMP) ## the recorded answers of the real kube-scheduler
 	$(BIN)/python tests/conformance/run.py tests/conformance/cases
 
+docs: $(STAMP) ## write docs/cli.md from --help
+	$(BIN)/python tools/make_cli_docs.py
+
+fuzz: $(STAMP) ## random input to apply and to the socket (long)
+	TIDELOG_FUZZ_EXAMPLES=$(FUZZ_EXAMPLES) $(BIN)/python -m pytest -q tests/daemon/test_cli_bad_input.py
+
 format: $(STAMP) ## format and repair what ruff can
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
@@ -50,4 +57,4 @@ wheel: $(STAMP) ## build the wheel into dist/
 clean: ## remove everything that is not in git
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage*
 
-.PHONY: help install demo test check-lint check-types check-imports check-tests conformance format wheel clean
+.PHONY: help install demo docs fuzz test check-lint check-types check-imports check-tests conformance format wheel clean

@@ -87,4 +87,7 @@ def test_wheel_installs_nothing_at_top_level_but_tidelog(tmp_path: Path) -> None
     )
 
     assert is_standard_library(run(str(python), "-c", NOT_OURS, cwd=installed / "tidelog"))
-    assert "usage" in run(str(environment / "bin" / "tidelog"), "--help", cwd=tmp_path).lower()
+    command = str(environment / "bin" / "tidelog")
+    assert "usage" in run(command, "--help", cwd=tmp_path).lower()
+    assert "chain ok" in run(command, "demo", "--log", str(tmp_path / "demo.db"), cwd=tmp_path)
+    assert "queue" in run(command, "bench", cwd=tmp_path)

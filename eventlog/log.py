@@ -204,11 +204,10 @@ class Log(LogReader):
             await self._write(self._store.put_snapshot(Snapshot.make(name, seq, chain, blob)))
 
     async def compact(self, seq: int | None = None) -> Head:
-        """Drop the records up to `seq` and return the new anchor.
+        """Drop the records up to `seq`, by default as many as the snapshots allow; returns the new anchor.
 
-        A record may go when every kind of snapshot has one at or behind it: states are then computed from there. By
-        default the older of two snapshots stays usable too, in case the newer one is damaged some day. What is dropped
-        is checked once more on its way out.
+        A record may go when every kind of snapshot has one at or behind it: states are then computed from there, and
+        from nowhere else, so that an export beforehand is not a bad idea. What is dropped is checked once more.
         """
         stored = await self._store.snapshots()
         if not stored:
@@ -216,7 +215,7 @@ class Log(LogReader):
         newest = {info.name: info.seq for info in stored}
         name = min(newest, key=lambda name: newest[name])
         if seq is None:
-            seq = min(info.seq for info in stored)
+            seq = newest[name]
         if seq > newest[name]:
             raise LogError(
                 f"{self.name}: records after {newest[name]} are still needed: "

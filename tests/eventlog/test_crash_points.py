@@ -22,7 +22,7 @@ from tidelog.eventlog.repair import repair
 from tidelog.eventlog.sqlite import SqliteStore
 from tidelog.eventlog.verify import verify
 
-EVENTS = int(os.environ.get("CRASH_EVENTS", "60"))
+EVENTS = int(os.environ.get("CRASH_EVENTS", "40"))
 
 
 class Camera:

@@ -46,6 +46,7 @@ class Verb(NamedTuple):
 
 VERBS: tuple[Verb, ...] = (
     Verb("see it work", "demo", "the main job in half a minute, on a log of its own"),
+    Verb("run it", "run", "the scheduler, until it is told to stop"),
     Verb("tell the log what the cluster is like", "apply", "put the objects of manifests into the log"),
     Verb("tell the log what the cluster is like", "delete", "delete objects"),
     Verb("tell the log what the cluster is like", "patch-condition", "set a condition of a pod's status"),
@@ -61,6 +62,8 @@ VERBS: tuple[Verb, ...] = (
     Verb("the log itself", "log compact", "drop old records behind a snapshot"),
     Verb("the log itself", "log export", "all records as JSON lines"),
     Verb("the log itself", "log import", "make a log from exported JSON lines"),
+    Verb("the log itself", "log redact", "a copy without names, to be shared"),
+    Verb("the log itself", "log to-test", "a pytest file that asserts the log's decisions"),
     Verb("replay", "replay verify", "recompute every decision and compare"),
     Verb("replay", "replay what-if", "the same facts under another configuration"),
     Verb("measure", "bench", "run a benchmark of the repository"),

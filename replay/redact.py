@@ -1,0 +1,268 @@
+"""A copy of a log without names: to be shared, and yet the same story.
+
+Every name (of objects, namespaces, labels and their values, taints, images, containers, gates, …) is replaced by a number, the same name by
+the same number everywhere, and in such a way that names sort as they did. Annotations, descriptions and messages are dropped. What is kept is
+what Kubernetes itself has coined, resources and their amounts, times, and the configuration, except for the place it was read from; also the
+CEL expressions of device selectors, and the names of drivers and attributes that these speak of.
+
+The outcomes are not translated but decided anew, attempt by attempt, from the redacted facts: so no text of theirs can give anything away, and
+the copy verifies. Each must be the recorded one under the new names; where one is not, nothing is written, because a decision then depended
+on a name in a way that renaming does not keep.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from tidelog.api.errors import TidelogError
+from tidelog.api.objects import Condition, Object, Pod
+from tidelog.eventlog.objects import ObjectTable
+from tidelog.eventlog.records import (
+    Draft,
+    Fact,
+    ObjectPut,
+    Outcome,
+    Record,
+    decode_body,
+)
+from tidelog.plugins.registry import Registry
+from tidelog.replay.driver import Driver
+from tidelog.replay.playback import OUTCOME_KINDS, decode_outcome, pops
+from tidelog.replay.verify import Progress
+
+KEPT_WORDS = frozenset(
+    ("", "default", "kube-system", "kube-public", "kube-node-lease", "true", "false", "True", "False", "latest",
+     "system-cluster-critical", "system-node-critical", "metadata.name", "0.0.0.0"),
+)  # fmt: skip
+"""Names that every cluster has, and values that are not names."""
+
+_KEPT_FIELDS = frozenset(
+    ("allocationMode", "apiGroup", "apiVersion", "attributes", "capacity", "allocatable", "allocatedResources", "claims",
+     "creationTimestamp", "criteria", "declaredFeatures", "deletionTimestamp", "distinctAttribute", "driver", "effect",
+     "expression", "extendedResourceName", "fallbackCriteria", "kind", "lastTransitionTime", "limits", "matchAttribute",
+     "maxUnavailable", "method", "minAvailable", "nodeAffinityPolicy", "nodeTaintsPolicy", "operator", "overhead", "phase",
+     "preemptionPolicy", "protocol", "requests", "resource", "resourceVersion", "restartPolicy", "schedulerName",
+     "startTime", "status", "timeAdded", "type", "unhealthyPodEvictionPolicy", "version", "whenUnsatisfiable"),
+)  # fmt: skip
+_DROPPED_FIELDS = frozenset(("annotations", "description", "message", "source", "csi", "ephemeral"))
+_KEY_FIELDS = frozenset(("key", "topologyKey", "matchLabelKeys", "mismatchLabelKeys", "level"))
+"""Fields that hold the keys of labels and taints."""
+_IMAGE_FIELDS = frozenset(("image", "names"))
+_PAIRS = frozenset(("labels", "matchLabels", "nodeSelector"))
+_COINED = re.compile(r"(^|[.])(kubernetes|k8s)[.]io(/|$)")
+"""Keys of labels and taints that Kubernetes coined."""
+_NUMBER = re.compile(r"-?[0-9]+")
+_WORD = re.compile(r"([A-Z][a-z]+)+")
+"""A reason as controllers write them."""
+
+
+class Redacted(msgspec.Struct, frozen=True, kw_only=True):
+    """The copy."""
+
+    records: list[Record]
+    names: int
+    """How many names were replaced."""
+
+
+def redact(records: Sequence[Record], registry: Registry, progress: Progress | None = None) -> Redacted:
+    """A copy of these records, which are a log's from its first, without names.
+
+    Raises TidelogError if a decision of the copy is another one, which it also is if the log itself does not verify.
+    """
+    names = _Names()
+    for record in records:
+        if record.kind not in OUTCOME_KINDS:
+            names.key(record.key)
+            names.value(msgspec.msgpack.decode(record.body))
+    names.settle()
+    return Redacted(records=_Retelling(records, registry, names).run(progress), names=len(names))
+
+
+class _Names:
+    """Name → number. Until it is settled it only collects."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, str] = {}
+        self._settled = False
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    def settle(self) -> None:
+        """All names are known: number them in their order."""
+        width = len(str(len(self._found)))
+        self._found = {name: f"x{number:0{width}}" for number, name in enumerate(sorted(self._found))}
+        self._settled = True
+
+    def name(self, text: str) -> str:
+        """The new name. A text of several names with slashes between is taken apart."""
+        if text in KEPT_WORDS or _NUMBER.fullmatch(text):
+            return text
+        if "/" in text:
+            return "/".join(map(self.name, text.split("/")))
+        if self._settled:
+            return self._found[text]
+        self._found[text] = ""
+        return text
+
+    def label_key(self, text: str) -> str:
+        """The key of a label or taint."""
+        return text if _COINED.search(text) else self.name(text)
+
+    def image(self, text: str) -> str:
+        """The name of an image, its registry and its tag renamed apart, so that with and without the default tag stay alike."""
+        return re.sub(r"[^/:@]+", lambda part: self.name(part[0]), text)
+
+    def key(self, key: str) -> str:
+        """A record's key: `Kind/namespace/name`."""
+        kind, slash, rest = key.partition("/")
+        return f"{kind}/{self.name(rest)}" if slash else key
+
+    def value(self, value: Any, field: str = "") -> Any:
+        """A body, or a part of one, as plain data."""
+        if isinstance(value, dict):
+            return {k: v for key, part in value.items() for k, v in self._member(field, key, part)}
+        if isinstance(value, list):
+            return [self.value(part, field) for part in value]
+        return self._text(field, value) if isinstance(value, str) else value
+
+    def _member(self, parent: str, key: str, part: Any) -> list[tuple[str, Any]]:
+        if parent in _PAIRS:
+            return [(self.label_key(key), self.name(part))]
+        if parent == "disruptedPods":
+            return [(self.name(key), part)]
+        if key == "configuration":
+            return [(key, part)]
+        if key in _DROPPED_FIELDS:
+            return []
+        if key in _KEPT_FIELDS and (isinstance(part, str) or key not in ("status", "requests")):
+            return [(key, part)]
+        if key == "requests" and isinstance(part, dict):
+            return [(key, part)]
+        return [(key, self.value(part, key))]
+
+    def _text(self, field: str, text: str) -> str:
+        if field in _KEY_FIELDS:
+            return self.label_key(text)
+        if field in _IMAGE_FIELDS:
+            return self.image(text)
+        if field == "reason":
+            return text if _WORD.fullmatch(text) else ""
+        return self.name(text)
+
+
+class _Retelling:
+    """The redacted facts, and the decisions made anew in the same places."""
+
+    def __init__(self, records: Sequence[Record], registry: Registry, names: _Names) -> None:
+        self.records = records
+        self.names = names
+        self.driver = Driver(registry)
+        self.recorded = ObjectTable()
+        self.ahead = deque(pops(records))
+
+    def run(self, progress: Progress | None) -> list[Record]:
+        driver = self.driver
+        for number, record in enumerate(self.records):
+            while self.ahead and self.ahead[0].observed == driver.core.seq:
+                driver.now = self.ahead.popleft().at
+                if driver.attempt() is None:
+                    raise self._another(record)
+            driver.now = record.at
+            if record.kind in OUTCOME_KINDS:
+                if driver.core.seq < record.seq:
+                    if not driver.submitted:
+                        raise self._another(record)
+                    driver.commit(1)
+                self._check(record)
+            else:
+                draft = Draft(
+                    body=self._fact(record),
+                    author=record.author,
+                    key=self.names.key(record.key),
+                    cause=record.cause,
+                )
+                driver.append(draft)
+            self.recorded.apply(record)
+            if progress is not None and number % 1_000 == 0:
+                progress(number, len(self.records))
+        return driver.records
+
+    def _fact(self, record: Record) -> Any:
+        body = decode_body(record)
+        assert isinstance(body, Fact)
+        plain = self.names.value(msgspec.msgpack.decode(record.body))
+        if isinstance(body, ObjectPut):
+            type_: Any = type(body.object)
+            renamed = msgspec.convert(plain["object"], type_)
+            return ObjectPut(object=self._with_conditions(record.key, body.object, renamed))
+        return msgspec.convert(plain, type(body))
+
+    def _with_conditions(self, key: str, put: Object, renamed: Object) -> Object:
+        """Conditions that the put only carries along keep the text that they have in this copy."""
+        before, current = self.recorded.get(key), self.driver.core.objects.get(self.names.key(key))
+        if not isinstance(put, Pod) or not isinstance(before, Pod) or not isinstance(current, Pod):
+            return renamed
+        assert isinstance(renamed, Pod)
+        old = {c.type: c for c in before.status.conditions}
+        here = {c.type: c for c in current.status.conditions}
+        conditions: list[Condition] = []
+        for said, new in zip(put.status.conditions, renamed.status.conditions, strict=True):
+            kept = here.get(said.type) if old.get(said.type) == said else None
+            conditions.append(new if kept is None else kept)
+        return msgspec.structs.replace(
+            renamed, status=msgspec.structs.replace(renamed.status, conditions=tuple(conditions))
+        )
+
+    def _check(self, record: Record) -> None:
+        """The decision is the recorded one under other names."""
+        records = self.driver.records
+        made = records[record.seq - 1] if record.seq <= len(records) else None
+        outcome = decode_outcome(record)
+        if (
+            made is None
+            or outcome is None
+            or made.kind != record.kind
+            or made.key != self.names.key(record.key)
+        ):
+            raise self._another(record)
+        decided = decode_outcome(made)
+        assert decided is not None
+        if _gist(outcome, self.names.name) != _gist(decided, lambda name: name):
+            raise self._another(record)
+
+    def _another(self, record: Record) -> TidelogError:
+        return TidelogError(
+            f"record {record.seq}, {record.kind} of {record.key}, is another decision when names are replaced: either the log does not verify "
+            "(`tidelog replay verify` tells), or a plugin decides by names; nothing was written"
+        )
+
+
+def _gist(outcome: Outcome, name: Callable[[str], str]) -> tuple[object, ...]:
+    """What was decided, without texts."""
+    fields = (
+        "attempt",
+        "observed",
+        "at",
+        "score",
+        "feasible",
+        "nodes",
+        "plugins",
+        "pending",
+        "same_as",
+        "conflict",
+        "method",
+    )
+    plain = tuple(
+        getattr(outcome, field, None)
+        for field in fields
+        if field != "nodes" or not isinstance(getattr(outcome, field, 0), tuple)
+    )
+    node = getattr(outcome, "node", None)
+    victims = tuple(map(name, getattr(outcome, "victims", ())))
+    return (*plain, None if node is None else name(node), victims)

@@ -1,0 +1,111 @@
+"""A log, or the beginning of one, as a pytest file: the same facts, and the outcomes that they led to.
+
+The test holds the records themselves, compressed, beside a readable list of what was decided; so a report from production becomes a test of
+the repository, or of a plugin author, in one step. It asserts that today's code still comes to these outcomes, byte for byte.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+import zlib
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from tidelog.api.errors import TidelogError
+from tidelog.eventlog.records import Record
+from tidelog.replay.files import rechained
+from tidelog.replay.playback import OUTCOME_KINDS, decode_outcome
+
+LINE = 100
+LISTED_MAX = 200
+"""So many outcomes are listed readably; the others are asserted all the same."""
+
+
+def packed(records: Iterable[Record]) -> str:
+    """Records as text; `unpacked` is the reverse."""
+    raw = msgspec.msgpack.encode([msgspec.structs.astuple(record)[:7] for record in records])
+    return base64.b85encode(zlib.compress(raw, 9)).decode()
+
+
+def unpacked(text: str) -> list[Record]:
+    """The records of a packed text, chained anew."""
+    rows = msgspec.msgpack.decode(zlib.decompress(base64.b85decode("".join(text.split()))))
+    return rechained(
+        [
+            Record(seq, at, author, kind, key, cause, body, b"")
+            for seq, at, author, kind, key, cause, body in rows
+        ]
+    )
+
+
+def to_test(records: Sequence[Record], name: str, source: str) -> str:
+    """The text of a pytest file. `records` begin with the log's first; the attempts whose outcomes are among them are asserted."""
+    if not records or records[0].seq != 1:
+        raise TidelogError("a test needs the log from its first record, and this one was compacted")
+    if not any(record.kind in OUTCOME_KINDS for record in records):
+        raise TidelogError(
+            f"nothing was decided in the first {len(records)} records, so there is nothing to assert"
+        )
+    outcomes = [record for record in records if record.kind in OUTCOME_KINDS]
+    lines = "\n".join(f"    {_as_code(_listed(record))}," for record in outcomes[:LISTED_MAX])
+    text = packed(records)
+    data = "\n".join(f"    {text[i : i + LINE]}" for i in range(0, len(text), LINE))
+    more = len(outcomes) - min(len(outcomes), LISTED_MAX)
+    note = f"\n# … and {more} more, which are compared as well." if more else ""
+    return _TEMPLATE.format(
+        name=name,
+        source=re.sub(r'[\\"]', "", source),
+        count=len(records),
+        outcomes=lines,
+        note=note,
+        data=data,
+    )
+
+
+def _listed(record: Record) -> tuple[int, str, str, str]:
+    """Number, kind, key, and the node or the plugins."""
+    body = decode_outcome(record)
+    node = getattr(body, "node", "")
+    said = node or ", ".join(getattr(body, "plugins", ()))
+    return record.seq, record.kind, record.key, said
+
+
+def _as_code(row: tuple[int, str, str, str]) -> str:
+    seq, *texts = row
+    return f"({seq}, {', '.join(msgspec.json.encode(text).decode() for text in texts)})"
+
+
+def summary(records: Iterable[Record]) -> list[tuple[int, str, str, str]]:
+    """What was decided, readably: what the list in a test is compared with."""
+    return [_listed(record) for record in records if record.kind in OUTCOME_KINDS]
+
+
+_TEMPLATE = '''"""{source}: {count} records, and the outcomes that they led to.
+
+Written by `tidelog log to-test`. RECORDS holds the log, OUTCOMES what was decided in it.
+"""
+
+from tidelog.plugins.registry import Registry
+from tidelog.replay.to_test import summary, unpacked
+from tidelog.replay.verify import verify
+
+# (record, outcome, about whom, node or plugins)
+OUTCOMES = [
+{outcomes}
+]{note}
+
+RECORDS = """
+{data}
+"""
+
+
+def test_{name}_still_comes_to_the_recorded_outcomes() -> None:
+    records = unpacked(RECORDS)
+
+    report = verify(records, Registry())
+
+    assert report.first_difference is None
+    assert OUTCOMES == summary(records)[: len(OUTCOMES)]
+'''

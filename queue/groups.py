@@ -120,6 +120,8 @@ class Groups:
                 self._leave(group)
             elif not self._may_stay(group) or self.rules.gate(group, now) is not None:
                 self._put_back(group, self._places.take_out(group), now, MEMBER_DELETED)
+            else:
+                self._places.choose_side(group)
 
     def take_off(self, group: QueuedGroup) -> tuple[QueuedPod, ...]:
         """The group was popped: its members in their order."""

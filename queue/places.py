@@ -86,6 +86,7 @@ class Places:
         """Whether a member may join a group in the active or backoff queue where it is: no gate is closed for the two."""
         if self._group_gate(group, now) is not None or self._is_pod_gated(newcomer):
             return False
+        self.choose_side(group)
         if group.where is Where.ACTIVE:
             newcomer.entered_active_at = newcomer.entered_active_at or now
         if self.observer is not None:
@@ -131,7 +132,11 @@ class Places:
         entity.order = order
         if entity.where is Where.ACTIVE:
             self.active.push(entity, order)
-        elif entity.where is Where.BACKOFF:
+        self.choose_side(entity)
+
+    def choose_side(self, entity: AnyEntity) -> None:
+        """A group that is backing off may have rejectors now and have had none before, or the reverse."""
+        if entity.where is Where.BACKOFF:
             self.backoff.discard(entity)
             self.backoff.put(entity)
 

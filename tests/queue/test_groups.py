@@ -421,6 +421,22 @@ def test_rejected_group_is_on_the_rejected_side_of_the_backoff_queue_and_an_erro
     assert bench.popped() == ""
 
 
+def test_side_of_the_backoff_queue_follows_the_members() -> None:
+    bench = bench_with_group(names="abc")
+    bench.pop()
+    bench.finish_group(KEY, "error", {**rejected("a"), **rejected("b", by=ERROR)})
+    contents = bench.queue.contents()
+    assert (len(contents.backoff_rejected), len(contents.backoff_errors)) == (1, 0)
+
+    bench.queue.delete(member("a").build(), bench.now)
+    contents = bench.queue.contents()
+    assert (len(contents.backoff_rejected), len(contents.backoff_errors)) == (0, 1)
+
+    bench.reject("c", "Fit")
+    contents = bench.queue.contents()
+    assert (len(contents.backoff_rejected), len(contents.backoff_errors)) == (1, 0)
+
+
 def test_upstream_group_is_retried_without_any_event() -> None:
     bench = bench_with_group(names="ab", config={"upstream": True})
     bench.pop()

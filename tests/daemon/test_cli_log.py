@@ -310,3 +310,52 @@ def test_import_of_a_file_that_is_not_there(tidelog: Tidelog, tmp_path: Path) ->
         "",
         f"tidelog: error: cannot read {tmp_path / 'none.jsonl'}: No such file or directory\n",
     )
+
+
+def test_import_reads_stdin(
+    two_pods: Tidelog, tidelog: Tidelog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import io
+    import sys
+
+    two_pods("log", "export", "--to", tmp_path / "log.jsonl")
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO((tmp_path / "log.jsonl").read_bytes())))
+
+    ran = tidelog("log", "import", "-", "--log", tmp_path / "copy.db", "-o", "json")
+
+    assert json.loads(ran.out) == {"records": 2, "log": str(tmp_path / "copy.db")}
+
+
+# --- as data --------------------------------------------------------------------------------------------------------
+
+
+def test_compaction_as_data(two_pods: Tidelog) -> None:
+    found = json.loads(two_pods("log", "compact", "-o", "json").out)
+
+    assert (found["dropped"], found["first"]) == (2, 3)
+
+
+def test_repair_as_data(damaged: Tidelog, tmp_path: Path) -> None:
+    found = json.loads(damaged("log", "repair", "--accept-loss", "-o", "json").out)
+
+    assert (found["kept"], found["lost_last"]) == (1, 2)
+    assert Path(found["backup"]).exists()
+
+
+def test_unsound_snapshot_is_told_and_exit_4(two_pods: Tidelog, tmp_path: Path, manifest: Manifest) -> None:
+    """It is only a cache: nothing is lost, and yet something on this disk was changed."""
+    import sqlite3
+
+    two_pods("log", "compact")
+    two_pods("apply", "-f", manifest(pod("web-3").build()))
+    two_pods("log", "compact", "--to", "2")
+    with sqlite3.connect(tmp_path / "cluster.db") as database:
+        database.execute("UPDATE parts SET data = zeroblob(10) WHERE seq = 3")
+    database.close()
+
+    ran = two_pods("log", "verify")
+
+    assert ran.code == 4
+    assert "records, chain ok, head ok" in ran.out
+    assert ran.err.startswith("tidelog: warning: snapshot objects at 3: ")
+    assert ran.err.endswith("; it is only a cache, and is not used\n")

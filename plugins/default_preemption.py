@@ -299,7 +299,10 @@ class DefaultPreemption(Plugin):
         )
         if blocked_by:
             text = f"{text} {_what_blocks(allowances, pod, search.blockers)}"
-        return PostFilterResult(unschedulable(PREFIX + text), "", blocked_by=blocked_by)
+        in_the_way = _unique(status.plugin for status in search.statuses.values() if status.plugin)
+        return PostFilterResult(
+            unschedulable(PREFIX + text), "", blocked_by=blocked_by, in_the_way=in_the_way
+        )
 
 
 _post_filter: type[PostFilterPlugin] = DefaultPreemption
@@ -315,8 +318,8 @@ def _short(budget: str) -> str:
     return budget.partition("/")[2]
 
 
-def _unique(keys: Iterable[str]) -> tuple[str, ...]:
-    return tuple(sorted(set(keys)))
+def _unique(words: Iterable[str]) -> tuple[str, ...]:
+    return tuple(sorted(set(words)))
 
 
 def _what_blocks(allowances: Allowances, pod: PodInfo, blockers: Mapping[str, Sequence[Blocker]]) -> str:

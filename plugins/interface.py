@@ -213,6 +213,10 @@ class Handle(Protocol):
         """For PostFilter plugins that make room; None where a plugin is made outside a framework."""
         ...
 
+    def behaves(self, number: int) -> bool:
+        """Whether a numbered change of behaviour is in force (`tidelog.plugins.behaviours`)."""
+        ...
+
 
 class PluginArgs(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Base of the plugins' arguments. Every field has a default; the configuration decodes them strictly."""
@@ -270,6 +274,8 @@ class PostFilterResult(NamedTuple):
     """Evictions that were asked for in vain."""
     blocked_by: tuple[str, ...] = ()
     """Keys of the disruption budgets but for which room could perhaps have been made (KEP-4664)."""
+    in_the_way: tuple[str, ...] = ()
+    """Plugins that rejected nodes even without the pods that could be made to go, by name."""
 
 
 class PermitResult(NamedTuple):

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from tidelog.eventlog.records import Body, Fallback, Nominated, Scheduled, Unschedulable, Waiting
 from tidelog.plugins.interface import CycleState
 from tidelog.plugins.pod_topology_spread_constraints import decision_of
-from tidelog.plugins.pod_topology_spread_fallback import PREEMPTION_FAILED
+from tidelog.plugins.pod_topology_spread_fallback import PLUGIN, PREEMPTION_FAILED
 
 Outcomes = tuple[tuple[str, Body], ...]
 
@@ -43,6 +43,18 @@ def explained(outcomes: Outcomes, key: str, state: CycleState) -> Outcomes:
         )
         for k, body in with_fallback(outcomes, key, fallback)
     )
+
+
+def rejectors_of_preemption(state: CycleState, in_the_way: tuple[str, ...]) -> tuple[str, ...]:
+    """Topology spread, if it was what kept preemption from helping a pod that can fall back.
+
+    Another plugin may have been the first to reject every node, so that it would not count as a rejector, and the pod would not
+    be woken when its constraints fall back, although then preemption may help it.
+    """
+    decision = decision_of(state)
+    if decision is None or not decision.lines or PLUGIN not in in_the_way:
+        return ()
+    return (PLUGIN,)
 
 
 def with_fallback(outcomes: Outcomes, key: str, fallback: tuple[Fallback, ...]) -> Outcomes:

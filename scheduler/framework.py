@@ -95,6 +95,7 @@ class FrameworkHandle:
         *,
         upstream: bool = False,
         fallback_only_if_rejected_by_spread: bool = False,
+        behaviours: Sequence[int] = (),
     ) -> None:
         self.snapshot = snapshot
         self.listers = listers
@@ -103,6 +104,11 @@ class FrameworkHandle:
         self.fallback_only_if_rejected_by_spread = fallback_only_if_rejected_by_spread
         self.preemption: PreemptionPort | None = None
         """Set once the framework exists: plugins are made before it."""
+        self.behaviours = frozenset(behaviours)
+
+    def behaves(self, number: int) -> bool:
+        """Whether a numbered change of behaviour is in force."""
+        return number in self.behaviours
 
 
 class PreFilterOutcome(NamedTuple):
@@ -636,6 +642,7 @@ def _merged(a: PostFilterResult, b: PostFilterResult) -> PostFilterResult:
         nominated_node=a.nominated_node if b.nominated_node is None else b.nominated_node,
         refusals=a.refusals + b.refusals,
         blocked_by=a.blocked_by + b.blocked_by,
+        in_the_way=a.in_the_way + b.in_the_way,
     )
 
 

@@ -31,7 +31,7 @@ from tidelog.plugins.interface import Code, CycleState, Depends, Status
 from tidelog.plugins.node_info import PodInfo
 from tidelog.plugins.preemption_plan import PreemptionPlan
 from tidelog.scheduler.diagnosis import NO_NODES, Diagnosis, FitError
-from tidelog.scheduler.fallback import explained
+from tidelog.scheduler.fallback import explained, rejectors_of_preemption
 from tidelog.scheduler.framework import Framework, ScheduleResult
 from tidelog.scheduler.preemption import plan_outcomes, refusal_outcomes
 
@@ -153,7 +153,8 @@ def _make_room(
     result = framework.run_post_filter(state, pod, statuses)
     if result.status is not None:
         error.post_filter_message = result.status.message
-    outcome = _rejected(key, stamp, error, blocked_by=result.blocked_by)
+    more_rejectors = rejectors_of_preemption(state, result.in_the_way)
+    outcome = _rejected(key, stamp, error, blocked_by=result.blocked_by, also=more_rejectors)
     refusals = refusal_outcomes(result.refusals, key, stamp._asdict())
     if result.plan is not None:
         more = plan_outcomes(result.plan, key, framework.name, stamp._asdict())
@@ -172,12 +173,21 @@ def _refused(key: str, stamp: Stamp, node: str, status: Status) -> CycleResult:
 
 
 def _rejected(
-    key: str, stamp: Stamp, error: FitError, *, clears: bool = False, blocked_by: tuple[str, ...] = ()
+    key: str,
+    stamp: Stamp,
+    error: FitError,
+    *,
+    clears: bool = False,
+    blocked_by: tuple[str, ...] = (),
+    also: tuple[str, ...] = (),
 ) -> CycleResult:
+    """`also`: who else counts as having rejected the pod."""
     plugins = error.unschedulable_plugins
     if blocked_by:
         # Only so are its hints asked when one of these budgets changes.
-        plugins = tuple(sorted({*plugins, DefaultPreemption.name}))
+        also = (*also, DefaultPreemption.name)
+    if also:
+        plugins = tuple(sorted({*plugins, *also}))
     body = Unschedulable(
         **stamp._asdict(),
         message=error.message,

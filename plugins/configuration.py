@@ -21,6 +21,7 @@ from tidelog.api.features import FeatureGates
 from tidelog.api.fields import INT32_MAX, POSITIVE, ErrorList, in_range
 from tidelog.api.times import NANOS, format_duration, parse_duration
 from tidelog.plugins import strict
+from tidelog.plugins.behaviours import all_behaviours
 from tidelog.plugins.configuration_v1 import (
     API_VERSION,
     KIND,
@@ -62,6 +63,12 @@ class SchedulerConfiguration(msgspec.Struct, frozen=True, kw_only=True, rename="
     partial_placement: Literal["auto", "always"] = "auto"
     desired_count_wait: int = 5 * NANOS
     feature_gates: FeatureGates = FeatureGates()
+    behaviours: tuple[int, ...] = ()
+    """Numbered changes of what is decided that are in force (`tidelog.plugins.behaviours`); no file names them."""
+
+    def behaves(self, number: int) -> bool:
+        """Whether the change of behaviour of this number is in force."""
+        return number in self.behaviours
 
     @property
     def upstream(self) -> bool:
@@ -178,6 +185,7 @@ class _Resolver:
             partial_placement=section.partial_placement or ("always" if upstream else "auto"),
             desired_count_wait=self._duration("desiredCountWait", section.desired_count_wait, 0),
             feature_gates=section.feature_gates,
+            behaviours=all_behaviours(),
         )
 
     def _header(self, file: KubeSchedulerConfiguration) -> None:
@@ -386,6 +394,11 @@ def _queue_sort(profile: ProfileSpec) -> tuple[list[str], list[dict[str, Any] | 
 
 def write_configuration(configuration: SchedulerConfiguration) -> str:
     """A YAML file that reads as exactly this configuration, with everything spelled out (`--write-config-to`)."""
+    return msgspec.yaml.encode(configuration_file(configuration)).decode()
+
+
+def configuration_file(configuration: SchedulerConfiguration) -> dict[str, Any]:
+    """What stands in that file."""
     section = {
         "compat": configuration.compat,
         "timeEventPeriod": format_duration(configuration.time_event_period),
@@ -397,7 +410,7 @@ def write_configuration(configuration: SchedulerConfiguration) -> str:
         "desiredCountWait": format_duration(configuration.desired_count_wait),
         "featureGates": msgspec.to_builtins(configuration.feature_gates),
     }
-    file = {
+    return {
         "apiVersion": API_VERSION,
         "kind": KIND,
         "podInitialBackoffSeconds": configuration.pod_initial_backoff_seconds,
@@ -405,7 +418,6 @@ def write_configuration(configuration: SchedulerConfiguration) -> str:
         "profiles": [_profile_section(profile) for profile in configuration.profiles],
         "tidelog": section,
     }
-    return msgspec.yaml.encode(file).decode()
 
 
 def _profile_section(profile: ProfileSpec) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """The conformance kit: holds a plugin to what it promises the framework. For plugins of this package and of others.
 
-    from tidelog.plugins.testing import check_plugin
+    from tidelog.plugins.behaviours import BEHAVIOURS
+from tidelog.plugins.testing import check_plugin
 
     def test_my_plugin_keeps_its_promises():
         check_plugin(MyPlugin, MyArgs(limit=3))
@@ -73,6 +74,10 @@ class StandardHandle:
     @property
     def listers(self) -> Cluster:
         return self.snapshot
+
+    def behaves(self, number: int) -> bool:
+        """Plugins are held to what they do today."""
+        return number in BEHAVIOURS
 
 
 class Waiting:

@@ -107,5 +107,5 @@ def test_{name}_still_comes_to_the_recorded_outcomes() -> None:
     report = verify(records, Registry())
 
     assert report.first_difference is None
-    assert OUTCOMES == summary(records)[: len(OUTCOMES)]
+    assert summary(records)[: len(OUTCOMES)] == OUTCOMES
 '''

@@ -60,6 +60,7 @@ from tidelog.eventlog.records import (
     Waiting,
     decode_body,
 )
+from tidelog.plugins.behaviours import check_behaviours
 from tidelog.plugins.configuration import SchedulerConfiguration
 from tidelog.plugins.derive import Rules, is_terminal
 from tidelog.plugins.events import WILDCARD
@@ -384,6 +385,7 @@ class Core:
     def _install(self, configuration: SchedulerConfiguration) -> SchedulingQueue:
         """Build what the configuration asks for; the new queue is still empty."""
         cluster, schedulers = self.cluster, tuple(p.scheduler_name for p in configuration.profiles)
+        check_behaviours(configuration.behaviours)
         self.configuration = configuration
         cluster.rules = Rules(schedulers=schedulers, upstream=configuration.upstream)
         handles = {spec.scheduler_name: self._handle() for spec in configuration.profiles}
@@ -412,6 +414,7 @@ class Core:
             self.configuration.feature_gates,
             upstream=self.configuration.upstream,
             fallback_only_if_rejected_by_spread=self.configuration.fallback_only_if_rejected_by_spread,
+            behaviours=self.configuration.behaviours,
         )
 
     def _pod_named(self, name: str) -> Pod:

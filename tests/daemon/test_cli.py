@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -61,7 +62,9 @@ def test_examples_of_a_verb_parse(verb: cli.Verb) -> None:
     import shlex
 
     examples = cli.load(verb).EXAMPLES.replace("…", "x").splitlines()
-    commands = [part.strip() for line in examples for part in line.split("|") if "tidelog" in part.split()]
+    commands = [
+        part.strip() for line in examples for part in re.split(r" \| | > ", line) if "tidelog" in part.split()
+    ]
 
     assert commands
     for command in commands:

@@ -45,7 +45,11 @@ docs: $(STAMP) ## write docs/cli.md from --help
 	$(BIN)/python tools/make_cli_docs.py
 
 fuzz: $(STAMP) ## random input to apply and to the socket (long)
-	TIDELOG_FUZZ_EXAMPLES=$(FUZZ_EXAMPLES) $(BIN)/python -m pytest -q tests/daemon/test_cli_bad_input.py
+	TIDELOG_FUZZ_EXAMPLES=$(FUZZ_EXAMPLES) $(BIN)/python -m pytest -q tests/daemon/test_cli_bad_input.py tests/eventlog/test_handover.py
+
+torture: $(STAMP) ## kill and damage the log far more often than the tests do (long)
+	TORTURE_CASES=10000 TORTURE_KILLS=1000 CRASH_EVENTS=500 $(BIN)/python -m pytest -q \
+	  tests/acceptance/test_torture_damage.py tests/acceptance/test_torture_kill.py tests/eventlog/test_crash_points.py
 
 format: $(STAMP) ## format and repair what ruff can
 	$(BIN)/ruff format .
@@ -57,4 +61,4 @@ wheel: $(STAMP) ## build the wheel into dist/
 clean: ## remove everything that is not in git
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage*
 
-.PHONY: help install demo docs fuzz test check-lint check-types check-imports check-tests conformance format wheel clean
+.PHONY: help install demo docs fuzz torture test check-lint check-types check-imports check-tests conformance format wheel clean

@@ -1,7 +1,6 @@
 """The conformance kit: holds a plugin to what it promises the framework. For plugins of this package and of others.
 
-    from tidelog.plugins.behaviours import BEHAVIOURS
-from tidelog.plugins.testing import check_plugin
+    from tidelog.plugins.testing import check_plugin
 
     def test_my_plugin_keeps_its_promises():
         check_plugin(MyPlugin, MyArgs(limit=3))
@@ -30,6 +29,7 @@ from msgspec.structs import replace
 
 from tidelog.api.features import FeatureGates
 from tidelog.api.objects import Node, Pod
+from tidelog.plugins.behaviours import BEHAVIOURS
 from tidelog.plugins.derive import Rules, effects, pod_events
 from tidelog.plugins.events import ClusterEvent, EventRegistration, Hint, matches
 from tidelog.plugins.interface import (

@@ -651,6 +651,17 @@ def test_group_that_stayed_too_long_is_tried_again() -> None:
     assert bench.group(KEY).was_flushed
 
 
+def test_flush_that_a_closed_gate_stops_does_not_count() -> None:
+    bench = Bench(Gate("Hold"))
+    bench.queue.add_group(GroupInfo(key=KEY), bench.now)
+    bench.add(member("a").gate("Hold"))
+
+    bench.advance(301)
+
+    assert bench.group(KEY).is_gated
+    assert not bench.group(KEY).was_flushed
+
+
 def test_figures_count_the_members() -> None:
     bench = bench_with_group(names="abc")
     bench.pop()

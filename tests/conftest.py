@@ -1,0 +1,120 @@
+"""What holds for every test: each log that one writes with a driver is replayed at its end.
+
+Verified from the start, recovered, recovered from a snapshot in the middle, and both again in a process with another hash seed; whatever way,
+the state must be the one that the driver is in. A test whose log is meant not to replay asks for the fixture `unreplayed`.
+
+A test that writes a log in another way hands its records to the fixture `assert_replays`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pytest
+
+from tests.other_seed import OtherSeed
+from tidelog.eventlog.records import Record
+from tidelog.plugins.disruption_budgets import EvictionsFromBudgets
+from tidelog.plugins.registry import IN_TREE, Registry
+from tidelog.replay.driver import Driver
+from tidelog.replay.playback import pops
+from tidelog.replay.verify import recover, verify
+from tidelog.scheduler.core import Core
+from tidelog.scheduler.state import encode_state, load_state
+
+LOGS_MAX = 10
+"""Of a test that writes more, the last ones are replayed: property tests write hundreds."""
+
+AssertReplays = Callable[..., str]
+
+
+@pytest.fixture(scope="session")
+def other_seed() -> Iterator[OtherSeed]:
+    """A process with another hash seed."""
+    other = OtherSeed()
+    yield other
+    other.close()
+
+
+@pytest.fixture(scope="session")
+def assert_replays(other_seed: OtherSeed) -> AssertReplays:
+    """Replays records in every way there is; returns the digest of the state at their end, "" if attempts are in flight."""
+
+    def check(records: Sequence[Record], registry: Registry | None = None) -> str:
+        known = Registry() if registry is None else registry
+        report = verify(records, known)
+        assert report.first_difference is None
+        recovered = recover(records, known)
+        digest = "" if recovered.in_flight else recovered.digest()
+        assert report.digest == digest
+        _check_snapshot(records, known, digest)
+        if tuple(known) == IN_TREE:
+            other = other_seed.replay(records)
+            assert (other.difference, other.digest, other.recovered) == ("", digest, digest)
+        return digest
+
+    return check
+
+
+def _check_snapshot(records: Sequence[Record], registry: Registry, digest: str) -> None:
+    """The state from a snapshot and the records behind it is the same, verified or believed."""
+    middle = _settled_near(records, len(records) // 2)
+    if not middle or not digest:
+        return
+    blob = encode_state(recover(records[:middle], registry))
+    rest = records[middle:]
+    loaded = load_state(blob, registry)
+    assert loaded is not None
+    assert recover(rest, registry, core=loaded).digest() == digest
+    loaded = load_state(blob, registry)
+    report = verify(rest, registry, core=loaded)
+    assert (report.first_difference, report.digest) == (None, digest)
+
+
+def _settled_near(records: Sequence[Record], wanted: int) -> int:
+    """The last place, at or before the wanted one, at which nothing was in flight: no attempt straddles it."""
+    attempts = [(pop.observed, pop.outcomes[-1][0].seq) for pop in pops(records)]
+    straddled = {place for observed, last in attempts for place in range(observed + 1, last)}
+    return next((place for place in range(wanted, 0, -1) if place not in straddled), 0)
+
+
+@pytest.fixture
+def unreplayed() -> None:
+    """The test's logs are meant not to replay."""
+
+
+@pytest.fixture(autouse=True)
+def _every_log_is_replayed(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, assert_replays: AssertReplays
+) -> Iterator[None]:
+    drivers: list[Driver] = []
+    original: Any = Driver.__init__
+
+    def recording(self: Driver, *args: Any, **kwargs: Any) -> None:
+        original(self, *args, **kwargs)
+        drivers.append(self)
+        del drivers[:-LOGS_MAX]
+
+    monkeypatch.setattr(Driver, "__init__", recording)
+    yield
+    if not drivers or "unreplayed" in request.fixturenames or request.node.stash.get(_FAILED, False):
+        return
+    for driver in drivers:
+        if not isinstance(driver.core.evictions.port, EvictionsFromBudgets):
+            continue  # Evictions were answered by the test, so only the test can answer them again.
+        digest = assert_replays(driver.records, driver.registry)
+        core: Core = driver.core
+        assert core.in_flight or not digest or core.digest() == digest
+
+
+_FAILED = pytest.StashKey[bool]()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Any:
+    """Remember that the test failed: its log is then of no interest."""
+    report = yield
+    if report.when == "call" and report.failed:
+        item.stash[_FAILED] = True
+    return report

@@ -501,6 +501,20 @@ def test_members_left_over_by_a_success_are_tried_at_once_in_the_groups_place() 
     assert bench.popped() == "g"
 
 
+def test_success_clears_the_group_of_what_rejected_it_before() -> None:
+    bench = bench_with_group(toy("Topology", NODE_LABEL), names="abc")
+    bench.pop()
+    bench.finish_group(KEY, "unschedulable", rejected("a", "b", "c", by=ERROR), unschedulable=["Topology"])
+    assert bench.group(KEY).unschedulable_plugins == ("Topology",)
+    bench.event(WILDCARD)
+    bench.pop()
+
+    bench.finish_group(KEY, "success", rejected("c", by=ERROR))
+
+    group = bench.group(KEY)
+    assert (group.unschedulable_plugins, group.unschedulable_count) == ((), 0)
+
+
 def test_member_that_fails_after_its_groups_success_backs_off_with_its_group() -> None:
     bench = bench_with_group(names="ab")
     bench.pop()

@@ -6,8 +6,10 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import sqlite3
+import sys
 
 
 class Disk:
@@ -29,7 +31,10 @@ class Disk:
 
     def sync(self, fd: int) -> None:
         """Wait until the file's content is on the disk."""
-        os.fdatasync(fd)
+        if sys.platform == "darwin":
+            fcntl.fcntl(fd, fcntl.F_FULLFSYNC)
+        else:
+            os.fdatasync(fd)
 
     def sync_folder(self, path: str) -> None:
         """Wait until creations, renames and removals in the folder that `path` is in are on the disk."""
@@ -48,7 +53,7 @@ class Disk:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(path)
 
-    def free(self, path: str) -> int:
-        """How many bytes a user may still write to the disk that `path` is on."""
+    def room(self, path: str) -> tuple[int, int]:
+        """How many bytes a user may still write to the disk that `path` is on, and how large it is."""
         stat = os.statvfs(os.path.dirname(path))
-        return stat.f_bavail * stat.f_frsize
+        return stat.f_bavail * stat.f_frsize, stat.f_blocks * stat.f_frsize

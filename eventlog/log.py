@@ -130,7 +130,7 @@ class Log(LogReader):
         self._queue: deque[_Request] = deque()
         self._work = asyncio.Event()
         self._moved = asyncio.Event()
-        self._writing = asyncio.Lock()
+        self._housekeeping = asyncio.Lock()
         # Durable records without a gap up to the head; `_wanted` holds how far back each waiting request looks.
         self._recent: list[Record] = []
         self._recent_first = store.head.seq + 1
@@ -199,7 +199,7 @@ class Log(LogReader):
         chain = await self._digest_of(seq)
         if chain is None:
             raise InternalError(f"a snapshot at record {seq}, which is not in the log")
-        async with self._writing:
+        async with self._housekeeping:
             self._check_writable()
             await self._write(self._store.put_snapshot(Snapshot.make(name, seq, chain, blob)))
 
@@ -225,7 +225,7 @@ class Log(LogReader):
         async for batch in self.read_batches(anchor.seq + 1, seq):
             for record in batch:
                 anchor = advance(anchor, record)
-        async with self._writing:
+        async with self._housekeeping:
             self._check_writable()
             await self._write(self._store.compact(anchor))
         return self.anchor
@@ -282,16 +282,14 @@ class Log(LogReader):
             while self._queue and len(group.records) < GROUP_RECORDS and group.size < GROUP_BYTES:
                 group.add(self._queue.popleft())
             if group.records:
-                async with self._writing:
-                    began = time.perf_counter_ns()
-                    await self._store.append(group.records, group.head)
-                    took = time.perf_counter_ns() - began
+                began = time.perf_counter_ns()
+                await self._store.append(group.records, group.head)
+                took = time.perf_counter_ns() - began
                 self._remember(group.records)
                 if self.on_commit is not None:
                     self.on_commit(group.records, took)
             group.answer()
-            async with self._writing:
-                await self._store.tidy()
+            await self._store.tidy()
         except BaseException as error:
             group.refuse(str(error))
             raise

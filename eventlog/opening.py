@@ -213,8 +213,13 @@ def connect_reading(path: str, disk: Disk) -> tuple[sqlite3.Connection, bool]:
     """
     wal = os.path.exists(path + "-wal") and os.path.getsize(path + "-wal") > 0
     attempts = [("mode=ro", False), ("mode=ro&vfs=unix-none", True)] if wal else [("mode=ro", False)]
+    problem: sqlite3.Error | None = None
     for options, exclusive in [*attempts, ("mode=ro&immutable=1", False)]:
-        connection = disk.connect(_uri(path, options))
+        try:
+            connection = disk.connect(_uri(path, options))
+        except sqlite3.Error as error:
+            problem = error
+            continue
         try:
             if exclusive:
                 connection.execute("PRAGMA locking_mode = EXCLUSIVE")
@@ -222,10 +227,11 @@ def connect_reading(path: str, disk: Disk) -> tuple[sqlite3.Connection, bool]:
         except sqlite3.Error as error:
             if error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY):
                 connection.close()
+                problem = error
                 continue
             # Whatever is wrong with the file, the examination meets it again and names it.
         return connection, options == "mode=ro"
-    raise LogError(f"{path}: cannot be opened for reading")
+    raise LogError(f"{path}: cannot be opened for reading: {problem}")
 
 
 def _examined(

@@ -29,6 +29,9 @@ RESERVE_BYTES = 32 * 2**20
 """With less room than this on the disk, appends are refused before anything is written: enough for any usual group, the
 checkpoint behind it, and a clean stop."""
 
+RESERVE_PART = 20
+"""… or less than a twentieth of it, where the disk is small."""
+
 CHECKPOINT_BYTES = 4 * 2**20
 """So much is appended between checkpoints: a small WAL is a small window for damage, a large one is fewer fsyncs."""
 
@@ -226,8 +229,8 @@ class SqliteStore(_Reading):
 
     def check_room(self) -> None:
         """As in `Store`: one statvfs."""
-        free = self._disk.free(self.name)
-        if free < RESERVE_BYTES:
+        free, size = self._disk.room(self.name)
+        if free < min(RESERVE_BYTES, size // RESERVE_PART):
             raise LogFull(self.name, free)
 
     async def append(self, records: Sequence[Record], head: Head) -> None:

@@ -149,7 +149,7 @@ class ReadStore(Protocol):
 
 
 class Store(ReadStore, Protocol):
-    """What writing a log needs. One task at a time writes; reads may run beside it."""
+    """What writing a log needs. One task appends; beside it others may read, and one may put a snapshot or compact."""
 
     def check_room(self) -> None:
         """Raises `LogFull` when the next group could not be kept. Cheap; called before each group."""

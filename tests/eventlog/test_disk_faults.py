@@ -112,10 +112,11 @@ async def test_failed_checkpoint_stops_the_log(tmp_path: Path, monkeypatch: pyte
 class SmallDisk(FaultyDisk):
     """A disk with so much room."""
 
-    room = 10 * RESERVE_BYTES
+    free = 10 * RESERVE_BYTES
+    size = 100 * RESERVE_BYTES
 
-    def free(self, path: str) -> int:
-        return self.room
+    def room(self, path: str) -> tuple[int, int]:
+        return self.free, self.size
 
 
 async def test_full_disk_refuses_appends_until_there_is_room(tmp_path: Path) -> None:
@@ -128,13 +129,23 @@ async def test_full_disk_refuses_appends_until_there_is_room(tmp_path: Path) -> 
 
     async with await open_log(tmp_path / "c.db", disk=disk) as log:
         await log.append([tick(0)])
-        disk.room = RESERVE_BYTES - 1
+        disk.free = RESERVE_BYTES - 1
         with pytest.raises(LogFull, match=r"31 MiB are free .* nothing was written; make room"):
             await log.append(decide)
         assert called == []
         assert log.failure is None
 
-        disk.room = RESERVE_BYTES
+        disk.free = RESERVE_BYTES
         await log.append(decide)
 
         assert log.head.seq == 2
+
+
+async def test_small_disk_keeps_a_smaller_reserve(tmp_path: Path) -> None:
+    disk = SmallDisk(lambda step: None)
+    disk.free = disk.size = 2**20
+    async with await open_log(tmp_path / "c.db", disk=disk) as log:
+        await log.append([tick(0)])
+        disk.free = 2**20 // 20 - 1
+        with pytest.raises(LogFull, match="51 KiB are free"):
+            await log.append([tick(1)])

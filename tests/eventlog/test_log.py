@@ -551,6 +551,20 @@ async def test_compaction_drops_as_much_as_the_snapshots_allow(any_log: Log) -> 
     assert [info.seq for info in await any_log.snapshots()] == [6]
 
 
+async def test_appends_do_not_wait_for_a_large_snapshot(tmp_path: Path) -> None:
+    async with await open_log(tmp_path / "c.db") as log:
+        await log.append([tick()])
+        snapshot = asyncio.create_task(log.put_snapshot("objects", 1, bytes(20_000_000)))
+        await asyncio.sleep(0)
+
+        for n in range(3):
+            await log.append([tick(n)])
+
+        assert not snapshot.done()
+        await snapshot
+        assert await log.snapshot("objects") is not None
+
+
 async def test_appends_go_on_during_snapshots_and_compaction(tmp_path: Path) -> None:
     async with await open_log(tmp_path / "c.db") as log:
         await log.append([tick()])

@@ -233,7 +233,7 @@ class _Retelling:
             raise self._another(record)
         decided = decode_outcome(made)
         assert decided is not None
-        if _gist(outcome, self.names.name) != _gist(decided, lambda name: name):
+        if _gist(outcome, self.names.name, self.names.key) != _gist(decided, str, str):
             raise self._another(record)
 
     def _another(self, record: Record) -> TidelogError:
@@ -243,7 +243,7 @@ class _Retelling:
         )
 
 
-def _gist(outcome: Outcome, name: Callable[[str], str]) -> tuple[object, ...]:
+def _gist(outcome: Outcome, name: Callable[[str], str], key: Callable[[str], str]) -> tuple[object, ...]:
     """What was decided, without texts."""
     fields = (
         "attempt",
@@ -264,5 +264,5 @@ def _gist(outcome: Outcome, name: Callable[[str], str]) -> tuple[object, ...]:
         if field != "nodes" or not isinstance(getattr(outcome, field, 0), tuple)
     )
     node = getattr(outcome, "node", None)
-    victims = tuple(map(name, getattr(outcome, "victims", ())))
+    victims = tuple(map(key, getattr(outcome, "victims", ())))
     return (*plain, None if node is None else name(node), victims)

@@ -73,7 +73,7 @@ from tidelog.queue.scheduling_queue import QueueConfig, SchedulingQueue
 from tidelog.scheduler.cache import CacheLayout
 from tidelog.scheduler.cluster import Cluster, uid_of
 from tidelog.scheduler.decision import Decision, Relies, relies_on_plan
-from tidelog.scheduler.disturbance import Conflict, Disturbance, conflict, disturbance, released
+from tidelog.scheduler.disturbance import Conflict, conflict, promised_again, released
 from tidelog.scheduler.fallback import preemption_marks, with_fallback
 from tidelog.scheduler.framework import Framework, FrameworkHandle
 from tidelog.scheduler.pod_cycle import CycleResult, Stamp, finish_waiting, reject_waiting, run_pod_cycle
@@ -328,6 +328,9 @@ class Core:
                 if pod is not None and uid_of(pod) == uid:
                     # A nomination that the attempt made does not count any more; one from before it does.
                     self.queue.nominator.nominate(pod)
+                    promised = pod.status.nominated_node_name
+                    if promised and self.cluster.notes is not None:
+                        self.cluster.notes.append(promised_again(self.seq, promised))
                 self.queue.abort(uid, self.at)
 
     def _call_off(self, body: AttemptAborted) -> None:
@@ -343,6 +346,8 @@ class Core:
                 cluster.cache.put_pod(PodInfo(pod))
             if cluster.notes is not None:
                 cluster.notes.append(released(self.seq, key, body.nominated))
+        if body.cleared and cluster.notes is not None:
+            cluster.notes.append(promised_again(self.seq, body.nominated))
         for key in body.cleared:
             pod = cluster.pod(key)
             if pod is not None and self.queue is not None:
@@ -605,51 +610,17 @@ class Core:
 
     # --- the commit check -------------------------------------------------------------------------------------------
 
-    def conflict(self, decision: Decision, unseen: Sequence[Record] = ()) -> Conflict | None:
+    def conflict(self, decision: Decision) -> Conflict | None:
         """What came after `decision.observed` and took away what the decision relies on.
 
-        `unseen` are the records after `self.seq` that will be in the log before the decision's own.
+        To be asked when everything that will be in the log before the decision has been consumed.
         """
         notes = [note for note in self.cluster.notes or () if note.seq > decision.observed]
-        newest: dict[str, Object | None] = {}
-        for record in unseen:
-            given_up = self._released_by(record)
-            if given_up is not None:
-                notes.append(given_up)
-            changed = self._changed_by(record, newest)
-            if changed is not None:
-                old, new = changed
-                note = disturbance(record.seq, old, new)
-                if note is not None:
-                    notes.append(note)
-                newest[record.key] = new
         for relies in decision.relies:
             found = conflict(relies, notes)
             if found is not None:
                 return found
         return None
-
-    def _changed_by(
-        self, record: Record, newest: Mapping[str, Object | None]
-    ) -> tuple[Object | None, Object | None] | None:
-        """The object before and after a record that has not been consumed yet."""
-        key = record.key
-        old = newest[key] if key in newest else self.cluster.objects.get(key)
-        if record.kind == "ObjectPut":
-            body = decode_body(record)
-            assert isinstance(body, ObjectPut)
-            return old, body.object
-        if record.kind == "ObjectDeleted":
-            return old, None
-        return None
-
-    def _released_by(self, record: Record) -> Disturbance | None:
-        """An outcome that has not been consumed yet and takes an assumed pod off its node."""
-        if record.kind not in ("AttemptAborted", "Unschedulable", "AttemptError"):
-            return None
-        pod = self.cluster.pod(record.key)
-        node = None if pod is None else self.cluster.cache.node_of(uid_of(pod))
-        return None if node is None else released(record.seq, record.key, node)
 
     def aborted(self, decision: Decision, found: Conflict) -> Decision:
         """What is appended in place of a decision that cannot be committed."""

@@ -68,6 +68,11 @@ def released(seq: int, key: str, node: str) -> Disturbance:
     return Disturbance(seq, key, node, "", _TOPOLOGY)
 
 
+def promised_again(seq: int, node: str) -> Disturbance:
+    """Nominations to the node that did not count for a while do so again; whoever used their room is wrong."""
+    return Disturbance(seq, "", node, f"room on node {node} is promised to others after all", Depends.POD)
+
+
 def conflict(relies: Relies, notes: Iterable[Disturbance]) -> Conflict | None:
     """The first of the notes that takes away what the decision relies on."""
     for note in notes:

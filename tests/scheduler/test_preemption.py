@@ -364,6 +364,25 @@ def test_nomination_that_was_cleared_counts_again_when_the_preemption_is_called_
     world.check()
 
 
+def test_placement_in_room_that_is_promised_to_another_after_all_is_aborted() -> None:
+    """`mid` loses its nomination to `high`, `small` takes the room that is left, and then `high` is not coming."""
+    world = World()
+    world.add(node("n1", cpu="4"), running("low", "n1", cpu="3"), pending("mid", cpu="4", priority=10))
+    world.settle()
+    world.add(pending("high", cpu="3", priority=20))
+    world.attempt()
+    world.add(pending("small", cpu="1", priority=5))
+    world.attempt()
+
+    world.finish("high")
+    world.commit()
+    world.settle()
+
+    assert [name for name, _ in world.bodies(AttemptAborted)] == ["high", "small"]
+    assert "default/small" not in world.placements()
+    world.check()
+
+
 def test_decision_that_counted_on_a_preemption_falls_with_it() -> None:
     """The second preemptor only waits for the first one's victim; when that is not coming, it must look again."""
     world = World()

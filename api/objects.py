@@ -364,6 +364,8 @@ class MapSelectorSpec(Model, frozen=True, kw_only=True):
     """Services and ReplicationControllers select by a plain map; an empty one selects nothing."""
 
     selector: dict[str, str] = {}
+    replicas: Int32 | None = None
+    """How many pods a ReplicationController wants; budgets in percent count on it."""
 
 
 class Service(Model, frozen=True, kw_only=True):
@@ -378,6 +380,8 @@ class ReplicationController(Model, frozen=True, kw_only=True):
 
 class SelectorSpec(Model, frozen=True, kw_only=True):
     selector: LabelSelector | None = None
+    replicas: Int32 | None = None
+    """How many pods are wanted; budgets in percent count on it."""
 
 
 class ReplicaSet(Model, frozen=True, kw_only=True):
@@ -414,6 +418,8 @@ class TopologyConstraint(Model, frozen=True, kw_only=True):
 
     level: str = ""
     key: str = ""
+    preferred: bool = False
+    """Ours: the domain is only preferred; where none can take the group, the next wider one will do."""
 
 
 class GroupSchedulingConstraints(Model, frozen=True, kw_only=True):

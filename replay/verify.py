@@ -172,7 +172,10 @@ class _Verification:
             self.expected[attempt] = deque(outcomes)
         expected = self.expected.get(attempt)
         if not expected:
-            self._differs(record, attempt, "nothing like it was decided", outcome)
+            what = (
+                f"no attempt {attempt} was made after record {outcome.observed} whose outcome this could be"
+            )
+            self._differs(record, attempt, what, outcome)
             return
         key, computed = expected.popleft()
         if key != record.key or encode_body(computed) != record.body:

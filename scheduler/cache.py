@@ -79,6 +79,11 @@ class Cache:
         """The number of known nodes."""
         return len(self._nodes)
 
+    @property
+    def pod_count(self) -> int:
+        """The number of bound and assumed pods."""
+        return len(self._place)
+
     def get(self, name: str) -> NodeInfo | None:
         """The node of this name. Do not change it; take a clone to keep it."""
         return self._nodes.get(name)

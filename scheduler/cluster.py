@@ -10,12 +10,13 @@ While attempts are in flight, every change that could hurt a decision that did n
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import assert_never
+from typing import Protocol, assert_never
 
 from msgspec.structs import replace
 
 from tidelog.api.objects import Node, Object, Pod
 from tidelog.plugins.derive import Effect, QueueStep, Raised, Rules, effects, is_terminal, pod_events
+from tidelog.plugins.events import ClusterEvent
 from tidelog.plugins.node_info import PodInfo
 from tidelog.queue.scheduling_queue import SchedulingQueue
 from tidelog.scheduler.cache import Cache, CacheLayout
@@ -30,6 +31,18 @@ def uid_of(pod: Pod) -> str:
     return meta.uid or f"{meta.namespace}/{meta.name}"
 
 
+class EventObserver(Protocol):
+    """Who wants to know how long the queue works on an event. It must not change anything."""
+
+    def begin(self) -> None:
+        """The queue is about to be given an event."""
+        ...
+
+    def end_event(self, event: ClusterEvent) -> None:
+        """It has handled this one."""
+        ...
+
+
 class Cluster:
     """Objects, cache, listers, and the queue that is kept in step with them."""
 
@@ -41,6 +54,7 @@ class Cluster:
         self.listers = Listers()
         self.queue: SchedulingQueue | None = None
         """None until a configuration has been loaded."""
+        self.observer: EventObserver | None = None
         self.rules = Rules(schedulers=())
         self.seq = 0
         """The record that is being consumed, or the last one that was."""
@@ -159,7 +173,11 @@ class Cluster:
             return
         for raised in events:
             precheck = None if raised.priority_max is None else _at_most(raised.priority_max)
+            if self.observer is not None:
+                self.observer.begin()
             self.queue.on_event(raised.event, raised.old, raised.new, self.seq, self.at, precheck=precheck)
+            if self.observer is not None:
+                self.observer.end_event(raised.event)
 
 
 def _at_most(priority: int) -> Callable[[Pod], bool]:

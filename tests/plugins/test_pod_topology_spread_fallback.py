@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from tidelog.api import builders as b
 from tidelog.api.builders import HOSTNAME, ZONE
 from tidelog.api.errors import InvalidObjects
+from tidelog.api.features import FeatureGates
 from tidelog.api.objects import Condition, Node, Pod, pod_condition
 from tidelog.api.pod_status import POD_SCHEDULED
 from tidelog.api.times import parse_time
@@ -32,8 +33,12 @@ from tidelog.plugins.configuration import resolve_configuration
 from tidelog.plugins.events import Hint, Tick
 from tidelog.plugins.interface import Code, CycleState, PermitResult, Plugin, Status
 from tidelog.plugins.node_info import PodInfo
+from tidelog.plugins.pod_topology_spread import PodTopologySpread, PodTopologySpreadArgs
 from tidelog.plugins.pod_topology_spread_fallback import FallbackRules
 from tidelog.plugins.registry import IN_TREE, Registry
+from tidelog.plugins.testing import Cluster, Dice, check_plugin
+from tidelog.plugins.testing import World as Kit
+from tidelog.plugins.testing_worlds import Step
 from tidelog.replay.driver import SECOND, Driver
 from tidelog.replay.verify import recover, verify
 
@@ -558,6 +563,61 @@ def test_criteria_of_default_constraints_are_held_to_the_rules_of_pods() -> None
         f"{where}[1].fallbackCriteria[0]",
         f"{where}[1].fallbackCriteria[2]",
     ]
+
+
+# --- the plugin's promises ------------------------------------------------------------------------------------------------------------
+
+
+class FallbackWorld(Kit):
+    """Pods that may fall back, and may be told so."""
+
+    def _spread(self, dice: Dice, made: b.PodBuilder, *, hard: bool) -> b.PodBuilder:
+        made = super()._spread(dice, made, hard=hard)
+        criteria = dice.pick([(), (PROVISIONING,), (PREEMPTION,), (PROVISIONING, PREEMPTION)])
+        if not hard or not criteria:
+            return made
+        *others, last = made.spec.topology_spread_constraints
+        changed = (*others, replace(last, fallback_criteria=criteria))
+        return replace(made, spec=replace(made.spec, topology_spread_constraints=changed))
+
+    def _with_pod_wishes(self, dice: Dice, made: b.PodBuilder) -> b.PodBuilder:
+        """Two or three constraints, most of them hard."""
+        for _ in range(2 + dice.below(2)):
+            made = self._spread(dice, made, hard=dice.chance(80))
+        return made
+
+    def target(self, dice: Dice) -> Pod:
+        return self._told(dice, super().target(dice))
+
+    def step(self, dice: Dice, cluster: Cluster, target: Pod) -> Step:
+        if dice.chance(70):
+            return super().step(dice, cluster, target)
+        changed = self.changed_target(dice, target)
+        return Step(cluster, changed, target, changed, of_target=True)
+
+    def changed_target(self, dice: Dice, old: Pod) -> Pod:
+        return self._told(dice, old) if dice.chance(70) else super().changed_target(dice, old)
+
+    def _told(self, dice: Dice, old: Pod) -> Pod:
+        made = b.pod("x")
+        if dice.chance(70):
+            made = made.condition(NP, dice.pick(("True", "False", "Unknown")))
+        if dice.chance(70):
+            made = made.condition(POD_SCHEDULED, "False", dice.pick(("Unschedulable", "SchedulerError")))
+        nominated = dice.pick(("", "", "n1"))
+        return replace(
+            old, status=replace(old.status, conditions=made.conditions, nominated_node_name=nominated)
+        )
+
+
+def test_plugin_keeps_its_promises_with_fallback() -> None:
+    """Hints above all: whatever lets the pod pass where it was rejected is a reason to wake it."""
+    features = FeatureGates(pod_topology_spread_fallback_mode=True)
+    args = PodTopologySpreadArgs(node_provisioning_timeout="5m")
+
+    met = check_plugin(PodTopologySpread, args, world=FallbackWorld(), features=features, trials=400)
+
+    assert met["hints"] > 20
 
 
 # --- random stories -----------------------------------------------------------------------------------------------------------------

@@ -1,7 +1,8 @@
 """The benchmarks that `tidelog bench` finds: the modules of `benchmarks/`, which the wheel has as `tidelog.benchmarks`.
 
 A benchmark is a module whose docstring begins with what it measures, with a function `run(**sizes)` that returns its
-figures. Its name is the module's, with dashes. One that begins with an underscore is a helper.
+figures. Its name is the module's, with dashes. One that begins with an underscore is a helper; `_workloads` holds the workloads of
+the benchmark `scheduling`, each of which is a benchmark by its own name as well.
 """
 
 from __future__ import annotations
@@ -16,9 +17,17 @@ from tidelog.daemon.shipped import folder
 
 
 def benchmarks() -> dict[str, str]:
-    """Name → what it measures; read without importing them, so that listing costs nothing."""
+    """Name → what it measures. The modules are read without importing them, so that listing costs little."""
     found = sorted(path for path in folder("benchmarks").glob("*.py") if not path.name.startswith("_"))
-    return {path.stem.replace("_", "-"): _first_line(path) for path in found}
+    modules = {path.stem.replace("_", "-"): _first_line(path) for path in found}
+    return modules | {name: f"Scheduling: {workload.summary}" for name, workload in _workloads().items()}
+
+
+def _workloads() -> Mapping[str, Any]:
+    if not (folder("benchmarks") / "_workloads.py").exists():
+        return {}
+    workloads: Mapping[str, Any] = import_module("tidelog.benchmarks._workloads").WORKLOADS
+    return workloads
 
 
 def _first_line(module: Path) -> str:
@@ -28,6 +37,9 @@ def _first_line(module: Path) -> str:
 
 def run_benchmark(name: str, sizes: Mapping[str, int]) -> dict[str, Any]:
     """Its figures."""
-    module = import_module(f"tidelog.benchmarks.{name.replace('-', '_')}")
-    figures: dict[str, Any] = module.run(**sizes)
+    if name in _workloads():
+        module, more = "scheduling", {"workload": name}
+    else:
+        module, more = name.replace("-", "_"), {}
+    figures: dict[str, Any] = import_module(f"tidelog.benchmarks.{module}").run(**more, **sizes)
     return figures

@@ -1,0 +1,335 @@
+"""The workloads of kube-scheduler's own benchmark suite, scheduler_perf, rebuilt with the same objects and sizes.
+
+Each is a story in two parts: what is there before the clock starts (nodes, and pods that are placed already), and what is measured. The
+default sizes are the suite's at 5,000 nodes; both can be scaled. Where the suite draws names by lot, names are counted here, so that
+two runs write the same facts. What the suite does in the background by the clock comes here after every so many pods.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from tidelog.api.builders import (
+    HOSTNAME,
+    RACK,
+    ZONE,
+    NodeBuilder,
+    PodBuilder,
+    namespace,
+    node,
+    pod,
+    pod_group,
+    service,
+)
+from tidelog.api.objects import Object, Pod
+
+SPREAD_ZONES = ("moon-1", "moon-2", "moon-3")
+NODES_PER_RACK = 100
+
+
+class Background(NamedTuple):
+    """What happens beside the measured pods: after every `every` of them, `step(n)` is put; what it deletes goes first."""
+
+    every: int
+    step: Callable[[int], tuple[Sequence[Object], Sequence[Object]]]
+    """n → (objects to delete, objects to put)."""
+
+
+class Story(NamedTuple):
+    """One workload at one size."""
+
+    setup: Sequence[Object]
+    """Put and settled before the clock starts."""
+    measured: Sequence[Object]
+    """Put as fast as they are taken; the clock stops when the last outcome about them is durable."""
+    background: Background | None = None
+
+
+class Workload(NamedTuple):
+    """A workload by name. `build(nodes, pods)` gives it at a size."""
+
+    summary: str
+    nodes: int
+    pods: int
+    build: Callable[[int, int], Story]
+
+
+# --- objects --------------------------------------------------------------------------------------------------------------
+
+
+def _pod(name: str, space: str) -> PodBuilder:
+    return pod(name, space).scheduler("default-scheduler")
+
+
+def _nodes(count: int, shape: Callable[[int, NodeBuilder], NodeBuilder] = lambda _, n: n) -> list[Object]:
+    """node-default: 4 cores, 32 GiB, 110 pods."""
+    plain = node("node").capacity(cpu="4", memory="32Gi", pods="110")
+    return [shape(i, plain.named(f"node-{i:05}")).build() for i in range(count)]
+
+
+def _zoned(count: int, zones: Sequence[str]) -> list[Object]:
+    return _nodes(count, lambda i, n: n.label({ZONE: zones[i % len(zones)]}))
+
+
+def _copies(name: str, count: int, like: PodBuilder) -> list[Object]:
+    """So many pods like this one, which is built once: copies differ in nothing but their names."""
+    one = like.build()
+    return [replace(one, metadata=replace(one.metadata, name=f"{name}-{i:05}")) for i in range(count)]
+
+
+def _requesting(like: PodBuilder, cpu: str = "100m", memory: str = "500Mi") -> PodBuilder:
+    return like.image("registry.k8s.io/pause:3.10").request(cpu=cpu, memory=memory)
+
+
+def _default(space: str = "measured") -> PodBuilder:
+    """pod-default."""
+    return _requesting(_pod("pod", space)).limit(cpu="100m", memory="500Mi")
+
+
+def _low() -> PodBuilder:
+    return _requesting(_pod("low", "init"), cpu="900m").limit(cpu="900m", memory="500Mi").grace(0)
+
+
+def _large(name: str) -> PodBuilder:
+    """pod-high-priority-large-cpu, which never fits a node of 4 cores."""
+    return _requesting(_pod(name, "churn"), cpu="9").priority(10)
+
+
+def _spaces(*names: str) -> list[Object]:
+    return [namespace(name) for name in names]
+
+
+_ALL_SPACES = _spaces("init", "measured", "churn")
+
+
+# --- workloads ------------------------------------------------------------------------------------------------------------
+
+
+def _scheduling_basic(nodes: int, pods: int) -> Story:
+    setup = [*_ALL_SPACES, *_nodes(nodes), *_copies("init", min(1_000, nodes), _default("init"))]
+    return Story(setup, _copies("pod", pods, _default()))
+
+
+def _spread(soft: bool) -> Callable[[int, int], Story]:
+    def build(nodes: int, pods: int) -> Story:
+        like = _default().label(color="blue").spread(ZONE, max_skew=5, soft=soft)
+        setup = [*_ALL_SPACES, *_zoned(nodes, SPREAD_ZONES), *_copies("init", nodes, _default("init"))]
+        return Story(setup, _copies("pod", pods, like))
+
+    return build
+
+
+def _default_spreading(nodes: int, pods: int) -> Story:
+    setup = [
+        *_ALL_SPACES,
+        service("web", {"app": "scheduler-perf"}, "measured"),
+        *_zoned(nodes, SPREAD_ZONES),
+        *_copies("init", nodes, _default("init")),
+    ]
+    like = _pod("pod", "measured").image("registry.k8s.io/pause:3.10").label(app="scheduler-perf")
+    return Story(setup, _copies("pod", pods, like))
+
+
+def _affinity(
+    like: Callable[[PodBuilder], PodBuilder], *, zone: str = "", init: int | None = None
+) -> Callable[[int, int], Story]:
+    """Pods with the same terms, first in sched-0 and then, measured, in sched-1."""
+
+    def build(nodes: int, pods: int) -> Story:
+        there = _zoned(nodes, [zone]) if zone else _nodes(nodes)
+        before = nodes if init is None else min(init, nodes)
+        setup = [
+            *_spaces("sched-0", "sched-1"),
+            *there,
+            *_copies("init", before, like(_default("sched-0"))),
+        ]
+        return Story(setup, _copies("pod", pods, like(_default("sched-1"))))
+
+    return build
+
+
+_BOTH = ("sched-1", "sched-0")
+
+
+def _repelling(like: PodBuilder) -> PodBuilder:
+    return like.label(color="green").pod_anti_affinity(HOSTNAME, "color=green", namespaces=_BOTH)
+
+
+def _attracted(like: PodBuilder) -> PodBuilder:
+    return like.label(color="blue").pod_affinity(ZONE, "color=blue", namespaces=_BOTH)
+
+
+def _rather_near(like: PodBuilder) -> PodBuilder:
+    return like.label(color="red").prefer_pod_affinity(1, HOSTNAME, "color=red", namespaces=_BOTH)
+
+
+def _rather_far(like: PodBuilder) -> PodBuilder:
+    return like.label(color="yellow").prefer_pod_anti_affinity(1, HOSTNAME, "color=yellow", namespaces=_BOTH)
+
+
+def _in_zones(like: PodBuilder) -> PodBuilder:
+    return like.node_affinity(f"{ZONE} in (zone1,zone2)")
+
+
+def _mixed(nodes: int, pods: int) -> Story:
+    """MixedSchedulingBasePod: plain pods among pods of every kind of affinity and spread."""
+    kinds: tuple[tuple[str, Callable[[PodBuilder], PodBuilder]], ...] = (
+        ("plain", lambda like: like),
+        ("near", _attracted),
+        ("far", _repelling),
+        ("rather-near", _rather_near),
+        ("rather-far", _rather_far),
+    )
+    each = min(2_000, nodes // 3)
+    setup = [*_spaces("sched-0", "sched-1", "measured"), *_zoned(nodes, ["zone1"])]
+    for name, like in kinds:
+        setup += _copies(name, each, like(_default("sched-0")))
+    return Story(setup, _copies("pod", pods, _default()))
+
+
+def _daemonset(nodes: int, pods: int) -> Story:
+    big = node("scheduler-perf-node").capacity(cpu="4", memory="32Gi", pods="90000").build()
+    like = _pod("pod", "measured").image("registry.k8s.io/pause:3.10")
+    like = like.node_affinity("metadata.name=scheduler-perf-node")
+    return Story([*_ALL_SPACES, big, *_nodes(nodes)], _copies("pod", pods, like))
+
+
+def _unschedulable(nodes: int, pods: int) -> Story:
+    """Two pods that never fit beside each one that does."""
+    never = _copies("never", 2 * pods, _large("never").namespace("measured"))
+    fitting = _copies("pod", pods, _default())
+    measured: list[Object] = []
+    for i, one in enumerate(fitting):
+        measured += (one, *never[2 * i : 2 * i + 2])
+    return Story([*_ALL_SPACES, *_nodes(nodes)], measured)
+
+
+def _mixed_churn(nodes: int, pods: int) -> Story:
+    """Beside the measured pods a node without room, a pod that never fits and a Service come and go, as each second of the suite's."""
+    things: tuple[Object, ...] = (
+        node("node-churn").capacity(cpu="0", memory="0", pods="0").build(),
+        _large("pod-churn").build(),
+        service("service-churn", {"app": "foo"}, "churn"),
+    )
+    background = Background(500, lambda n: (things, ()) if n % 2 else ((), things))
+    return Story([*_ALL_SPACES, *_nodes(nodes)], _copies("pod", pods, _default()), background)
+
+
+def _while_gated(nodes: int, pods: int) -> Story:
+    """One node; half as many gated pods as measured ones wait all the time, and as many light pods are deleted meanwhile."""
+    del nodes
+    big = node("scheduler-perf-node").capacity(cpu="4", memory="32Gi", pods="90000").build()
+    light = _pod("light", "measured").image("registry.k8s.io/pause:3.10").grace(0)
+    gated = _copies("gated", pods // 2, light.gate("test.k8s.io/hold"))
+    leaving = _copies("leaving", pods, light)
+    background = Background(100, lambda n: (leaving[n * 10 : n * 10 + 10], ()))
+    return Story([*_ALL_SPACES, big, *gated, *leaving], _copies("pod", pods, light), background)
+
+
+def _preemption(nodes: int, pods: int) -> Story:
+    """PreemptionAsync: nodes full of low pods; now and then one comes that must evict four of them, the measured ones always fit."""
+
+    def step(n: int) -> tuple[Sequence[Object], Sequence[Object]]:
+        high = _requesting(_pod(f"high-{n:05}", "churn"), cpu="3970m").priority(9_999_999).grace(0)
+        return (), (high.build(),)
+
+    setup = [*_ALL_SPACES, *_nodes(nodes), *_copies("low", 4 * nodes, _low())]
+    return Story(setup, _copies("pod", pods, _default()), Background(70, step))
+
+
+def _gangs(size: int, level: str | None) -> Callable[[int, int], Story]:
+    def build(nodes: int, pods: int) -> Story:
+        def racked(i: int, n: NodeBuilder) -> NodeBuilder:
+            return n.label({ZONE: f"zone-{i // NODES_PER_RACK}", RACK: f"rack-{i // NODES_PER_RACK}"})
+
+        there = _nodes(nodes) if level is None else _nodes(nodes, racked)
+        measured: list[Object] = []
+        for group in range(pods // size):
+            name = f"gang-{group:05}"
+            measured.append(pod_group(name, namespace="measured", min_count=size, level=level))
+            like = _requesting(_pod(name, "measured"), memory="100Mi").group(name)
+            measured += _copies(name, size, like)
+        return Story([*_ALL_SPACES, *there], measured)
+
+    return build
+
+
+def _heterogeneous(nodes: int, pods: int) -> Story:
+    """No two pods ask for the same or have the same labels."""
+    measured: list[Object] = [
+        _requesting(_pod(f"pod-{i:05}", "measured"), cpu=f"{50 + i % 97}m", memory=f"{100 + i}Mi")
+        .label(app=f"app-{i}")
+        .build()
+        for i in range(pods)
+    ]
+    return Story([*_ALL_SPACES, *_nodes(nodes)], measured)
+
+
+def _held_back(selector: str) -> PodBuilder:
+    """A pod that only room on a full node can help."""
+    return _requesting(_pod("pod", "measured"), cpu="2").label(wants=selector)
+
+
+def _pod_delete(nodes: int, pods: int) -> Story:
+    """EventHandlingPodDelete, its part without volumes: every node is full of pods that leave one by one, which lets others in."""
+    blockers = _copies("blocker", 2 * nodes, _requesting(_pod("blocker", "init"), cpu="2").grace(0))
+    step = max(1, pods // max(1, len(blockers)))
+    background = Background(step, lambda n: (blockers[n : n + 1], ()))
+    measured = _copies("pod", pods, _requesting(_pod("pod", "measured"), cpu="500m"))
+    return Story([*_ALL_SPACES, *_nodes(nodes), *blockers], measured, background)
+
+
+def _node_add(nodes: int, pods: int) -> Story:
+    """EventHandlingNodeAdd, its part about resources: the pods wait for nodes that come one by one."""
+    background = Background(
+        max(1, pods // nodes), lambda n: ((), _nodes(nodes)[n : n + 1] if n < nodes else ())
+    )
+    return Story([*_ALL_SPACES, *_nodes(1)], _copies("pod", pods, _held_back("a node")), background)
+
+
+WORKLOADS: dict[str, Workload] = {
+    "SchedulingBasic": Workload("plain pods", 5_000, 10_000, _scheduling_basic),
+    "TopologySpreading": Workload("required spread over three zones", 5_000, 5_000, _spread(False)),
+    "PreferredTopologySpreading": Workload("preferred spread over zones", 5_000, 5_000, _spread(True)),
+    "DefaultTopologySpreading": Workload(
+        "pods of a Service, spread by default", 5_000, 10_000, _default_spreading
+    ),
+    "SchedulingPodAntiAffinity": Workload(
+        "one of a kind on a node", 5_000, 2_000, _affinity(_repelling, init=1_000)
+    ),
+    "SchedulingPodAffinity": Workload(
+        "required affinity within a zone", 5_000, 5_000, _affinity(_attracted, zone="zone1")
+    ),
+    "SchedulingPreferredPodAffinity": Workload(
+        "preferred affinity on a node", 5_000, 5_000, _affinity(_rather_near)
+    ),
+    "SchedulingNodeAffinity": Workload(
+        "required zones", 5_000, 10_000, _affinity(_in_zones, zone="zone1", init=5_000)
+    ),
+    "MixedSchedulingBasePod": Workload("plain pods among all kinds of affinity", 5_000, 5_000, _mixed),
+    "SchedulingDaemonset": Workload("pods that name their node", 15_000, 30_000, _daemonset),
+    "Unschedulable": Workload("two pods that never fit beside each that does", 5_000, 10_000, _unschedulable),
+    "SchedulingWithMixedChurn": Workload(
+        "plain pods while other things come and go", 5_000, 10_000, _mixed_churn
+    ),
+    "SchedulingWhileGated": Workload("plain pods beside gated and leaving ones", 1, 20_000, _while_gated),
+    "PreemptionAsync": Workload("plain pods while others preempt", 5_000, 5_000, _preemption),
+    "EventHandlingPodDelete": Workload("full nodes whose pods leave", 50, 500, _pod_delete),
+    "EventHandlingNodeAdd": Workload("pods that wait for nodes", 100, 200, _node_add),
+    "GangScheduling": Workload("gangs of 3", 5_000, 3_000, _gangs(3, None)),
+    "GangSchedulingLarge": Workload("gangs of 1,000", 5_000, 3_000, _gangs(1_000, None)),
+    "TopologyAwareScheduling": Workload("gangs of 4, each in one rack", 5_000, 3_000, _gangs(4, RACK)),
+    "TopologyAwareSchedulingLarge": Workload(
+        "gangs of 1,000, each in one rack", 5_000, 3_000, _gangs(1_000, RACK)
+    ),
+    "heterogeneous": Workload("no two pods alike", 5_000, 5_000, _heterogeneous),
+}
+"""By the suite's names; `heterogeneous` is ours."""
+
+
+def pods_of(objects: Iterable[Object]) -> int:
+    """How many of them are pods."""
+    return sum(isinstance(one, Pod) for one in objects)

@@ -31,6 +31,7 @@ from tidelog.plugins.events import Action, ClusterEvent, EventRegistration, Reso
 from tidelog.plugins.interface import (
     Code,
     CycleState,
+    Handle,
     Plugin,
     PluginArgs,
     PostFilterPlugin,
@@ -43,6 +44,7 @@ from tidelog.plugins.interface import (
 from tidelog.plugins.node_info import PodInfo
 from tidelog.plugins.preemption_candidates import Candidate, ranked
 from tidelog.plugins.preemption_dry_run import Blocker, DryRun
+from tidelog.plugins.preemption_memory import Memory
 from tidelog.plugins.preemption_plan import (
     PlannedEviction,
     PreemptionPlan,
@@ -84,6 +86,10 @@ class DefaultPreemption(Plugin):
     name = "DefaultPreemption"
     gates_newcomers = False
     Args = DefaultPreemptionArgs
+
+    def __init__(self, args: Any, handle: Handle) -> None:
+        super().__init__(args, handle)
+        self._memory = Memory(handle.listers)
 
     @classmethod
     def validate_args(cls, args: Any, path: str, gates: FeatureGates) -> list[FieldError]:
@@ -181,13 +187,17 @@ class DefaultPreemption(Plugin):
         names = names[start:] + names[:start]
         wanted = self._candidates_wanted(len(names))
         run = DryRun(port, allowances, state, pod, guarded=self.guarded)
+        known = self._memory.answers(port, state, pod)
         keeping: list[Candidate] = []
         violating: list[Candidate] = []
         failed: dict[str, Status] = {}
         for name in names:
             node = self.handle.snapshot.get(name)
             assert node is not None, f"a status for node {name}, which is not in the snapshot"
-            found = run.on(node)
+            found = self._memory.recall(known, port, pod, node)
+            if found is None:
+                found = run.on(node)
+                self._memory.keep(known, port, pod, node, found)
             if isinstance(found, Status):
                 failed[name] = found
                 continue

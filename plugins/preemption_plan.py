@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 if TYPE_CHECKING:
     from tidelog.api.objects import Pod
     from tidelog.plugins.disruption_budgets import Allowances
-    from tidelog.plugins.interface import CycleState, Status
+    from tidelog.plugins.interface import CycleState, Depends, Status
     from tidelog.plugins.node_info import NodeInfo, PodInfo
 
 
@@ -81,6 +81,10 @@ class PreemptionPort(Protocol):
 
     def run_filters(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
         """The profile's filters on a node, with and without the pods nominated to it. None: the pod fits."""
+        ...
+
+    def looked_at(self, state: CycleState) -> Depends:
+        """What the filters look at that have a say about the pod."""
         ...
 
     def add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, node: NodeInfo) -> Status | None:

@@ -24,6 +24,7 @@ from tidelog.plugins.interface import (
     BindPlugin,
     Code,
     CycleState,
+    Depends,
     FilterPlugin,
     NormalizeScore,
     PermitPlugin,
@@ -369,6 +370,13 @@ class Framework:
         """The filters that have something to say about the pod."""
         skipped = state.skip_filter
         return [plugin for plugin in self.filter if plugin.name not in skipped] if skipped else self.filter
+
+    def looked_at(self, state: CycleState) -> Depends:
+        """What the filters look at that have something to say about the pod."""
+        on = Depends.POD
+        for plugin in self.active_filters(state):
+            on |= getattr(plugin, "filter_depends", Depends.CLUSTER)
+        return on
 
     def run_filters(
         self,

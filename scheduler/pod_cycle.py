@@ -137,10 +137,7 @@ def _score_of(result: ScheduleResult) -> int:
 
 def relied_on(framework: Framework, state: CycleState) -> Depends:
     """What the filters that had a say about the pod look at."""
-    on = Depends.POD
-    for plugin in framework.active_filters(state):
-        on |= getattr(plugin, "filter_depends", Depends.CLUSTER)
-    return on
+    return framework.looked_at(state)
 
 
 def _make_room(

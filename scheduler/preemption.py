@@ -20,7 +20,7 @@ import msgspec
 from tidelog.api.objects import Pod, object_key
 from tidelog.eventlog.records import Body, Evicted, EvictionRefused, Nominated
 from tidelog.plugins.disruption_budgets import EvictionsFromBudgets
-from tidelog.plugins.interface import CycleState, Status
+from tidelog.plugins.interface import CycleState, Depends, Status
 from tidelog.plugins.node_info import NodeInfo, PodInfo
 from tidelog.plugins.preemption_plan import EvictionPort, PreemptionPlan, RefusedEviction
 from tidelog.scheduler.framework import Framework
@@ -150,6 +150,9 @@ class Preemption:
 
     def run_filters(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
         return self._framework.run_filters(state, pod, node)
+
+    def looked_at(self, state: CycleState) -> Depends:
+        return self._framework.looked_at(state)
 
     def add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, node: NodeInfo) -> Status | None:
         return self._framework.add_pod(state, pod, added, node)

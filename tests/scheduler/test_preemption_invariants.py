@@ -16,6 +16,7 @@ from __future__ import annotations
 import os
 import random
 from collections import Counter
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -25,6 +26,7 @@ from tidelog.api.objects import Node, Pod, PodDisruptionBudget, object_key, pod_
 from tidelog.api.quantity import parse_exact
 from tidelog.eventlog.objects import ObjectTable
 from tidelog.eventlog.records import Body, Evicted, Nominated, Record
+from tidelog.plugins.preemption_memory import Memory
 
 from .preemption_world import World, node, pending, running, transactions
 
@@ -310,3 +312,41 @@ def test_laws_of_preemption_hold(first: int) -> None:
     assert total["kept"] > 0
     assert total["delete"] > 0
     assert total["evict"] > 0
+
+
+def test_what_earlier_dry_runs_have_shown_changes_no_decision(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without budgets and with many alike preemptors the memory is used; forgetful, the scheduler writes the same log."""
+
+    def play(seed: int) -> list[Record]:
+        world, dice = World(), random.Random(seed)
+        world.add(*(node(f"n{i}", cpu=str(dice.randint(2, 4))) for i in range(5)))
+        for number in range(12):
+            world.add(running(f"run-{number}", f"n{number % 5}", "700m", dice.randint(0, 3)))
+        for number in range(10):
+            world.add(pending(f"new-{number}", "1500m", dice.choice((5, 5, 6))))
+            world.attempt()
+            if dice.random() < 0.6:
+                world.commit()
+            if dice.random() < 0.3:
+                world.commit()
+                world.finish_terminating()
+        world.settle()
+        world.commit()
+        return world.records
+
+    recalled = 0
+    original = Memory.recall
+
+    def counting(*args: Any) -> Any:
+        nonlocal recalled
+        found = original(*args)
+        recalled += found is not None
+        return found
+
+    monkeypatch.setattr(Memory, "recall", counting)
+    remembering = [play(seed) for seed in range(30)]
+    monkeypatch.setattr(Memory, "recall", lambda *_: None)
+    forgetful = [play(seed) for seed in range(30)]
+
+    assert recalled > 100
+    assert remembering == forgetful

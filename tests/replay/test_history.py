@@ -1,0 +1,124 @@
+"""Opening a log and asking for its state at any moment."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.replay.histories import node, pod, random_history
+from tidelog.api.errors import LogError, TidelogError
+from tidelog.eventlog.log import open_log
+from tidelog.eventlog.records import Unschedulable
+from tidelog.plugins.interface import CycleState, Plugin
+from tidelog.plugins.node_info import NodeInfo, PodInfo
+from tidelog.plugins.registry import IN_TREE, Registry
+from tidelog.replay.driver import Driver
+from tidelog.replay.files import write_log
+from tidelog.replay.history import open_history
+from tidelog.replay.verify import recover
+from tidelog.scheduler.state import SNAPSHOT, encode_state
+
+
+def with_snapshot(records_before: int = 10) -> tuple[Driver, dict[int, tuple[str, bytes]]]:
+    driver = Driver()
+    driver.start()
+    driver.put(node("n1").build(), *(pod(f"p{i}", "500m").build() for i in range(records_before)))
+    driver.settle()
+    snapshots = {driver.core.seq: (SNAPSHOT, encode_state(driver.core))}
+    driver.put(node("n2").build(), *(pod(f"q{i}", "500m").build() for i in range(5)))
+    driver.advance(seconds=20)
+    return driver, snapshots
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_state_at_any_record_is_the_recovered_one(seed: int, tmp_path: Path) -> None:
+    records = random_history(seed).records
+    await write_log(tmp_path / "log.db", records)
+
+    async with await open_history(tmp_path / "log.db", Registry()) as history:
+        for seq in range(1, len(records) + 1, 7):
+            core = await history.core_at(seq, in_flight=False)
+            assert core.seq == seq
+            assert core.in_flight or core.digest() == recover(records[:seq], Registry()).digest()
+
+
+async def test_state_from_a_snapshot_is_the_state_from_the_start(tmp_path: Path) -> None:
+    driver, snapshots = with_snapshot()
+    await write_log(tmp_path / "with.db", driver.records, snapshots)
+    await write_log(tmp_path / "without.db", driver.records)
+
+    for seq in (3, next(iter(snapshots)), len(driver.records) - 1, len(driver.records)):
+        async with await open_history(tmp_path / "with.db", Registry()) as one:
+            first = await one.core_at(seq)
+        async with await open_history(tmp_path / "without.db", Registry()) as other:
+            second = await other.core_at(seq)
+        assert first.objects == second.objects
+        assert first.in_flight == second.in_flight
+
+
+async def test_attempts_that_were_under_way_are_in_flight(tmp_path: Path) -> None:
+    driver = Driver()
+    driver.start()
+    driver.put(node("n1").build(), pod("p").build())
+    driver.attempt()
+    driver.put(node("n2").build())
+    between = len(driver.records)
+    driver.commit()
+    await write_log(tmp_path / "log.db", driver.records)
+
+    async with await open_history(tmp_path / "log.db", Registry()) as history:
+        assert (await history.core_at(between)).in_flight == 1
+        assert (await history.core_at(between - 1)).in_flight == 0
+        assert (await history.core_at(between, in_flight=False)).in_flight == 0
+        assert (await history.core_at()).in_flight == 0
+
+
+async def test_outcomes_can_be_iterated(tmp_path: Path) -> None:
+    driver, _ = with_snapshot()
+    await write_log(tmp_path / "log.db", driver.records)
+
+    async with await open_history(tmp_path / "log.db", Registry()) as history:
+        rejected = [body async for _, body in history.outcomes() if isinstance(body, Unschedulable)]
+
+    assert rejected
+    assert len(rejected) == sum(record.kind == "Unschedulable" for record in driver.records)
+
+
+async def test_a_moment_that_compaction_dropped_is_one_clear_error(tmp_path: Path) -> None:
+    driver, snapshots = with_snapshot()
+    (seq,) = snapshots
+    await write_log(tmp_path / "log.db", driver.records, snapshots)
+    async with await open_log(tmp_path / "log.db") as log:
+        await log.compact(seq)
+
+    async with await open_history(tmp_path / "log.db", Registry()) as history:
+        assert (await history.core_at()).digest() == driver.core.digest()
+        with pytest.raises(LogError, match="was compacted to record"):
+            await history.core_at(seq - 5)
+
+
+class Elsewhere(Plugin):
+    """Not installed where the log is read."""
+
+    name = "Elsewhere"
+
+    def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
+        return 0
+
+
+async def test_a_plugin_that_is_not_installed_is_named(tmp_path: Path) -> None:
+    from tidelog.plugins.configuration import resolve_configuration
+
+    registry = Registry([*IN_TREE, Elsewhere])
+    section = {"plugins": {"multiPoint": {"enabled": [{"name": "Elsewhere"}]}}}
+    header = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
+    driver = Driver(registry)
+    driver.start(resolve_configuration({**header, "profiles": [section]}, registry).configuration)
+    await write_log(tmp_path / "log.db", driver.records)
+
+    async with await open_history(tmp_path / "log.db", Registry()) as history:
+        with pytest.raises(
+            TidelogError, match="record 2 configures plugins that are not installed here: Elsewhere"
+        ):
+            await history.core_at()

@@ -1,0 +1,195 @@
+"""`log redact` and `log to-test`: a log that can be given away, and a log that becomes a test."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.replay.histories import SCHEDULER, node, pod, random_history
+from tidelog.api import builders as b
+from tidelog.api.errors import TidelogError
+from tidelog.api.objects import Pod
+from tidelog.daemon.cli import main
+from tidelog.plugins.interface import CycleState, Plugin
+from tidelog.plugins.node_info import NodeInfo, PodInfo
+from tidelog.plugins.registry import IN_TREE, Registry
+from tidelog.replay.driver import Driver
+from tidelog.replay.files import write_log
+from tidelog.replay.redact import redact
+from tidelog.replay.to_test import packed, to_test, unpacked
+from tidelog.replay.verify import recover, verify
+
+SECRETS = (
+    "acme", "payroll", "vault", "registry.acme.example", "oracle", "team-x", "eu-secret-1", "quota-gate", "sidecar-acme",
+)  # fmt: skip
+
+
+@pytest.fixture
+def secret() -> Driver:
+    """A log full of names that are nobody's business."""
+    driver = Driver()
+    driver.start()
+    for i in range(4):
+        made = (
+            b.node(f"acme-{i}.vault")
+            .capacity(cpu="4", memory="8Gi")
+            .image(f"registry.acme.example/oracle:{i}", 10**9)
+        )
+        driver.put(
+            made.label({b.ZONE: f"eu-secret-{i % 2}", "acme.example/team": "team-x"})
+            .taint("payroll", "oracle", "PreferNoSchedule")
+            .build()
+        )
+    for i in range(6):
+        made = b.pod(f"payroll-{i}", "acme").uid(f"uid-acme-{i}").request(cpu="1").scheduler(SCHEDULER)
+        made = (
+            made.label({"acme.example/app": "oracle"})
+            .annotate({"owner": "team-x"})
+            .image("registry.acme.example/oracle")
+        )
+        made = made.spread(b.ZONE, selector="acme.example/app=oracle").node_selector(
+            {"acme.example/team": "team-x"}
+        )
+        driver.put(made.build())
+    driver.put(
+        b.pod("vault", "acme").gate("quota-gate").scheduler(SCHEDULER).container("sidecar-acme").build()
+    )
+    driver.put(b.pod("oracle", "acme").request(cpu="9").scheduler(SCHEDULER).build())
+    driver.settle()
+    driver.put(b.pdb("payroll", "acme.example/app=oracle", min_available=1, namespace="acme"))
+    driver.put(b.priority_class("acme", 1000))
+    driver.advance(seconds=700)
+    return driver
+
+
+def test_a_redacted_log_holds_none_of_the_names(secret: Driver) -> None:
+    made = redact(secret.records, Registry())
+
+    everything = b" ".join(r.key.encode() + b" " + r.body for r in made.records).decode(errors="replace")
+    assert [name for name in SECRETS if name in everything] == []
+    assert made.names > 20
+
+
+def test_a_redacted_log_verifies_and_decides_the_same(secret: Driver) -> None:
+    made = redact(secret.records, Registry()).records
+
+    assert verify(made, Registry()).first_difference is None
+    assert [(r.seq, r.at, r.kind) for r in made] == [(r.seq, r.at, r.kind) for r in secret.records]
+    assert len({r.key for r in made}) == len({r.key for r in secret.records})
+
+
+def test_the_same_name_becomes_the_same_number_everywhere(secret: Driver) -> None:
+    core = recover(redact(secret.records, Registry()).records, Registry())
+
+    pods = [obj for obj in core.objects.values() if isinstance(obj, Pod)]
+    placed = [p for p in pods if p.spec.node_name]
+    assert len(placed) == 6
+    assert all(f"Node//{p.spec.node_name}" in core.objects for p in placed)
+    assert len({p.metadata.namespace for p in pods}) == 1
+
+
+class LikesShortNames(Plugin):
+    """Decides by what renaming does not keep."""
+
+    name = "LikesShortNames"
+
+    def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
+        return max(100 - len(node.name), 0)
+
+
+def test_a_log_whose_decisions_depend_on_names_is_refused() -> None:
+    from tidelog.plugins.configuration import resolve_configuration
+
+    registry = Registry([*IN_TREE, LikesShortNames])
+    section = {"plugins": {"multiPoint": {"enabled": [{"name": "LikesShortNames", "weight": 100}]}}}
+    header = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
+    driver = Driver(registry)
+    driver.start(resolve_configuration({**header, "profiles": [section]}, registry).configuration)
+    driver.put(node("a-very-long-name").build(), node("short").build(), pod("p").build())
+    driver.settle()
+
+    with pytest.raises(TidelogError, match="another decision when names are replaced"):
+        redact(driver.records, registry)
+
+
+def test_command_redacts_a_file(secret: Driver, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    asyncio.run(write_log(tmp_path / "log.db", secret.records))
+
+    code = main(["log", "redact", str(tmp_path / "log.db"), str(tmp_path / "copy.db")])
+    again = main(["log", "redact", str(tmp_path / "log.db"), str(tmp_path / "copy.db")])
+
+    said = capsys.readouterr()
+    assert (code, again) == (0, 1)
+    assert "names replaced" in said.out
+    assert "is there already" in said.err
+    assert main(["replay", "verify", str(tmp_path / "copy.db")]) == 0
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_packed_records_come_back_the_same(seed: int) -> None:
+    records = random_history(seed).records
+
+    assert records == unpacked(packed(records))
+
+
+def test_a_log_becomes_a_test_that_passes_and_fails_when_a_decision_changes(
+    secret: Driver, tmp_path: Path
+) -> None:
+    text = to_test(secret.records, "payroll", "log.db")
+    good = tmp_path / "test_good.py"
+    good.write_text(text)
+    bad = tmp_path / "test_bad.py"
+    node_name = secret.placements()["acme/payroll-0"]
+    bad.write_text(text.replace(f'"Pod/acme/payroll-0", "{node_name}"', '"Pod/acme/payroll-0", "elsewhere"'))
+
+    codes = [
+        subprocess.run(
+            [sys.executable, "-P", "-m", "pytest", "-q", "-p", "no:cacheprovider", str(path)],
+            cwd=tmp_path,
+            capture_output=True,
+            check=False,
+        ).returncode
+        for path in (good, bad)
+    ]
+
+    assert codes == [0, 1]
+    assert '(12, "Scheduled"' in text or '"Scheduled", "Pod/acme/payroll-0"' in text
+
+
+def test_a_slice_of_a_log_becomes_a_test(
+    secret: Driver, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asyncio.run(write_log(tmp_path / "log.db", secret.records))
+    first = next(r.seq for r in secret.records if r.kind == "Scheduled")
+
+    code = main(["log", "to-test", str(tmp_path / "log.db"), "--to", str(first), "--name", "first"])
+
+    said = capsys.readouterr().out
+    assert code == 0
+    assert "def test_first_still_comes_to_the_recorded_outcomes" in said
+    assert said.count('"Scheduled"') == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [
+        (["--to", "3"], "nothing was decided in the first 3 records"),
+        (["--to", "9999"], "there is no record 9999"),
+        (["--name", "two words"], "must be a word"),
+    ],
+)
+def test_bad_slices_are_one_clear_line(
+    words: list[str], error: str, secret: Driver, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asyncio.run(write_log(tmp_path / "log.db", secret.records))
+
+    code = main(["log", "to-test", str(tmp_path / "log.db"), *words])
+
+    said = capsys.readouterr().err
+    assert code in (1, 2)
+    assert error in said
+    assert said.count("\n") == 1

@@ -83,12 +83,6 @@ class NewerFormat(Exception):
 # --- opening --------------------------------------------------------------------------------------------------------
 
 
-def is_new(connection: sqlite3.Connection) -> bool:
-    """Whether nothing was ever put into the file (an empty file is a valid, empty database)."""
-    (pages,) = connection.execute("PRAGMA page_count").fetchone()
-    return bool(pages == 0)
-
-
 def create(connection: sqlite3.Connection, anchor: Head = EMPTY) -> None:
     """Make an empty log, all or nothing."""
     connection.execute("BEGIN IMMEDIATE")
@@ -168,7 +162,7 @@ def _examine_end(
             head = advance(head, record)
             if record.seq == known.seq and record.digest != known.digest:
                 raise ChainBroken(record.seq, f"record {record.seq} is not the one that its head file names")
-    if known.seq <= anchor.seq and anchor.digest != known.digest and anchor.seq == known.seq:
+    if known.seq == anchor.seq and known.digest != anchor.digest:
         raise ChainBroken(anchor.seq, f"record {anchor.seq} is not the one that its head file names")
     return head
 

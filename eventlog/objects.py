@@ -18,14 +18,12 @@ import msgspec
 from msgspec.structs import replace
 
 from tidelog.api import object_table
-from tidelog.api.conditions import merged
 from tidelog.api.errors import LogDamaged, LogError
 from tidelog.api.objects import (
     KIND_BY_NAME,
     KINDS,
     AllocationResult,
     ClaimConsumer,
-    Condition,
     Object,
     Pod,
     PodDisruptionBudget,
@@ -34,11 +32,14 @@ from tidelog.api.objects import (
 )
 from tidelog.api.pod_status import (
     SCHEDULER_ERROR,
+    UNSCHEDULABLE,
+    allocated,
     bound_to,
     charged,
     nominated_to,
     preempted,
     rejected,
+    with_group_condition,
     with_pod_condition,
 )
 from tidelog.eventlog.reader import LogReader
@@ -122,9 +123,9 @@ class ObjectTable:
             case Unschedulable():
                 self._unschedulable(record, body)
             case AttemptError():
-                self._change_pod(
-                    record.key, lambda pod: rejected(pod, body.message, record.at, reason=SCHEDULER_ERROR)
-                )
+                self._failed(record, body, SCHEDULER_ERROR)
+            case PlacementChosen():
+                self._placed(record, body)
             case Nominated():
                 for other in body.cleared:
                     self._change_pod(other, lambda pod: nominated_to(pod, ""))
@@ -139,7 +140,6 @@ class ObjectTable:
                 | Waiting()
                 | AttemptAborted()
                 | EvictionRefused()
-                | PlacementChosen()
             ):
                 pass  # They say nothing about objects.
             case _:
@@ -167,26 +167,39 @@ class ObjectTable:
         self._change(key, Pod, change)
 
     def _scheduled(self, record: Record, body: Scheduled) -> None:
-        self._change_pod(record.key, lambda pod: bound_to(pod, body.node, record.at))
+        self._change_pod(record.key, lambda pod: _bound(pod, body.node, record.at))
         pod = self.get(record.key)
         for claim, result in body.claims.items():
             if isinstance(pod, Pod):
                 self._change(claim, ResourceClaim, partial(_allocated, result=result, pod=pod))
-        if body.group:
-            condition = Condition(type="PodGroupInitiallyScheduled", status="True", reason="Scheduled")
-            self._change(body.group, PodGroup, lambda group: _group_with(group, condition, record.at))
+
+    def _placed(self, record: Record, body: PlacementChosen) -> None:
+        """One record binds the whole group, so that no state of the table has a part of it bound."""
+        for claim, result in body.claims.items():
+            self._change(
+                claim, ResourceClaim, lambda found, result=result: allocated(found, result, record.key)
+            )
+        for key, node in body.assignment.items():
+            if key not in body.waiting:
+                self._change_pod(key, lambda pod, node=node: bound_to(pod, node, record.at))
+        self._state_of_group(record, "True", "Scheduled", "")
 
     def _unschedulable(self, record: Record, body: Unschedulable) -> None:
-        if record.key.startswith("PodGroup/"):
-            condition = Condition(
-                type="PodGroupInitiallyScheduled",
-                status="False",
-                reason="Unschedulable",
-                message=body.message,
-            )
-            self._change(record.key, PodGroup, lambda group: _group_with(group, condition, record.at))
-        elif not body.same_as:
-            self._change_pod(record.key, lambda pod: rejected(pod, body.message, record.at))
+        if not body.same_as:
+            self._failed(record, body, UNSCHEDULABLE)
+
+    def _failed(self, record: Record, body: Unschedulable | AttemptError, reason: str) -> None:
+        """The pod of the record's key, or the group with all its members."""
+        for key in body.members or (record.key,):
+            self._change_pod(key, lambda pod: rejected(pod, body.message, record.at, reason=reason))
+        self._state_of_group(record, "False", reason, body.message)
+
+    def _state_of_group(self, record: Record, status: str, reason: str, message: str) -> None:
+        self._change(
+            record.key,
+            PodGroup,
+            lambda group: with_group_condition(group, status, reason, message, record.at),
+        )
 
     def _evicted(self, record: Record, body: Evicted) -> None:
         def leaving(pod: Pod) -> Pod:
@@ -232,14 +245,9 @@ class ObjectTable:
 T = TypeVar("T", bound=Object)
 
 
-def _group_with(group: PodGroup, condition: Condition, at: int) -> PodGroup:
-    """True is final: a group that was placed once does not become unplaced."""
-    if any(c.type == condition.type and c.status == "True" for c in group.status.conditions):
-        return group
-    conditions = merged(group.status.conditions, condition, at)
-    if conditions is group.status.conditions:
-        return group
-    return replace(group, status=replace(group.status, conditions=conditions))
+def _bound(pod: Pod, node: str, at: int) -> Pod:
+    """A member of a group is bound already, by the group's record."""
+    return pod if pod.spec.node_name == node else bound_to(pod, node, at)
 
 
 def _allocated(claim: ResourceClaim, result: AllocationResult, pod: Pod) -> ResourceClaim:

@@ -212,9 +212,9 @@ def connect_reading(path: str, disk: Disk) -> tuple[sqlite3.Connection, bool]:
     mode without file locks keeps the WAL's index in memory instead; if there is none, the file can be read as it is.
     """
     wal = os.path.exists(path + "-wal") and os.path.getsize(path + "-wal") > 0
-    attempts = [("mode=ro", False), ("mode=ro&vfs=unix-none", True)] if wal else [("mode=ro", False)]
+    otherwise = ("mode=ro&vfs=unix-none", True) if wal else ("mode=ro&immutable=1", False)
     problem: sqlite3.Error | None = None
-    for options, exclusive in [*attempts, ("mode=ro&immutable=1", False)]:
+    for options, exclusive in [("mode=ro", False), otherwise]:
         try:
             connection = disk.connect(_uri(path, options))
         except sqlite3.Error as error:
@@ -225,7 +225,10 @@ def connect_reading(path: str, disk: Disk) -> tuple[sqlite3.Connection, bool]:
                 connection.execute("PRAGMA locking_mode = EXCLUSIVE")
             connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
         except sqlite3.Error as error:
-            if error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY):
+            if getattr(error, "sqlite_errorcode", 0) & 0xFF in (
+                sqlite3.SQLITE_CANTOPEN,
+                sqlite3.SQLITE_READONLY,
+            ):
                 connection.close()
                 problem = error
                 continue

@@ -209,7 +209,9 @@ class Unschedulable(Outcome, frozen=True, kw_only=True):
     group: str = ""
     fallback: tuple[Fallback, ...] = ()
     explanation: tuple[str, ...] = ()
-    """What is worth knowing beyond kube-scheduler's message: a line for every spread constraint that can fall back."""
+    """What is worth knowing beyond kube-scheduler's message: a line for every spread constraint that can fall back, or placement."""
+    members: tuple[str, ...] = ()
+    """Keys of the pods that were rejected together, if the record's key is a group's."""
     same_as: int = 0
     """Seq of an earlier outcome of the same pod with the same content; then all of the above is left out."""
 
@@ -237,6 +239,10 @@ class AttemptAborted(Outcome, frozen=True, kw_only=True):
     victims: tuple[str, ...] = ()
     cleared: tuple[str, ...] = ()
     """Who was to lose the nomination to that node."""
+    assignment: dict[str, str] = {}
+    """Where the pods of a group were to go: pod key → node."""
+    claims: dict[str, AllocationResult] = {}
+    """Claim key → the devices that it was to get."""
 
 
 class AttemptError(Outcome, frozen=True, kw_only=True):
@@ -244,6 +250,8 @@ class AttemptError(Outcome, frozen=True, kw_only=True):
 
     message: str
     plugin: str = ""
+    members: tuple[str, ...] = ()
+    """Keys of the pods that were tried together, if the record's key is a group's."""
 
 
 class Nominated(Outcome, frozen=True, kw_only=True):
@@ -286,15 +294,30 @@ class EvictionRefused(Outcome, frozen=True, kw_only=True):
 
 
 class PlacementChosen(Outcome, frozen=True, kw_only=True):
-    """The part of the cluster that the pod group of the record's key is placed in."""
+    """The part of the cluster that the pod group of the record's key is placed in.
+
+    All pods of `assignment` that do not wait are bound by this one record, so that nobody ever sees a part of them bound. The pods'
+    own outcomes follow in the same transaction.
+    """
 
     placement: str
+    """Its name; empty for the whole cluster."""
     nodes: tuple[str, ...] = ()
     assignment: dict[str, str] = {}
     """Pod key → node, in the order of the members."""
+    waiting: tuple[str, ...] = ()
+    """Keys of those that have their place and are not bound yet."""
     score: float = 0.0
+    scores: dict[str, dict[str, float]] = {}
+    """Placement → scoring plugin → score in 0..100; empty if only one competed."""
     candidates: int = 0
     """How many placements were feasible."""
+    evaluated: int = 0
+    """How many were looked at."""
+    explanation: tuple[str, ...] = ()
+    """A line for each of the others: why it cannot take the group, or how good it would have been."""
+    claims: dict[str, AllocationResult] = {}
+    """Claim key → the devices that it gets, which the whole group shares."""
 
 
 Body = (

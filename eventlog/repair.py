@@ -109,29 +109,44 @@ def _build_anew(path: str, found: LogError, clock: Callable[[], int], disk: Disk
     connection = None
     if os.path.exists(path):
         connection, _ = opening.connect_reading(path, disk)
+    try:
+        kept, lost_last = _build(path, connection, reading, found, clock, disk)
+    except sqlite3.Error as error:
+        raise LogError(f"{path}: cannot be repaired: {error}") from error
+    finally:
+        if connection is not None:
+            connection.close()
+    backup = rebuild.install(path, disk)
+    return Repaired(kept=kept, lost_last=lost_last, reason=_reason(found), backup=backup)
+
+
+def _reason(found: LogError) -> str:
+    return found.reason if isinstance(found, LogDamaged) else str(found)
+
+
+def _build(
+    path: str,
+    connection: sqlite3.Connection | None,
+    reading: HeadReading,
+    found: LogError,
+    clock: Callable[[], int],
+    disk: Disk,
+) -> tuple[int, int | None]:
+    """Build the new log; returns the last good record's seq, and that of the last lost one."""
     build = rebuild.Rebuild(path, disk, EMPTY if connection is None else _anchor(connection))
     try:
-        whole = False
-        if connection is not None:
-            whole = _copy(connection, build, reading)
-        kept = build.head
-        known = reading.head or EMPTY
-        reason = found.reason if isinstance(found, LogDamaged) else str(found)
+        whole = connection is not None and _copy(connection, build, reading)
+        kept, known = build.head, reading.head or EMPTY
         lost_last: int | None = kept.seq
         if not whole:
             lost_last = known.seq if known.seq > kept.seq and not reading.doubtful else None
             epoch = max(known.epoch, kept.epoch)
-            loss = LossAccepted(first=kept.seq + 1, last=lost_last or 0, epoch=epoch, reason=reason)
+            loss = LossAccepted(first=kept.seq + 1, last=lost_last or 0, epoch=epoch, reason=_reason(found))
             build.add([_loss_record(kept, loss, clock())])
         build.commit()
-    except sqlite3.Error as error:
-        raise LogError(f"{path}: cannot be repaired: {error}") from error
+        return kept.seq, lost_last
     finally:
         build.close()
-        if connection is not None:
-            connection.close()
-    backup = rebuild.install(path, disk)
-    return Repaired(kept=kept.seq, lost_last=lost_last, reason=reason, backup=backup)
 
 
 def _copy(connection: sqlite3.Connection, build: rebuild.Rebuild, reading: HeadReading) -> bool:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import os
+import shutil
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ from tidelog.api.errors import LogError, LogFull
 from tidelog.eventlog.faults import FaultyDisk, sqlite_error
 from tidelog.eventlog.log import open_log
 from tidelog.eventlog.records import Draft, Tick
+from tidelog.eventlog.repair import repair
 from tidelog.eventlog.sqlite import RESERVE_BYTES
 
 
@@ -21,27 +24,31 @@ def tick(number: int) -> Draft:
     return Draft(body=Tick(), author="cluster", key=f"Pod/default/web-{number}")
 
 
+SQL_STEPS = frozenset(["begin", "insert", "commit", "delete", "checkpoint", "vacuum"])
+
+
 class FailAt:
     """Raises an error at the n-th step after `arm`, and remembers what was done after that."""
 
     def __init__(self) -> None:
         self.left = 0
-        self.error: Exception | None = None
+        self.errors: tuple[Exception, ...] = ()
         self.failed_at = ""
         self.later: list[str] = []
 
-    def arm(self, steps: int, error: Exception) -> None:
-        self.left, self.error = steps, error
+    def arm(self, steps: int, *errors: Exception) -> None:
+        """At that step raise the error; of two, the first for SQL and the second for files."""
+        self.left, self.errors = steps, errors
 
     def __call__(self, step: str) -> None:
         if self.failed_at:
             self.later.append(step)
-        if self.error is None:
+        if not self.errors:
             return
         self.left -= 1
         if self.left == 0:
             self.failed_at = step
-            raise self.error
+            raise self.errors[0 if step.split()[1] in SQL_STEPS else -1]
 
 
 ERRORS: list[Callable[[], Exception]] = [
@@ -107,6 +114,112 @@ async def test_failed_checkpoint_stops_the_log(tmp_path: Path, monkeypatch: pyte
 
     assert disk.failed_at == "before checkpoint"
     await log.close()
+
+
+async def count_steps(work: Callable[[FaultyDisk], Awaitable[object]]) -> int:
+    """How many steps some work takes when nothing fails."""
+    steps: list[str] = []
+    await work(FaultyDisk(steps.append))
+    return len(steps)
+
+
+async def open_and_close(path: Path, disk: FaultyDisk) -> None:
+    async with await open_log(path, disk=disk) as log:
+        assert log.failure is None
+
+
+async def crashed(path: Path) -> None:
+    """A log with five records, as a kill leaves it."""
+    path.parent.mkdir(exist_ok=True)
+    live = path.with_name("live.db")
+    async with await open_log(live) as log:
+        for n in range(5):
+            await log.append([tick(n)])
+        for suffix in ("", "-wal", ".head"):
+            shutil.copy(f"{live}{suffix}", f"{path}{suffix}")
+
+
+@pytest.mark.parametrize("existing", [False, True], ids=["new", "existing"])
+async def test_failure_at_any_step_of_opening_is_one_error_and_harms_nothing(
+    tmp_path: Path, existing: bool
+) -> None:
+    async def place(name: str) -> Path:
+        path = tmp_path / name / "c.db"
+        await crashed(path)
+        if not existing:
+            for suffix in ("", "-wal", ".head"):
+                os.unlink(f"{path}{suffix}")
+        return path
+
+    reference = await place("reference")
+    steps = await count_steps(lambda disk: open_and_close(reference, disk))
+
+    for step in range(1, steps + 1):
+        path = await place(str(step))
+        fault = FailAt()
+        fault.arm(step, ERRORS[2](), ERRORS[0]())
+        with pytest.raises(LogError, match=r"c\.db"):
+            await open_and_close(path, FaultyDisk(fault))
+        async with await open_log(path) as log:
+            assert log.head.seq == (5 if existing else 0), fault.failed_at
+
+
+async def test_repair_that_failed_at_any_step_can_be_run_again(tmp_path: Path) -> None:
+    async def place(name: str) -> Path:
+        path = tmp_path / name / "c.db"
+        await crashed(path)
+        os.unlink(f"{path}.head")
+        return path
+
+    reference = await place("reference")
+    steps = await count_steps(lambda disk: repair(reference, accept_loss=True, disk=disk))
+
+    for step in range(1, steps + 1):
+        path = await place(str(step))
+        fault = FailAt()
+        fault.arm(step, ERRORS[2](), ERRORS[0]())
+        with pytest.raises(LogError):
+            await repair(path, accept_loss=True, disk=FaultyDisk(fault))
+        await repair(path, accept_loss=True)
+        async with await open_log(path) as log:
+            assert [record.key async for record in log.read()][:5] == [
+                f"Pod/default/web-{n}" for n in range(5)
+            ]
+            assert log.head.seq == 6, fault.failed_at
+
+
+@pytest.mark.parametrize("step", range(1, 13))
+async def test_failed_snapshot_stops_the_log_and_leaves_the_older_one(tmp_path: Path, step: int) -> None:
+    fault = FailAt()
+    async with await open_log(tmp_path / "c.db", disk=FaultyDisk(fault)) as log:
+        await log.append([tick(0), tick(1)])
+        await log.put_snapshot("objects", 1, b"older")
+        fault.arm(step, sqlite_error(sqlite3.SQLITE_IOERR_WRITE))
+        with pytest.raises(LogError, match="start again"):
+            await log.put_snapshot("objects", 2, b"newer")
+        with pytest.raises(LogError, match="writing failed"):
+            await log.append([tick(2)])
+    async with await open_log(tmp_path / "c.db") as log:
+        found = await log.snapshot("objects", 1)
+        assert found is not None
+        assert found.blob == b"older"
+        await log.put_snapshot("objects", 2, b"newer")
+        newest = await log.snapshot("objects")
+        assert newest is not None
+        assert newest.blob == b"newer"
+
+
+async def test_compaction_without_room_for_a_copy_still_compacts(tmp_path: Path) -> None:
+    def no_room(step: str) -> None:
+        if step == "before vacuum":
+            raise sqlite_error(sqlite3.SQLITE_FULL)
+
+    async with await open_log(tmp_path / "c.db", disk=FaultyDisk(no_room)) as log:
+        await log.append([tick(0), tick(1)])
+        await log.put_snapshot("objects", 1, b"state")
+        assert (await log.compact()).seq == 1
+        await log.append([tick(2)])
+        assert [record.seq async for record in log.read()] == [2, 3]
 
 
 class SmallDisk(FaultyDisk):

@@ -313,6 +313,64 @@ async def test_message_over_the_limit_is_refused_by_the_client(log: Log) -> None
             await hand_over(log.name, bytes(handover.FRAME_BYTES_MAX + 1))
 
 
+async def test_foreign_socket_or_file_at_the_address_is_not_trusted(
+    log: Log, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with await serve(log, echo) as server:
+        log.store.lock.announce(str(tmp_path / "c.db"))  # type: ignore[attr-defined]
+        with pytest.raises(NoWriter, match="is not a socket"):
+            await hand_over(log.name, 1)
+        log.store.lock.announce(server.address)  # type: ignore[attr-defined]
+        owner = os.stat(server.address).st_uid
+        monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
+        stats = os.stat
+        monkeypatch.setattr(
+            os,
+            "stat",
+            lambda path, **more: Owned(owner + 2 if str(path).endswith(".lock") else owner, stats(path)),
+        )
+        with pytest.raises(NoWriter, match="belongs to somebody else"):
+            await hand_over(log.name, 1)
+        monkeypatch.undo()
+
+
+class Owned:
+    """A stat result with another owner."""
+
+    def __init__(self, uid: int, real: os.stat_result) -> None:
+        self.st_uid = uid
+        self.st_mode = real.st_mode
+
+
+async def test_answer_that_makes_no_sense_is_an_error(log: Log) -> None:
+    async def nonsense(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        for answer in ANSWERS.pop():
+            writer.write(struct.pack(">I", len(answer)) + answer)
+        writer.close()
+
+    async with await serve(log, echo) as server:
+        other = await asyncio.start_unix_server(nonsense, server.address + ".other")
+        log.store.lock.announce(server.address + ".other")  # type: ignore[attr-defined]
+        while ANSWERS:
+            with pytest.raises(TidelogError):
+                await hand_over(log.name, 1)
+        other.close()
+        await other.wait_closed()
+
+
+ANSWERS: list[list[bytes]] = [
+    [],
+    [b"\xc1"],
+    [msgspec.msgpack.encode(answer) for answer in ["text"]],
+    [msgspec.msgpack.encode({"error": None})],
+    [msgspec.msgpack.encode({"error": {"type": "Exception", "arguments": []}})],
+    [msgspec.msgpack.encode({"error": {"type": "annotations", "arguments": []}})],
+    [msgspec.msgpack.encode({"error": {"type": "LogFenced", "arguments": [1]}})],
+    [msgspec.msgpack.encode({"error": {"type": "InvalidObjects", "arguments": ["x", [{"path": 1}]]}})],
+]
+
+
 JUNK = st.binary(max_size=200) | st.builds(
     lambda body, error: struct.pack(">I", max(len(body) + error, 0)) + body,
     st.binary(max_size=200),

@@ -21,6 +21,7 @@ from tidelog.plugins import strict
 
 ACTORS: Mapping[str, tuple[str, str]] = {
     "clusterAutoscaler": ("tidelog.daemon.actors.cluster_autoscaler", "ClusterAutoscaler"),
+    "disruptionController": ("tidelog.daemon.actors.disruption_controller", "DisruptionController"),
     "nodeAgent": ("tidelog.daemon.actors.node_agent", "NodeAgent"),
 }
 """Name in the file → module and class. A class has `Settings`, a struct with `errors(path)`, and is made with one."""

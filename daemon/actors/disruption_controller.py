@@ -16,11 +16,13 @@ A look at a budget costs the pods of its namespace.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+import msgspec
 from msgspec.structs import replace
 
 from tidelog.api.conditions import merged
+from tidelog.api.errors import FieldError
 from tidelog.api.objects import (
     KIND_OF_TYPE,
     Condition,
@@ -148,12 +150,21 @@ def owner_key(reference: OwnerReference, namespace: str) -> str:
 # --- the actor ----------------------------------------------------------------------------------------------------------
 
 
+class DisruptionControllerSettings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """It has none."""
+
+    def errors(self, path: str) -> Iterator[FieldError]:
+        """Every rule that is broken."""
+        yield from ()
+
+
 class DisruptionController:
     """Implements `tidelog.daemon.actors.protocol.Actor`."""
 
     name = "disruption-controller"
+    Settings = DisruptionControllerSettings
 
-    def __init__(self) -> None:
+    def __init__(self, settings: DisruptionControllerSettings | None = None) -> None:
         self._budgets: dict[str, dict[str, None]] = {}
         """Namespace → keys of its budgets."""
         self._members: dict[str, dict[str, None]] = {}

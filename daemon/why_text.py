@@ -89,6 +89,7 @@ def wait_lines(waits: Waits, now: int) -> Iterator[str]:
         yield f"as a member of group {waits.group}, which is tried as a whole"
     if waits.attempts:
         yield f"{waits.attempts} attempts so far"
+    yield from waits.fallback
 
 
 def _help(found: Why) -> Iterator[str]:

@@ -257,7 +257,7 @@ class Teller:
                 reason = f" ({said.reason})" if said.reason else ""
                 self._add(record, "condition", f"{record.author} set {said.type}={said.status}{reason}")
             case Scheduled():
-                extra = ", with a spread constraint only preferred (fallback)" if body.fallback else ""
+                extra = "".join(f"; {f.topology_key} was only preferred: {f.reason}" for f in body.fallback)
                 group = f", with its group {body.group}" if body.group else ""
                 chosen = f": score {body.score} among {body.feasible} nodes" if body.feasible > 1 else ""
                 self._add(

@@ -6,6 +6,7 @@ import msgspec
 
 from tidelog.api.objects import Pod
 from tidelog.plugins.interface import Plugin
+from tidelog.plugins.pod_topology_spread import PodTopologySpread
 from tidelog.queue.entity import AnyEntity, QueuedPod, Where
 from tidelog.queue.hints import registrations_of
 from tidelog.replay.words import event_name
@@ -33,6 +34,8 @@ class Waits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     first_rejected_at: dict[str, int] = {}
     events: dict[str, tuple[str, ...]] = {}
     """For each of these plugins, the events that may wake the pod."""
+    fallback: tuple[str, ...] = ()
+    """A line for each spread constraint that can fall back: what it waits for, and when its time is over (KEP-3990)."""
     reserved_on: str = ""
     """The node whose resources are set aside while plugins wait."""
 
@@ -77,7 +80,15 @@ def queued(core: Core, entity: QueuedPod) -> Waits:
         pending=tuple(dict.fromkeys((*entity.pending_plugins, *holder.pending_plugins))),
         first_rejected_at=dict(sorted(entity.first_rejected_at.items())),
         events=waking_events(core.frameworks[entity.profile], tuple(blamed)),
+        fallback=_fallback(core, entity),
     )
+
+
+def _fallback(core: Core, entity: QueuedPod) -> tuple[str, ...]:
+    """What an attempt would say now."""
+    plugins = plugins_of(core.frameworks[entity.profile])
+    spread = next((plugin for plugin in plugins if isinstance(plugin, PodTopologySpread)), None)
+    return () if spread is None else spread.fallback_lines(entity, core.at)
 
 
 def waking_events(framework: Framework, plugins: tuple[str, ...]) -> dict[str, tuple[str, ...]]:

@@ -1,0 +1,128 @@
+"""Replay: how fast a log is verified, recovered, and asked about an earlier moment.
+
+    tidelog bench replay            or            .venv/bin/python benchmarks/replay.py
+
+- *verify*: decisions recomputed a second, in this process alone, beside the rate at which the same decisions were made;
+- *recover*: the state from a snapshot and 10,000 records behind it, and from the log's first record;
+- *at*: opening the log file and computing the state at a moment that lies 2,000 and 10,000 records behind a snapshot; what `--at` costs;
+- *why*: the whole story of a pod that came late, from the file.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from time import perf_counter
+from typing import Any, TypeVar
+
+if __name__ == "__main__":
+    # Started as a script, this file's folder comes first on the path, and a neighbour is called like a standard module.
+    sys.path[:] = [entry for entry in sys.path if Path(entry).resolve() != Path(__file__).resolve().parent]
+
+from tidelog.api.builders import HOSTNAME, ZONE, node, pod
+from tidelog.plugins.registry import Registry
+from tidelog.replay.driver import Driver
+from tidelog.replay.files import write_log
+from tidelog.replay.history import open_history
+from tidelog.replay.playback import recover
+from tidelog.replay.verify import verify
+from tidelog.replay.why import why
+from tidelog.scheduler.state import SNAPSHOT, encode_state, load_state
+
+BATCH = 100
+"""So many pods come at once."""
+
+TAIL = 10_000
+"""Records behind the snapshot."""
+
+T = TypeVar("T")
+
+
+def run(*, nodes: int = 100, pods: int = 20_000) -> dict[str, Any]:
+    """Make a log of so many pods on so many nodes, and measure."""
+    made, seconds = timed(lambda: _make(nodes, pods))
+    driver, snapshots = made
+    records = driver.records
+    report, verifying = timed(lambda: verify(records, Registry()))
+    assert report.is_identical, report.first_difference
+    _, recovering = timed(lambda: recover(records, Registry()))
+    place = min(snapshots, key=lambda seq: abs(len(records) - TAIL - seq))
+    blob = snapshots[place][1]
+    core, loading = timed(lambda: load_state(blob, Registry()))
+    tail, tailing = timed(lambda: recover(records[place:], Registry(), core=core))
+    assert tail.digest() == report.digest
+    return {
+        "records": len(records),
+        "outcomes": report.outcomes,
+        "decided_per_second": round(report.outcomes / seconds),
+        "verified_per_second": round(report.outcomes / verifying),
+        "recovered_from_the_start_seconds": round(recovering, 3),
+        "recovered_records_per_second": round(len(records) / recovering),
+        "recovered_from_a_snapshot": {
+            "snapshot_megabytes": round(len(blob) / 2**20, 1),
+            "load_seconds": round(loading, 3),
+            "records_behind": len(records) - place,
+            "tail_seconds": round(tailing, 3),
+            "seconds": round(loading + tailing, 3),
+        },
+        **asyncio.run(_ask(driver, {place: snapshots[place]})),
+    }
+
+
+def _make(nodes: int, pods: int) -> tuple[Driver, dict[int, tuple[str, bytes]]]:
+    """The log, and the states at some places near its end."""
+    driver = Driver()
+    driver.start()
+    per_node = pods // nodes + BATCH
+    for i in range(nodes):
+        name = f"node-{i:05}"
+        made = node(name).label({ZONE: f"zone-{i % 3}", HOSTNAME: name})
+        driver.put(made.capacity(cpu=str(per_node), memory="4096Gi", pods=per_node).build())
+    snapshots = {}
+    base = pod("base").label(app="web").request(cpu="500m", memory="100Mi").scheduler("default-scheduler")
+    for start in range(0, pods, BATCH):
+        driver.put(*(base.named(f"pod-{i:06}").build() for i in range(start, min(start + BATCH, pods))))
+        driver.settle()
+        left = 2 * (pods - start - BATCH)
+        if left <= TAIL < left + 2 * BATCH or start + BATCH >= pods > 0 == len(snapshots):
+            snapshots[driver.core.seq] = (SNAPSHOT, encode_state(driver.core))
+    return driver, snapshots
+
+
+async def _ask(driver: Driver, snapshots: dict[int, tuple[str, bytes]]) -> dict[str, Any]:
+    (place,) = snapshots
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "log.db"
+        await write_log(path, driver.records, snapshots)
+        found: dict[str, Any] = {}
+        for behind in (2_000, TAIL):
+            seq = min(place + behind, len(driver.records))
+            started = perf_counter()
+            async with await open_history(path, Registry()) as history:
+                await history.core_at(seq)
+            found[f"at_{behind}_behind_a_snapshot_seconds"] = round(perf_counter() - started, 3)
+        started = perf_counter()
+        key = driver.records[-2 * BATCH].key
+        async with await open_history(path, Registry()) as history:
+            first = await history.first_about(key)
+            assert first is not None
+            core = await history.core_from_snapshot(first - 1)
+            records = await history.records(core.seq + 1)
+        why(records, core, key)
+        found["why_seconds"] = round(perf_counter() - started, 3)
+    return found
+
+
+def timed(work: Callable[[], T]) -> tuple[T, float]:
+    """What it returns, and how long it took."""
+    started = perf_counter()
+    result = work()
+    return result, perf_counter() - started
+
+
+if __name__ == "__main__":
+    print(json.dumps(run(), indent=2))

@@ -200,12 +200,12 @@ def test_wildcard_leads_through_the_backoff_even_for_pending_plugins() -> None:
 
 
 def test_any_resource_with_one_action_is_not_the_wildcard() -> None:
-    something_added = ClusterEvent(Resource.WILDCARD, Action.ADD)
-    bench = Bench(toy("A", NODE_LABEL), toy("B", something_added, no))
+    something_gone = ClusterEvent(Resource.WILDCARD, Action.DELETE)
+    bench = Bench(toy("A", NODE_LABEL), toy("B", something_gone, no))
     bench.add_and_reject("a", "A")
     bench.add_and_reject("b", "B")
 
-    bench.event(something_added, None, node("n"))
+    bench.event(something_gone, node("n"), None)
 
     assert [bench.where("a"), bench.where("b")] == ["unschedulable", "unschedulable"]
 

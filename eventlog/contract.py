@@ -10,6 +10,7 @@ It needs pytest with pytest-asyncio to run, but imports neither. `ContractLog` i
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import msgspec
 
@@ -132,9 +133,9 @@ class StoreContract:
         assert await read_all(store) == rows(records)
         await store.close()
 
-    async def test_newest_snapshots_of_each_name_stay(self) -> None:
+    async def test_newest_snapshots_of_each_name_stay_and_earlier_ones_spread_over_the_log(self) -> None:
         store = await self.open_store()
-        records = make_records(5)
+        records = make_records(3 * SNAPSHOTS_KEPT)
         await append(store, records)
         made = [Snapshot.make("a", r.seq, r.digest, b"a%d" % r.seq) for r in records]
         other = Snapshot.make("b", 1, records[0].digest, b"")
@@ -144,11 +145,15 @@ class StoreContract:
             await store.put_snapshot(snapshot)
         store = await self.reopen(store)
 
-        kept = [(info.name, info.seq) for info in await store.snapshots()]
-        assert kept == [("a", seq) for seq in (4, 5)[-SNAPSHOTS_KEPT:]] + [("b", 1)]
-        assert await store.get_snapshot("a", 5) == made[4]
+        kept = [info.seq for info in await store.snapshots() if info.name == "a"]
+        gaps = [later - earlier for earlier, later in pairwise(kept)]
+        assert len(kept) == SNAPSHOTS_KEPT
+        assert kept[:1] + kept[-2:] == [1, len(records) - 1, len(records)]
+        assert max(gaps) <= 8
+        assert await store.get_snapshot("a", kept[5]) == made[kept[5] - 1]
         assert await store.get_snapshot("b", 1) == other
-        assert await store.get_snapshot("a", 1) is None
+        missing = next(seq for seq in range(1, len(records)) if seq not in kept)
+        assert await store.get_snapshot("a", missing) is None
         await store.close()
 
     async def test_large_snapshot_comes_back_whole_and_can_be_replaced(self) -> None:

@@ -31,7 +31,7 @@ from tidelog.eventlog.records import (
     Row,
     check_rows,
 )
-from tidelog.eventlog.store import EMPTY, ROWS_PER_READ, SNAPSHOTS_KEPT, Head, Snapshot, SnapshotInfo, advance
+from tidelog.eventlog.store import EMPTY, ROWS_PER_READ, Head, Snapshot, SnapshotInfo, advance, superfluous
 
 APPLICATION_ID = 0x5449_4445  # "TIDE": what `file` and SQLite's own tools show
 PART_BYTES = 2**20
@@ -311,9 +311,9 @@ def finish_snapshot(connection: sqlite3.Connection, snapshot: Snapshot, parts: i
         (snapshot.name, snapshot.seq, snapshot.chain, snapshot.digest, len(snapshot.blob), parts),
     )
     mine = connection.execute(
-        "SELECT seq FROM snapshots WHERE name = ? ORDER BY seq DESC", (snapshot.name,)
+        "SELECT seq FROM snapshots WHERE name = ? ORDER BY seq", (snapshot.name,)
     ).fetchall()
-    for (seq,) in mine[SNAPSHOTS_KEPT:]:
+    for seq in superfluous([seq for (seq,) in mine]):
         drop_snapshot(connection, snapshot.name, seq)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import msgspec
 
 from tidelog.eventlog.records import Record, Row
-from tidelog.eventlog.store import EMPTY, ROWS_PER_READ, SNAPSHOTS_KEPT, Head, Snapshot, SnapshotInfo
+from tidelog.eventlog.store import EMPTY, ROWS_PER_READ, Head, Snapshot, SnapshotInfo, superfluous
 
 
 class MemoryStore:
@@ -48,7 +48,7 @@ class MemoryStore:
         """As in `Store`."""
         self._snapshots[snapshot.name, snapshot.seq] = snapshot
         mine = sorted(seq for name, seq in self._snapshots if name == snapshot.name)
-        for seq in mine[:-SNAPSHOTS_KEPT]:
+        for seq in superfluous(mine):
             del self._snapshots[snapshot.name, seq]
 
     async def reload(self) -> None:

@@ -21,8 +21,18 @@ from tidelog.eventlog.records import GENESIS, LossAccepted, Record, Row, Schedul
 ROWS_PER_READ = 1_000
 """A read returns at most so many rows; gut feeling: a millisecond of work, half a megabyte."""
 
-SNAPSHOTS_KEPT = 2
-"""Of each name: the newest, and one to fall back on should that be damaged."""
+SNAPSHOTS_KEPT = 12
+"""Of each name. The newest, one to fall back on should that be damaged, and earlier ones spread over the log, so that no moment of it
+is far behind a snapshot."""
+
+
+def superfluous(seqs: Sequence[int]) -> list[int]:
+    """Which of these snapshots, in order, are too many: those that leave the smallest gaps; never the first or the newest two."""
+    kept, dropped = list(seqs), []
+    while len(kept) > SNAPSHOTS_KEPT:
+        place = min(range(1, len(kept) - 2), key=lambda i: (kept[i + 1] - kept[i - 1], i))
+        dropped.append(kept.pop(place))
+    return dropped
 
 
 class Head(msgspec.Struct, frozen=True, gc=False):
@@ -167,7 +177,7 @@ class Store(ReadStore, Protocol):
         ...
 
     async def put_snapshot(self, snapshot: Snapshot) -> None:
-        """Keep it, durably. The two newest of each name stay, older ones go. Appends go on meanwhile."""
+        """Keep it, durably. Of more than `SNAPSHOTS_KEPT` of a name the `superfluous` go. Appends go on meanwhile."""
         ...
 
     async def compact(self, anchor: Head) -> None:

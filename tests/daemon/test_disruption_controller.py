@@ -13,6 +13,8 @@ from tidelog.api.objects import IntOrString, Pod, PodDisruptionBudget, SelectorS
 from tidelog.api.times import format_time
 from tidelog.daemon.actors.disruption_controller import DisruptionController, disruption_status
 from tidelog.daemon.actors.errands import ErrandBook, KeyedObjects
+from tidelog.daemon.actors.node_agent import NodeAgent
+from tidelog.daemon.sandbox import Sandbox
 from tidelog.eventlog.records import Draft, decode_body
 from tidelog.plugins.configuration import default_configuration
 from tidelog.plugins.registry import Registry
@@ -266,3 +268,31 @@ def test_deleted_budget_is_left_alone(cluster: Cluster) -> None:
     cluster.delete(b.pdb("web", "app=web"))
 
     assert cluster.control() == 0
+
+
+async def test_whole_preemption_in_the_daemon_keeps_the_budget() -> None:
+    """The real runtime, with a disruption controller and a node agent beside it."""
+    gates = FeatureGates(disruption_policy_in_priority_class=True)
+    configuration = replace(default_configuration(Registry()), feature_gates=gates)
+    async with Sandbox(configuration, actors=[DisruptionController(), NodeAgent()]) as sandbox:
+        await sandbox.apply([b.node(f"n{i}").capacity(cpu="1").build() for i in range(4)])
+        await sandbox.apply(
+            [b.pdb("web", "app=web", min_available=3), b.priority_class("web", 100, guarded_below=1000)]
+        )
+        web = b.pod("web").label(app="web").request(cpu="1").priority_class("web")
+        await sandbox.apply([web.named(f"web-{i}").build() for i in range(4)])
+        await sandbox.advance(seconds=5)
+        await sandbox.apply([b.priority_class("batch", 500), b.priority_class("urgent", 1000)])
+
+        await sandbox.apply(
+            [b.pod(f"batch-{i}").request(cpu="1").priority_class("batch").build() for i in range(2)]
+        )
+        await sandbox.advance(seconds=60)
+        running = list(sandbox.placements)
+        await sandbox.apply([b.pod("urgent").request(cpu="1").priority_class("urgent").build()])
+        await sandbox.advance(seconds=60)
+
+        assert sum("web" in name for name in running) == 3
+        assert sum("batch" in name for name in running) == 1
+        assert "default/urgent" in sandbox.placements
+        await sandbox.verify()

@@ -145,6 +145,7 @@ class Runtime:
         """Handed to the log and not durable."""
         self._appending = 0
         """Ticks, errands and configurations on their way into the log."""
+        self._sleeping = 0
         self._resting = False
         """There was nothing to decide when it was last tried."""
         self._holding = False
@@ -198,11 +199,18 @@ class Runtime:
             and not any(at is not None and at <= now for at in due)
         )
 
+    @property
+    def is_sleeping(self) -> bool:
+        """Some task waits for time, to try again what went wrong."""
+        return self._sleeping > 0
+
     async def settled(self) -> None:
         """Return when it is. Raises what ended the runtime."""
-        while not self.is_settled:
+        while True:
             if self._failure is not None or self._main is None or self._main.done():
                 raise self._failure or Stopped("the runtime was stopped")
+            if self.is_settled:
+                return
             await self.changed.wait(self.clock.now() + NANOS)
 
     async def wait(self) -> None:
@@ -377,8 +385,12 @@ class Runtime:
 
     async def _sleep(self, seconds: float) -> None:
         until = self.clock.now() + round(seconds * NANOS)
-        while self.clock.now() < until:
-            await self.changed.wait(until)
+        self._sleeping += 1
+        try:
+            while self.clock.now() < until:
+                await self.changed.wait(until)
+        finally:
+            self._sleeping -= 1
 
     async def _append(self, what: Sequence[Draft] | Callable[[Moment], Sequence[Draft]]) -> list[Record]:
         return await self._counted(self.log.append(what))

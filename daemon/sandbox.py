@@ -136,7 +136,7 @@ class Sandbox(Scheduler):
         for _ in range(TURNS_MAX):
             if runtime.failure is not None:
                 raise runtime.failure
-            quiet = quiet + 1 if runtime.is_settled else 0
+            quiet = quiet + 1 if runtime.is_settled or runtime.is_sleeping else 0
             if quiet > TURNS_AT_REST:
                 return
             await asyncio.sleep(0)

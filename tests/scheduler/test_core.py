@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tidelog.api import builders as b
+from tidelog.api.errors import PluginError
 from tidelog.api.objects import Node, Pod, pod_condition
 from tidelog.api.pod_status import POD_SCHEDULED
 from tidelog.eventlog.records import AttemptAborted, Scheduled, Unschedulable, decode_body
@@ -226,3 +227,28 @@ def test_same_facts_give_the_same_log() -> None:
         logs.append(driver.records)
 
     assert logs[0] == logs[1]
+
+
+def test_wait_that_is_over_is_ended_by_one_attempt_however_many_are_in_flight() -> None:
+    from .stories import configuration, registry
+
+    driver = Driver(registry())
+    driver.start(configuration(driver.registry))
+    driver.put(node("n1"), pod("slow", slow="yes"))
+    driver.settle()
+
+    driver.now += 20 * 1_000_000_000
+    decisions = [driver.attempt() for _ in range(3)]
+    driver.commit()
+
+    assert [d.key for d in decisions if d is not None] == ["Pod/default/slow"]
+
+
+def test_configuration_with_a_plugin_that_is_not_installed_says_which() -> None:
+    from .stories import configuration, registry
+
+    driver = Driver(registry())
+    driver.start(configuration(driver.registry))
+
+    with pytest.raises(PluginError, match=r"plugin SlowPermit: record 2 .*install it"):
+        recover(driver.records, Registry())

@@ -17,7 +17,7 @@ from tidelog.scheduler.state import encode_state, load_state
 
 from .stories import node, registry, story
 
-STORIES = int(os.environ.get("TIDELOG_STORIES", "40"))
+STORIES = int(os.environ.get("TIDELOG_STORIES", "20"))
 
 
 def exhaust(recovery: Recovery) -> list[int]:

@@ -16,7 +16,7 @@ from tidelog.scheduler.state import VERSION, capture_state, encode_state, load_s
 
 from .stories import Story, node, registry, story
 
-STORIES = int(os.environ.get("TIDELOG_STORIES", "40"))
+STORIES = int(os.environ.get("TIDELOG_STORIES", "20"))
 
 
 def reloaded(core: Core) -> Core:

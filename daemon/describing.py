@@ -8,7 +8,6 @@ import msgspec
 
 from tidelog.api.objects import Affinity, Pod, Toleration, TopologySpreadConstraint
 from tidelog.api.resources import pod_requests
-from tidelog.api.times import parse_time
 from tidelog.daemon.columns import selector_words
 from tidelog.daemon.output import age, safe, table
 from tidelog.daemon.why_text import wait_lines
@@ -39,7 +38,7 @@ _REASONS = {
     "aborted": ("Warning", "FailedScheduling"),
     "waiting": ("Normal", "WaitingOnPermit"),
     "nominated": ("Normal", "Nominated"),
-    "evicted": ("Warning", "Preempted"),
+    "evicted": ("Normal", "Preempted"),
     "gated": ("Warning", "SchedulingGated"),
 }
 """What happened → type and reason of the event that tells it. What is not here is not kubectl's to tell."""
@@ -81,7 +80,7 @@ def describe_lines(pod: Pod, found: Why, events: Iterable[PodEvent]) -> Iterator
         yield _line("Nominated Node", pod.status.nominated_node_name)
     yield from _pairs("Labels", meta.labels)
     yield from _pairs("Annotations", meta.annotations)
-    yield _line("Status", _status(pod, found))
+    yield _line("Status", _status(pod))
     yield from _wishes(pod)
     yield "Conditions:"
     rows = [(c.type, c.status, c.reason, c.message) for c in pod.status.conditions]
@@ -112,18 +111,10 @@ def _indented(text: str) -> Iterator[str]:
     yield from (f"  {line}" for line in text.splitlines())
 
 
-def _status(pod: Pod, found: Why) -> str:
+def _status(pod: Pod) -> str:
     if not pod.metadata.deletion_timestamp:
         return pod.status.phase or "Pending"
-    try:
-        left = age(found.at - parse_time(pod.metadata.deletion_timestamp))
-    except ValueError:
-        left = "<unknown>"
-    return (
-        f"Terminating (until {pod.metadata.deletion_timestamp}, {left} ago)"
-        if left[0] != "<"
-        else "Terminating"
-    )
+    return f"Terminating (until {pod.metadata.deletion_timestamp})"
 
 
 def _ages(event: PodEvent, now: int) -> str:

@@ -169,6 +169,7 @@ def _details(entry: Entry) -> Iterator[str]:
     for rejected in entry.rejections:
         nodes = f" on {rejected.nodes} of {entry.nodes} nodes" if entry.nodes else ""
         yield f"  {rejected.plugin}: {rejected.reason}{nodes}"
+    yield from (f"  {note}" for note in entry.notes)
     if entry.count > 1:
         again = entry.count - 1
         spent = age(max(entry.last_at - entry.at, 0))

@@ -22,6 +22,7 @@ from tidelog.eventlog.records import (
     ConfigurationLoaded,
     Evicted,
     EvictionRefused,
+    Fallback,
     Nominated,
     ObjectDeleted,
     ObjectPut,
@@ -38,6 +39,7 @@ from tidelog.queue.entity import AnyEntity, QueuedGroup, QueuedPod, Where
 from tidelog.replay.playback import OUTCOME_KINDS, Pop, playback
 from tidelog.replay.words import event_name, short
 from tidelog.scheduler.core import Core
+from tidelog.scheduler.group import group_record_key
 
 JUDGED_KEPT = 20
 """So many of the last events that were judged for the pod are kept."""
@@ -67,6 +69,8 @@ class Entry(msgspec.Struct, kw_only=True, omit_defaults=True):
     """How many nodes there were."""
     node: str = ""
     rejections: tuple[Rejected, ...] = ()
+    notes: tuple[str, ...] = ()
+    """What the outcome explains beyond its message: fallback, placements, budgets."""
     woken_by: dict[str, int] = {}
     """What woke it between the attempts that were folded → how often."""
 
@@ -168,7 +172,7 @@ class Teller:
         """About the pod, its group, or something that may have been done for it."""
         if record.key == self.key or (self._group and record.key == self._group):
             return True
-        return record.kind in ("Evicted", "EvictionRefused", "PlacementChosen")
+        return record.kind in ("Nominated", "Evicted", "EvictionRefused", "PlacementChosen")
 
     def _configured(self, record: Record) -> None:
         if self._pod is not None and not self._pod.spec.node_name:
@@ -257,15 +261,15 @@ class Teller:
                 reason = f" ({said.reason})" if said.reason else ""
                 self._add(record, "condition", f"{record.author} set {said.type}={said.status}{reason}")
             case Scheduled():
-                extra = "".join(f"; {f.topology_key} was only preferred: {f.reason}" for f in body.fallback)
-                group = f", with its group {body.group}" if body.group else ""
+                group = f", with its group {short(body.group)}" if body.group else ""
                 chosen = f": score {body.score} among {body.feasible} nodes" if body.feasible > 1 else ""
                 self._add(
                     record,
                     "scheduled",
-                    f"attempt {body.attempt}: placed on {body.node}{chosen}{group}{extra}",
+                    f"attempt {body.attempt}: placed on {body.node}{chosen}{group}",
                     attempt=body.attempt,
                     node=body.node,
+                    notes=tuple(map(_fallback, body.fallback)),
                 )
             case Unschedulable():
                 self._rejected(record, body)
@@ -277,6 +281,7 @@ class Teller:
                     f"attempt {body.attempt}: resources reserved on {body.node}; waits for {', '.join(body.plugins)}, at most {wait}",
                     attempt=body.attempt,
                     node=body.node,
+                    notes=tuple(map(_fallback, body.fallback)),
                 )
             case AttemptAborted():
                 because = f" (record {body.conflict})" if body.conflict else ""
@@ -305,12 +310,12 @@ class Teller:
             return
         assert isinstance(new, Pod)
         old, self._pod = self._pod, new
-        group = new.spec.scheduling_group
-        self._group = f"PodGroup/{new.metadata.namespace}/{group.pod_group_name}" if group is not None else ""
+        self._group = group_record_key(new)
         if old is None:
             priority = f", priority {new.spec.priority}" if new.spec.priority else ""
             on = f", on node {new.spec.node_name}" if new.spec.node_name else ""
-            self._add(record, "created", f"created{priority}{on}")
+            of = f", of {short(self._group)}" if self._group else ""
+            self._add(record, "created", f"created{priority}{of}{on}")
             return
         changed = ", ".join(_changes(old, new))
         if changed:
@@ -326,11 +331,25 @@ class Teller:
             Rejected(plugin=r.plugin, reason=r.reason, nodes=r.nodes) for r in content.rejections
         )
         last = self._folding
-        text = f"rejected: {content.message}" if content.message else "rejected, as before"
+        who = "its group was " if record.key != self.key else ""
+        text = f"{who}rejected: {content.message}" if content.message else f"{who}rejected, as before"
+        notes = [*content.explanation, *map(_fallback, content.fallback)]
+        if content.blocked_by:
+            notes.append(
+                f"disruption budgets that kept it from preempting: {', '.join(map(short, content.blocked_by))}"
+            )
         if last is not None and (last.text, last.rejections) == (text, rejections):
             self._fold(last, record)
             return
-        self._add(record, "attempt", text, attempt=body.attempt, nodes=content.nodes, rejections=rejections)
+        self._add(
+            record,
+            "attempt",
+            text,
+            attempt=body.attempt,
+            nodes=content.nodes,
+            rejections=rejections,
+            notes=tuple(notes),
+        )
 
     def _fold(self, last: Entry, record: Record) -> None:
         """The same answer once more: what woke the pod in between goes into the attempt's entry."""
@@ -344,30 +363,54 @@ class Teller:
     def _preemption(
         self, record: Record, body: Nominated | Evicted | EvictionRefused | PlacementChosen
     ) -> None:
-        mine = record.key == self.key
         if isinstance(body, PlacementChosen):
-            node = body.assignment.get(self.key) or body.assignment.get(self.name)
-            if node or (self._group and record.key == self._group):
-                where = f"; it goes to {node}" if node else ""
-                self._add(
-                    record, "placement", f"its group was given {body.placement}{where}", node=node or ""
-                )
+            self._placement(record, body)
         elif isinstance(body, Nominated):
-            if mine and body.node:
-                victims = f", for which {', '.join(map(short, body.victims))} must go" if body.victims else ""
-                self._add(record, "nominated", f"nominated to {body.node}{victims}", node=body.node)
-            elif mine:
-                self._add(record, "nominated", "its nomination was taken back")
-        elif mine:
-            done = "evicted from" if isinstance(body, Evicted) else "eviction was refused on"
+            self._nomination(record, body)
+        elif record.key == self.key:
             self._add(
                 record,
                 "evicted",
-                f"{done} {body.node}, to make room for {short(body.preemptor)}: {body.message}",
+                f"{_eviction(body)}, to make room for {short(body.preemptor)}: {body.message}",
             )
         elif body.preemptor in (self.key, self.name):
             done = "evicts" if isinstance(body, Evicted) else "may not evict"
             self._add(record, "preemption", f"{done} {short(record.key)} from {body.node}", node=body.node)
+
+    def _placement(self, record: Record, body: PlacementChosen) -> None:
+        node = body.assignment.get(self.key, "")
+        if not node and not (self._group and record.key == self._group):
+            return
+        where = f"; it goes to {node}" if node else "; there is no room for it there"
+        part = body.placement or "the whole cluster"
+        text = f"attempt {body.attempt}: its group was given {part}, one of {body.candidates} that could take it{where}"
+        self._add(record, "placement", text, attempt=body.attempt, node=node, notes=body.explanation)
+
+    def _nomination(self, record: Record, body: Nominated) -> None:
+        if self.key in body.cleared:
+            self._add(record, "nominated", f"lost its nomination to {body.node} to {short(record.key)}")
+        if record.key != self.key:
+            return
+        if not body.node:
+            self._add(record, "nominated", "its nomination was taken back")
+            return
+        victims = f", for which {', '.join(map(short, body.victims))} must go" if body.victims else ""
+        broken = f", {body.violations} of them against a disruption budget" if body.violations else ""
+        among = f" ({body.candidates} nodes would have done)" if body.candidates > 1 else ""
+        self._add(record, "nominated", f"nominated to {body.node}{victims}{broken}{among}", node=body.node)
+
+
+def _eviction(body: Evicted | EvictionRefused) -> str:
+    """What was done to the victim."""
+    if isinstance(body, EvictionRefused):
+        return f"its eviction from {body.node} was refused because of {short(body.budget) or 'a budget'}"
+    return f"{'deleted' if body.method == 'delete' else 'evicted'} from {body.node}"
+
+
+def _fallback(fallback: Fallback) -> str:
+    """One spread constraint that was only preferred."""
+    why = f" ({fallback.reason})" if fallback.reason else ""
+    return f"spread over {fallback.topology_key} was only preferred, by {', '.join(fallback.criteria)}{why}"
 
 
 def _changes(old: Pod, new: Pod) -> Iterator[str]:

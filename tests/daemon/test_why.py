@@ -13,8 +13,13 @@ import pytest
 from tidelog.api import builders as b
 from tidelog.api.objects import Node, Object, Pod
 from tidelog.daemon.cli import main
+from tidelog.plugins.configuration import resolve_configuration
+from tidelog.plugins.interface import Code, CycleState, PermitResult, Plugin, Status
+from tidelog.plugins.node_info import PodInfo
+from tidelog.plugins.registry import IN_TREE, Registry
 from tidelog.replay.driver import Driver
 from tidelog.replay.files import write_log
+from tidelog.replay.waits import queue_of, waits_of
 
 ZONE = b.ZONE
 DEFAULT = "default-scheduler"
@@ -427,3 +432,101 @@ def test_before_any_scheduler_there_is_no_queue(run: Run) -> None:
 
     assert code == 0
     assert "no scheduler has taken this log up to record 1" in told
+
+
+def preemption(driver: Driver) -> None:
+    """A pod of priority 10 makes a pod of priority 0 go, and takes its place."""
+    driver.put(node("n1", cpu="2").build(), pod("low", "2").grace(30).build())
+    driver.settle()
+    driver.put(pod("high", "2").priority(10).build())
+    driver.settle()
+    driver.advance(seconds=30)
+    driver.delete(driver.pod("low"))
+    driver.advance(seconds=5)
+
+
+def test_why_tells_a_preemptor_its_nomination_its_victims_and_what_woke_it(driver: Driver, run: Run) -> None:
+    preemption(driver)
+
+    _, told = run("why", "high")
+
+    assert "nominated to n1, for which pod default/low must go" in told
+    assert "evicts pod default/low from n1" in told
+    assert "AssignedPodDelete pod default/low: NodeResourcesFit says that may help" in told
+    assert "high: placed on n1" in told
+
+
+def test_why_tells_a_victim_for_whom_it_had_to_go(driver: Driver, run: Run) -> None:
+    preemption(driver)
+
+    _, told = run("why", "low")
+
+    assert "from n1, to make room for pod default/high" in told
+    assert "low: deleted" in told
+
+
+def test_describe_shows_that_a_pod_was_preempted(driver: Driver, run: Run) -> None:
+    preemption(driver)
+    evicted = next(record.seq for record in driver.records if record.kind == "Evicted")
+
+    _, told = run("describe", "pod", "low", "--at", str(evicted))
+
+    assert "Normal   Preempted" in told
+    assert "DisruptionTarget" in told
+    assert "Terminating (until" in told
+
+
+def test_why_tells_which_spread_constraint_fell_back_and_by_which_criterion(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "tidelog": {"featureGates": {"PodTopologySpreadFallbackMode": True}},
+    }
+    driver = Driver()
+    driver.start(resolve_configuration(file, Registry()).configuration)
+    driver.put(node("a1", "a").build(), node("b1", "b", cpu="500m").build())
+    driver.put(pod("old").label(app="web").on("a1").build())
+    web = pod("p").label(app="web").spread(ZONE, selector="app=web", fallback=["PreemptionFailed"])
+    driver.put(web.build())
+    driver.advance(seconds=12)
+    asyncio.run(write_log(tmp_path / "log.db", driver.records))
+
+    main(["why", "p", "--log", str(tmp_path / "log.db")])
+
+    told = capsys.readouterr().out
+    assert "p: placed on a1" in told
+    assert f"spread over {ZONE} was only preferred, by PreemptionFailed" in told
+
+
+def test_permit_waits_are_told_with_their_node_and_deadline() -> None:
+    """A plugin that lets pods wait: the room is reserved meanwhile."""
+    registry = Registry([*IN_TREE, WaitsForPermit])
+    section = {"plugins": {"multiPoint": {"enabled": [{"name": "WaitsForPermit"}]}}}
+    file = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "profiles": [section],
+    }
+    driver = Driver(registry)
+    driver.start(resolve_configuration(file, registry).configuration)
+    driver.put(node("n1").build(), pod("p").build())
+    driver.settle()
+
+    waits = waits_of(driver.core, driver.pod("p"))
+    (row,) = queue_of(driver.core)
+
+    assert waits is not None
+    assert (waits.place, waits.reserved_on, waits.plugins) == ("permit", "n1", ("WaitsForPermit",))
+    assert waits.until == driver.now + 60_000_000_000
+    assert (row.key, row.waits.place) == ("default/p", "permit")
+
+
+class WaitsForPermit(Plugin):
+    """Asks every pod to wait for a minute."""
+
+    name = "WaitsForPermit"
+
+    def permit(self, state: CycleState, pod: PodInfo, node: str) -> PermitResult:
+        return PermitResult(Status(Code.WAIT), 60)

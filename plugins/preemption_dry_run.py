@@ -185,6 +185,8 @@ class _Trial:
         self._state = state.clone()
         self._pod = pod
         self._node = node.clone()
+        self._passed = False
+        """The preemptor has been found to fit."""
 
     def take(self, pods: Iterable[PodInfo]) -> None:
         """These pods are gone."""
@@ -201,9 +203,10 @@ class _Trial:
 
     def verdict(self) -> Status | None:
         """Does the preemptor fit as things are?"""
-        status = self._port.run_filters(self._state, self._pod, self._node)
+        status = self._port.run_filters(self._state, self._pod, self._node, again=self._passed)
         if status is not None and not status.is_rejected:
             raise _Failed(status)
+        self._passed = self._passed or status is None
         return status
 
 

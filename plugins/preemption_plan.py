@@ -79,8 +79,13 @@ class PreemptionPort(Protocol):
         """Who grants evictions."""
         ...
 
-    def run_filters(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
-        """The profile's filters on a node, with and without the pods nominated to it. None: the pod fits."""
+    def run_filters(
+        self, state: CycleState, pod: PodInfo, node: NodeInfo, *, again: bool = False
+    ) -> Status | None:
+        """The profile's filters on a node, with and without the pods nominated to it. None: the pod fits.
+
+        `again`: they have all let it pass already, and only the pods on the node are others.
+        """
         ...
 
     def looked_at(self, state: CycleState) -> Depends:

@@ -148,8 +148,13 @@ class Preemption:
     def evictions(self) -> EvictionPort:
         return self._evictions.port
 
-    def run_filters(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
-        return self._framework.run_filters(state, pod, node)
+    def run_filters(
+        self, state: CycleState, pod: PodInfo, node: NodeInfo, *, again: bool = False
+    ) -> Status | None:
+        filters = self._framework.active_filters(state)
+        if again:
+            filters = [f for f in filters if getattr(f, "filter_depends", Depends.CLUSTER) & ~Depends.NODE]
+        return self._framework.run_filters(state, pod, node, filters)
 
     def looked_at(self, state: CycleState) -> Depends:
         return self._framework.looked_at(state)

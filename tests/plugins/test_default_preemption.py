@@ -213,7 +213,7 @@ def test_plan_tells_victims_and_spared_in_order_of_importance() -> None:
 def test_error_of_a_filter_in_the_dry_run_is_an_error_of_the_attempt() -> None:
     cluster = Cluster(*full(1))
 
-    def broken(state: Any, pod: PodInfo, node: Any) -> Status | None:
+    def broken(state: Any, pod: PodInfo, node: Any, **_: bool) -> Status | None:
         return Status(Code.ERROR, ("broken",), "NodePorts") if not node.pods else unschedulable("full")
 
     cluster.port.run_filters = broken  # type: ignore[method-assign]
@@ -227,7 +227,7 @@ def test_error_of_a_filter_in_the_dry_run_is_an_error_of_the_attempt() -> None:
 
 def test_success_without_victims_is_an_error_of_that_node() -> None:
     cluster = Cluster(*full(2))
-    cluster.port.run_filters = lambda state, pod, node: None  # type: ignore[method-assign]
+    cluster.port.run_filters = lambda state, pod, node, **_: None  # type: ignore[method-assign]
 
     result = cluster.preempt(HIGH)
 

@@ -488,7 +488,7 @@ def test_why_tells_which_spread_constraint_fell_back_and_by_which_criterion(
     driver.start(resolve_configuration(file, Registry()).configuration)
     driver.put(node("a1", "a").build(), node("b1", "b", cpu="500m").build())
     driver.put(pod("old").label(app="web").on("a1").build())
-    web = pod("p").label(app="web").spread(ZONE, selector="app=web", fallback=["PreemptionFailed"])
+    web = pod("p").label(app="web").spread(ZONE, selector="app=web", fallback=("PreemptionFailed",))
     driver.put(web.build())
     driver.advance(seconds=12)
     asyncio.run(write_log(tmp_path / "log.db", driver.records))

@@ -1,0 +1,124 @@
+"""Makes the golden logs again: `python -m tests.golden.make "the reason"`. Read README.md first.
+
+Each is a story of a small cluster. What they are for is to notice when a change of the code decides old logs differently, so they are made
+once and then kept.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import sys
+import tempfile
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+from tests.replay.histories import node, pod, random_history
+from tidelog.api import builders as b
+from tidelog.eventlog.reader import open_reader
+from tidelog.eventlog.transfer import export_log
+from tidelog.replay.driver import Driver
+from tidelog.replay.files import write_log
+
+HERE = Path(__file__).resolve().parent
+
+
+def spread() -> Driver:
+    """Twelve pods over three zones, hard and soft; a zone is lost and comes back."""
+    driver = Driver()
+    driver.start()
+    nodes = [node(f"{zone}{i}", zone).build() for zone in "abc" for i in range(2)]
+    driver.put(*nodes)
+    for i in range(12):
+        made = pod(f"web-{i:02}", "500m").label(app="web").spread(b.ZONE, selector="app=web")
+        driver.put(made.spread(b.HOSTNAME, selector="app=web", soft=True).build())
+    driver.settle()
+    for lost in nodes[4:]:
+        driver.delete(lost)
+    driver.put(pod("late", "500m").label(app="web").spread(b.ZONE, selector="app=web").build())
+    driver.advance(seconds=30)
+    driver.put(*nodes[4:])
+    driver.advance(seconds=30)
+    return driver
+
+
+def preemption() -> Driver:
+    """Important pods make room for themselves, a disruption budget in the way of some victims."""
+    driver = Driver()
+    driver.start()
+    driver.put(*(node(f"n{i}", "abc"[i]).build() for i in range(3)))
+    driver.put(b.pdb("web", "app=web", min_available=2))
+    driver.put(*(pod(f"web-{i}", "1").label(app="web").grace(10).build() for i in range(6)))
+    driver.put(*(pod(f"batch-{i}", "1").label(app="batch").grace(10).build() for i in range(6)))
+    driver.settle()
+    driver.put(*(pod(f"vip-{i}", "2").priority(100 + i).build() for i in range(3)))
+    driver.settle()
+    driver.advance(seconds=10)
+    for record in list(driver.records):
+        if record.kind == "Evicted":
+            driver.delete(driver.pod(record.key.rpartition("/")[2]))
+    driver.advance(seconds=60)
+    return driver
+
+
+def interrupted() -> Driver:
+    """Attempts in flight while nodes are cordoned, deleted and filled: some are called off."""
+    driver = Driver()
+    driver.start()
+    nodes = [node(f"n{i}", "ab"[i % 2], cpu="2").build() for i in range(4)]
+    driver.put(*nodes, *(pod(f"p{i}").build() for i in range(8)))
+    for _ in range(4):
+        driver.attempt()
+    driver.put(
+        b.node("n0").label({b.ZONE: "a", b.HOSTNAME: "n0"}).capacity(cpu="2", memory="8Gi").cordon().build()
+    )
+    driver.commit(2)
+    driver.delete(nodes[1])
+    driver.commit()
+    driver.settle()
+    driver.advance(seconds=400)
+    driver.put(nodes[0])
+    driver.advance(seconds=5)
+    return driver
+
+
+STORIES: dict[str, Callable[[], Driver]] = {
+    "spread": spread,
+    "preemption": preemption,
+    "interrupted": interrupted,
+    "random-1": lambda: random_history(1, steps=150),
+    "random-2": lambda: random_history(2, steps=150),
+}
+
+
+async def exported(driver: Driver) -> bytes:
+    """The log as JSON lines, which say to a reader of a diff what changed."""
+    lines: list[bytes] = []
+    with tempfile.TemporaryDirectory() as folder:
+        await write_log(Path(folder) / "log.db", driver.records)
+        async with await open_reader(Path(folder) / "log.db") as log:
+            await export_log(log, lines.append)
+    return b"".join(lines)
+
+
+def main(reason: str) -> None:
+    """Write the logs that changed, and note why."""
+    notes = HERE / "README.md"
+    text = notes.read_text()
+    for name, story in STORIES.items():
+        path = HERE / f"{name}.jsonl"
+        made = asyncio.run(exported(story()))
+        if path.exists() and path.read_bytes() == made:
+            continue
+        path.write_bytes(made)
+        digest = hashlib.sha256(made).hexdigest()
+        text += f"| {name} | {datetime.now(UTC):%Y-%m-%d} | {digest} | {reason} |\n"
+        print(f"{path.name}: {len(made.splitlines())} lines")
+    notes.write_text(text)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2 or not sys.argv[1].strip():
+        sys.exit('say why: python -m tests.golden.make "the reason"')
+    main(sys.argv[1])

@@ -17,10 +17,14 @@ from tidelog.eventlog.records import (
     Nominated,
     Scheduled,
     Unschedulable,
+    Waiting,
 )
+from tidelog.plugins.configuration import resolve_configuration
 from tidelog.plugins.default_preemption import WAITING
+from tidelog.plugins.interface import Code, CycleState, PermitResult, Plugin, Status
 from tidelog.plugins.node_info import PodInfo
 from tidelog.plugins.registry import Registry
+from tidelog.replay.driver import Driver
 from tidelog.replay.verify import verify
 from tidelog.scheduler.preemption import EXPIRY, Evictions, PendingEviction
 
@@ -659,3 +663,66 @@ def test_evictions_come_back_from_a_dump() -> None:
 
 def test_pod_on_no_node_is_not_known_as_a_victim(world: World) -> None:
     assert not world.core.evictions.is_evicted(PodInfo(world.pod("high")).uid)
+
+
+# --- victims that wait for a permit -------------------------------------------------------------------------------------
+
+
+class Patience(Plugin):
+    """Lets pods labelled `patient` wait for an hour."""
+
+    name = "Patience"
+
+    def permit(self, state: CycleState, pod: PodInfo, node: str) -> PermitResult:
+        waits = "patient" in pod.labels
+        return PermitResult(Status(Code.WAIT), 3600) if waits else PermitResult()
+
+
+class PatientWorld(World):
+    """With that plugin."""
+
+    def __init__(self) -> None:
+        registry = Registry()
+        registry.register(Patience)
+        Driver.__init__(self, registry)
+        file = {
+            "apiVersion": "kubescheduler.config.k8s.io/v1",
+            "kind": "KubeSchedulerConfiguration",
+            "profiles": [{"plugins": {"multiPoint": {"enabled": [{"name": "Patience"}]}}}],
+        }
+        self.start(resolve_configuration(file, registry).configuration)
+
+
+def test_victim_that_waits_for_a_permit_only_loses_its_place() -> None:
+    world = PatientWorld()
+    world.add(node("n1"), pending("low", cpu="3", patient="yes"))
+    world.settle()
+    assert [name for name, _ in world.bodies(Waiting)] == ["low"]
+
+    world.add(pending("high", cpu="3", priority=10))
+    world.settle()
+    world.advance(seconds=5)
+
+    assert world.evicted() == ["low"]
+    assert world.placements() == {"default/high": "n1"}
+    low = world.pod("low")
+    assert not low.metadata.deletion_timestamp
+    assert len(world.core.evictions) == 0
+    world.check()
+
+
+def test_permit_that_is_due_after_the_decision_does_not_bind_the_victim() -> None:
+    world = PatientWorld()
+    world.add(node("n1"), pending("low", cpu="3", patient="yes"))
+    world.settle()
+    world.add(pending("high", cpu="3", priority=10))
+    world.attempt()
+
+    world.now += 2 * 3600 * SECOND
+    late = world.attempt()
+    world.commit()
+    world.settle()
+
+    assert late is None
+    assert world.placements().get("default/low") is None
+    world.check()

@@ -9,7 +9,16 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from tidelog.api.conditions import merged
-from tidelog.api.objects import Condition, Pod, PodDisruptionBudget, pod_condition
+from tidelog.api.objects import (
+    AllocationResult,
+    ClaimConsumer,
+    Condition,
+    Pod,
+    PodDisruptionBudget,
+    PodGroup,
+    ResourceClaim,
+    pod_condition,
+)
 from tidelog.api.times import NANOS, format_time
 
 POD_SCHEDULED = "PodScheduled"
@@ -17,6 +26,7 @@ DISRUPTION_TARGET = "DisruptionTarget"
 UNSCHEDULABLE = "Unschedulable"
 SCHEDULER_ERROR = "SchedulerError"
 PREEMPTION_BY_SCHEDULER = "PreemptionByScheduler"
+GROUP_SCHEDULED = "PodGroupInitiallyScheduled"
 
 GRACE_SECONDS = 30
 """What Kubernetes gives a pod that says nothing about its termination."""
@@ -78,6 +88,29 @@ def preempted(pod: Pod, message: str, at: int) -> Pod:
     return replace(
         pod, metadata=replace(pod.metadata, deletion_timestamp=due, deletion_grace_period_seconds=grace)
     )
+
+
+def with_group_condition(group: PodGroup, status: str, reason: str, message: str, at: int) -> PodGroup:
+    """The group with this PodGroupInitiallyScheduled. True is final: a group that was placed once does not become unplaced."""
+    if any(c.type == GROUP_SCHEDULED and c.status == "True" for c in group.status.conditions):
+        return group
+    condition = Condition(type=GROUP_SCHEDULED, status=status, reason=reason, message=message)
+    conditions = merged(group.status.conditions, condition, at)
+    if conditions is group.status.conditions:
+        return group
+    return replace(group, status=replace(group.status, conditions=conditions))
+
+
+def allocated(claim: ResourceClaim, result: AllocationResult, group: str) -> ResourceClaim:
+    """The claim with these devices, for the whole group of this record key: one entry however many pods share it."""
+    kind, _, name = group.partition("/")
+    resource = "podgroups" if kind == "PodGroup" else "workloads"
+    consumer = ClaimConsumer(
+        api_group="scheduling.k8s.io", resource=resource, name=name.partition("/")[2], uid=""
+    )
+    users = claim.status.reserved_for
+    users = users if consumer in users else (*users, consumer)
+    return replace(claim, status=replace(claim.status, allocation=result, reserved_for=users))
 
 
 def is_preempted(pod: Pod) -> bool:

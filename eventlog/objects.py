@@ -176,12 +176,10 @@ class ObjectTable:
     def _placed(self, record: Record, body: PlacementChosen) -> None:
         """One record binds the whole group, so that no state of the table has a part of it bound."""
         for claim, result in body.claims.items():
-            self._change(
-                claim, ResourceClaim, lambda found, result=result: allocated(found, result, record.key)
-            )
+            self._change(claim, ResourceClaim, partial(allocated, result=result, group=record.key))
         for key, node in body.assignment.items():
             if key not in body.waiting:
-                self._change_pod(key, lambda pod, node=node: bound_to(pod, node, record.at))
+                self._change_pod(key, partial(bound_to, node=node, at=record.at))
         self._state_of_group(record, "True", "Scheduled", "")
 
     def _unschedulable(self, record: Record, body: Unschedulable) -> None:

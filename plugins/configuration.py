@@ -62,6 +62,8 @@ class SchedulerConfiguration(msgspec.Struct, frozen=True, kw_only=True, rename="
     fallback_only_if_rejected_by_spread: bool = False
     partial_placement: Literal["auto", "always"] = "auto"
     desired_count_wait: int = 5 * NANOS
+    max_feasible_placements: int = 0
+    max_topology_constraints: int = 1
     feature_gates: FeatureGates = FeatureGates()
     behaviours: tuple[int, ...] = ()
     """Numbered changes of what is decided that are in force (`tidelog.plugins.behaviours`); no file names them."""
@@ -129,7 +131,8 @@ def resolve_configuration(
         raise InvalidObjects(source, errors)
     file = strict.decode(KubeSchedulerConfiguration, _with_gates(data, gates or {}), "", errors)
     unreadable = [error.path for error in errors]
-    resolver = _Resolver(registry, file.tidelog.feature_gates)
+    upstream = file.tidelog.compat == "upstream"
+    resolver = _Resolver(registry, file.tidelog.feature_gates, upstream=upstream)
     configuration = resolver.configuration(file)
     # A value that could not be read was replaced by its default; what is then wrong with that is not the user's mistake.
     errors.extend(e for e in resolver.errors if not any(_is_below(e.path, path) for path in unreadable))
@@ -154,9 +157,10 @@ def _is_below(path: str, ancestor: str) -> bool:
 class _Resolver:
     """Applies defaults and rules to a file, and collects what is wrong with it."""
 
-    def __init__(self, registry: Registry, gates: FeatureGates) -> None:
+    def __init__(self, registry: Registry, gates: FeatureGates, *, upstream: bool) -> None:
         self.registry = registry
         self.gates = gates
+        self.upstream = upstream
         self.errors = ErrorList()
         self.warnings: list[str] = []
 
@@ -184,6 +188,12 @@ class _Resolver:
             fallback_only_if_rejected_by_spread=section.fallback_only_if_rejected_by_spread,
             partial_placement=section.partial_placement or ("always" if upstream else "auto"),
             desired_count_wait=self._duration("desiredCountWait", section.desired_count_wait, 0),
+            max_feasible_placements=self._at_least(
+                "maxFeasiblePlacements", section.max_feasible_placements, 0
+            ),
+            max_topology_constraints=self._at_least(
+                "maxTopologyConstraints", section.max_topology_constraints, 1
+            ),
             feature_gates=section.feature_gates,
             behaviours=all_behaviours(),
         )
@@ -234,6 +244,11 @@ class _Resolver:
             self.errors.invalid(path, text, rule if at_least else "must not be negative")
         return value
 
+    def _at_least(self, key: str, value: int, least: int) -> int:
+        if value < least:
+            self.errors.invalid(f"tidelog.{key}", value, POSITIVE if least else "must not be negative")
+        return value
+
     # --- profiles --------------------------------------------------------------------------------------------------
 
     def _profiles(self, sections: Sequence[ProfileSection]) -> tuple[ProfileSpec, ...]:
@@ -257,7 +272,8 @@ class _Resolver:
         if section.percentage_of_nodes_to_score is not None:
             why = WITHOUT_EFFECT["percentageOfNodesToScore"]
             self.warnings.append(f"{path}.percentageOfNodesToScore has no effect: {why}")
-        points = expand(self._plugins(section.plugins, f"{path}.plugins"), self.registry, self.gates)
+        plugins = self._plugins(section.plugins, f"{path}.plugins")
+        points = expand(plugins, self.registry, self.gates, upstream=self.upstream)
         self._check_points(points, f"{path}.plugins")
         enabled = {entry.name for entries in points.values() for entry in entries}
         args = self._args(section.plugin_config, enabled, f"{path}.pluginConfig")
@@ -271,7 +287,7 @@ class _Resolver:
             self.errors.invalid(f"{path}.queueSort", names, rule)
         if not points.get("bind"):
             self.errors.required(f"{path}.bind", "at least one bind plugin must be enabled")
-        if len(points.get("placementGenerate", ())) > 1:
+        if self.upstream and len(points.get("placementGenerate", ())) > 1:
             self.errors.too_many(f"{path}.placementGenerate", len(points["placementGenerate"]), 1)
 
     # --- the plugins that a profile names -----------------------------------------------------------------------------
@@ -408,6 +424,8 @@ def configuration_file(configuration: SchedulerConfiguration) -> dict[str, Any]:
         "fallbackOnlyIfRejectedBySpread": configuration.fallback_only_if_rejected_by_spread,
         "partialPlacement": configuration.partial_placement,
         "desiredCountWait": format_duration(configuration.desired_count_wait),
+        "maxFeasiblePlacements": configuration.max_feasible_placements,
+        "maxTopologyConstraints": configuration.max_topology_constraints,
         "featureGates": msgspec.to_builtins(configuration.feature_gates),
     }
     return {

@@ -107,6 +107,10 @@ class TidelogSection(_File, frozen=True, kw_only=True):
     """auto: a basic group with a topology level is placed whole or not at all. always: kube-scheduler's way."""
     desired_count_wait: str = "5s"
     """How long a basic group waits for its desired number of pods; 0s: not at all."""
+    max_feasible_placements: int = 0
+    """A group's search ends when so many placements can take all of it (KEP-5732); 0: it looks at all."""
+    max_topology_constraints: int = 1
+    """How many topology constraints a group may have; KEP-5732's first version allows one."""
     feature_gates: FeatureGates = FeatureGates()
 
 

@@ -19,7 +19,15 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeVar, 
 
 import msgspec
 
-from tidelog.api.objects import LabelSelector, Namespace, Pod, PodDisruptionBudget
+from tidelog.api.objects import (
+    DeviceClass,
+    LabelSelector,
+    Namespace,
+    Pod,
+    PodDisruptionBudget,
+    ResourceClaim,
+    ResourceSlice,
+)
 from tidelog.plugins.events import EventRegistration, WaitingPod
 
 if TYPE_CHECKING:
@@ -177,6 +185,26 @@ class Listers(Protocol):
 
     def budgets(self, namespace: str) -> Sequence[PodDisruptionBudget]:
         """The disruption budgets of a namespace, by name."""
+        ...
+
+    def resource_claim(self, namespace: str, name: str) -> ResourceClaim | None:
+        """The claim of this name."""
+        ...
+
+    def resource_claims(self) -> Sequence[ResourceClaim]:
+        """All claims, by namespace and name."""
+        ...
+
+    def resource_slices(self) -> Sequence[ResourceSlice]:
+        """All slices of devices, by name."""
+        ...
+
+    def device_class(self, name: str) -> DeviceClass | None:
+        """The device class of this name."""
+        ...
+
+    def gang_of(self, pod: Pod) -> tuple[int, int] | None:
+        """How many members the pod's gang needs, and how many are known; None if it is in no known group, or in no gang."""
         ...
 
 
@@ -438,14 +466,50 @@ class Placement(msgspec.Struct, frozen=True, kw_only=True):
     """Claim key → the devices chosen for it."""
 
 
+class LevelConstraint(NamedTuple):
+    """All pods of a group go to one domain of this node label; only if possible, where it is `preferred`."""
+
+    level: str
+    preferred: bool = False
+
+
 class GroupInfo(Protocol):
     """The group that is to be placed."""
 
     @property
-    def key(self) -> str: ...
+    def key(self) -> str:
+        """`PodGroup/namespace/name`, or `Workload/namespace/name/group`, with the replica's key if there is one."""
+        ...
 
     @property
-    def members(self) -> Sequence[PodInfo]: ...
+    def members(self) -> Sequence[PodInfo]:
+        """The pods that are to be placed, in the order in which they are tried."""
+        ...
+
+    @property
+    def placed(self) -> Sequence[tuple[PodInfo, str]]:
+        """The pods that have a node already, with it, by name."""
+        ...
+
+    @property
+    def min_count(self) -> int:
+        """How many a gang needs, those that are placed included; 0 for other groups."""
+        ...
+
+    @property
+    def desired_count(self) -> int:
+        """How many pods there will be, as far as somebody said so; else 0."""
+        ...
+
+    @property
+    def constraints(self) -> Sequence[LevelConstraint]:
+        """The topology that it asks for, the widest domain first."""
+        ...
+
+    @property
+    def claims(self) -> Sequence[str]:
+        """Names of the resource claims that all its pods share, in its own namespace."""
+        ...
 
 
 @runtime_checkable
@@ -472,13 +536,20 @@ class PlacementStatePlugin(Protocol):
 
 @runtime_checkable
 class PlacementScorePlugin(Protocol):
-    """How good is a placement, given which member would go where (`assignment`: pod key → node)?"""
+    """How good is a placement, given which member would go where (`assignment`: pod key → node)? 0..100 after normalisation."""
 
     name: ClassVar[str]
 
     def score_placement(
         self, state: CycleState, group: GroupInfo, placement: Placement, assignment: Mapping[str, str]
     ) -> float: ...
+
+
+@runtime_checkable
+class NormalizePlacementScores(Protocol):
+    """Brings raw scores, one per feasible placement, into 0..100."""
+
+    def normalize_placement_scores(self, scores: list[float]) -> list[float]: ...
 
 
 P = TypeVar("P")

@@ -103,16 +103,16 @@ class NodeResourcesFit(Plugin):
 
     def pre_filter(self, state: CycleState, pod: PodInfo, nodes: Sequence[NodeInfo]) -> PreFilterResult:
         """Never skips: a pod without requests still needs one of the node's places for pods."""
-        state.write(_FILTER_STATE, self._wanted(pod.requests))
+        state.write(_FILTER_STATE, self.wanted(pod.requests))
         return PreFilterResult()
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
         wanted: Wanted | None = state.read(_FILTER_STATE)
         if wanted is None:
-            wanted = self._wanted(pod.requests)
+            wanted = self.wanted(pod.requests)
         return _shortage(wanted, node)
 
-    def _wanted(self, requests: Mapping[str, int]) -> Wanted:
+    def wanted(self, requests: Mapping[str, int]) -> Wanted:
         """What is asked for at all, without what is ignored: cpu, memory and storage first, then by name."""
         names = [*_FIRST, *sorted(name for name in requests if name not in _FIRST)]
         return tuple(
@@ -165,13 +165,13 @@ class NodeResourcesFit(Plugin):
         if not new.spec.node_name:
             return Hint.SKIP
         before, after = occupied_requests(old), occupied_requests(new)
-        wanted = self._wanted(counted(pod_requests(waiting.pod)))
+        wanted = self.wanted(counted(pod_requests(waiting.pod)))
         less = any(after.get(name, 0) < before.get(name, 0) for name, _ in wanted)
         return Hint.QUEUE if less else Hint.SKIP
 
     def _node_changed(self, waiting: WaitingPod, old: Node | None, new: Node) -> Hint:
         """Only if the pod fits on the empty node, and the node is new or has more of something that the pod needs."""
-        wanted = self._wanted(counted(pod_requests(waiting.pod)))
+        wanted = self.wanted(counted(pod_requests(waiting.pod)))
         node = NodeInfo(new)
         if _shortage(wanted, node) is not None:
             return Hint.SKIP

@@ -33,6 +33,8 @@ class DefaultPlugin(NamedTuple):
     weight: int | None = None
     gate: str = ""
     """The field of `FeatureGates` that must be on."""
+    upstream_weight: int | None = None
+    """In `compat: upstream`, where it differs."""
 
 
 DEFAULT_PLUGINS: tuple[DefaultPlugin, ...] = (
@@ -50,6 +52,10 @@ DEFAULT_PLUGINS: tuple[DefaultPlugin, ...] = (
     DefaultPlugin("NodeResourcesBalancedAllocation", 1),
     DefaultPlugin("ImageLocality", 1),
     DefaultPlugin("DefaultBinder"),
+    DefaultPlugin("GangScheduling"),
+    DefaultPlugin("TopologyPlacement", gate="topology_aware_workload_scheduling"),
+    DefaultPlugin("PlacementPodCountScorer", 2, upstream_weight=1),
+    DefaultPlugin("PlacementBinPacking", 1),
 )
 """All enabled at multiPoint. The order is that of filtering, and of whose reason is reported first."""
 
@@ -76,18 +82,20 @@ class ProfileSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         return list(dict.fromkeys(entry.name for entries in self.points.values() for entry in entries))
 
 
-def default_plugins(registry: Registry, gates: FeatureGates) -> list[PluginEntry]:
+def default_plugins(registry: Registry, gates: FeatureGates, *, upstream: bool = False) -> list[PluginEntry]:
     """The default profile's plugins, as far as they exist and their gates are open."""
     return [
-        PluginEntry(name=default.name, weight=default.weight)
+        PluginEntry(name=default.name, weight=(upstream and default.upstream_weight) or default.weight)
         for default in DEFAULT_PLUGINS
         if registry.get(default.name) is not None and (not default.gate or getattr(gates, default.gate))
     ]
 
 
-def expand(plugins: Plugins, registry: Registry, gates: FeatureGates) -> dict[str, tuple[EnabledPlugin, ...]]:
+def expand(
+    plugins: Plugins, registry: Registry, gates: FeatureGates, *, upstream: bool = False
+) -> dict[str, tuple[EnabledPlugin, ...]]:
     """The plugins of every extension point. Names that the registry does not know must have been dropped before."""
-    everywhere = _merged(default_plugins(registry, gates), plugins.multi_point)
+    everywhere = _merged(default_plugins(registry, gates, upstream=upstream), plugins.multi_point)
     points = {}
     for point in POINTS:
         entries = _at_point(point, everywhere, plugins.at(point), registry)

@@ -15,6 +15,7 @@ import msgspec
 from tidelog.api.errors import PluginError
 from tidelog.plugins.default_binder import DefaultBinder
 from tidelog.plugins.default_preemption import DefaultPreemption
+from tidelog.plugins.gang_scheduling import GangScheduling
 from tidelog.plugins.image_locality import ImageLocality
 from tidelog.plugins.inter_pod_affinity import InterPodAffinity
 from tidelog.plugins.interface import Plugin
@@ -24,10 +25,13 @@ from tidelog.plugins.node_ports import NodePorts
 from tidelog.plugins.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
 from tidelog.plugins.node_resources_fit import NodeResourcesFit
 from tidelog.plugins.node_unschedulable import NodeUnschedulable
+from tidelog.plugins.placement_bin_packing import PlacementBinPacking
+from tidelog.plugins.placement_pod_count_scorer import PlacementPodCountScorer, PodGroupPodsCount
 from tidelog.plugins.pod_topology_spread import PodTopologySpread
 from tidelog.plugins.priority_sort import PrioritySort
 from tidelog.plugins.scheduling_gates import SchedulingGates
 from tidelog.plugins.taint_toleration import TaintToleration
+from tidelog.plugins.topology_placement import TopologyPlacement, TopologyPlacementGenerator
 
 ENTRY_POINT_GROUP = "tidelog.plugins"
 
@@ -46,6 +50,12 @@ IN_TREE: tuple[type[Plugin], ...] = (
     NodeResourcesBalancedAllocation,
     ImageLocality,
     DefaultBinder,
+    GangScheduling,
+    TopologyPlacement,
+    TopologyPlacementGenerator,
+    PlacementPodCountScorer,
+    PodGroupPodsCount,
+    PlacementBinPacking,
 )
 
 POINTS: dict[str, tuple[str, ...]] = {
@@ -77,9 +87,6 @@ UNSUPPORTED: dict[str, str] = {
     "DynamicResources": "claims of devices are not supported",
     "NodeDeclaredFeatures": "nodes' declared features are not looked at",
     "DeferredPodScheduling": "resizing by preemption is not supported",
-    "GangScheduling": "not part of this build",
-    "TopologyPlacementGenerator": "not part of this build",
-    "PodGroupPodsCount": "not part of this build",
 }
 """kube-scheduler's plugins that a configuration may name although we do not have them, with the reason. Registering a
 plugin of such a name makes it an ordinary one."""

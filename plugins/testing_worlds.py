@@ -20,12 +20,15 @@ from msgspec.structs import replace
 
 from tidelog.api.builders import HOSTNAME, PodBuilder, namespace, node, pod, service
 from tidelog.api.objects import (
+    DeviceClass,
     LabelSelector,
     Namespace,
     Node,
     Object,
     Pod,
     PodDisruptionBudget,
+    ResourceClaim,
+    ResourceSlice,
     Service,
     Toleration,
 )
@@ -137,6 +140,21 @@ class Cluster:
 
     def budgets(self, namespace: str) -> Sequence[PodDisruptionBudget]:
         return ()
+
+    def resource_claim(self, namespace: str, name: str) -> ResourceClaim | None:
+        return None
+
+    def resource_claims(self) -> Sequence[ResourceClaim]:
+        return ()
+
+    def resource_slices(self) -> Sequence[ResourceSlice]:
+        return ()
+
+    def device_class(self, name: str) -> DeviceClass | None:
+        return None
+
+    def gang_of(self, pod: Pod) -> tuple[int, int] | None:
+        return None
 
 
 def _put(table: dict[str, T], obj: T, name: str, remove: bool) -> None:

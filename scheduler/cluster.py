@@ -21,6 +21,7 @@ from tidelog.plugins.node_info import PodInfo
 from tidelog.queue.scheduling_queue import SchedulingQueue
 from tidelog.scheduler.cache import Cache, CacheLayout
 from tidelog.scheduler.disturbance import Disturbance, disturbance, released
+from tidelog.scheduler.group import GroupTable
 from tidelog.scheduler.listers import Listers
 from tidelog.scheduler.snapshot import Snapshot
 
@@ -52,6 +53,8 @@ class Cluster:
         self.cache = Cache()
         self.snapshot = Snapshot()
         self.listers = Listers()
+        self.groups = GroupTable()
+        self.listers.gangs = self.groups.gang_of
         self.queue: SchedulingQueue | None = None
         """None until a configuration has been loaded."""
         self.observer: EventObserver | None = None
@@ -87,6 +90,8 @@ class Cluster:
             note = disturbance(self.seq, old, new)
             if note is not None:
                 self.notes.append(note)
+        groups = self.groups.change(old, new)
+        self.update_groups(groups)
         for effect in effects(old, new, self.rules, self._assumed(old)):
             if effect.events_first:
                 self._raise(effect.raised)
@@ -94,11 +99,33 @@ class Cluster:
             self._update_queue(effect)
             if not effect.events_first:
                 self._raise(effect.raised)
+        self._drop_groups(groups)
+
+    def restate(self, key: str, new: Object) -> None:
+        """Only the status that we give it ourselves is another one: nobody waits for that."""
+        self.objects[key] = new
+
+    def update_groups(self, names: Iterable[str]) -> None:
+        """Tell the queue what these groups are now. Those that are gone go when their pods have."""
+        if self.queue is None:
+            return
+        for name in names:
+            info = self.groups.info(name)
+            if info is not None:
+                self.queue.add_group(info, self.at)
+
+    def _drop_groups(self, names: Iterable[str]) -> None:
+        if self.queue is None:
+            return
+        for name in names:
+            if self.groups.info(name) is None:
+                self.queue.delete_group(name)
 
     def restore(self, objects: dict[str, Object], layout: CacheLayout) -> None:
         """Fill a new cluster with these objects. The queue comes later."""
         self.objects = objects
         for obj in objects.values():
+            self.groups.change(None, obj)
             if not isinstance(obj, Pod | Node):
                 self.listers.put(obj)
 

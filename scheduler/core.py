@@ -21,12 +21,13 @@ call of `attempt` that decides nothing changes nothing.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, assert_never
 
 import msgspec
+from msgspec.structs import replace
 
-from tidelog.api.errors import InternalError
+from tidelog.api.errors import InternalError, PluginError
 from tidelog.api.objects import Object, Pod, PodDisruptionBudget
 from tidelog.api.pod_status import (
     SCHEDULER_ERROR,
@@ -68,7 +69,7 @@ from tidelog.plugins.interface import CycleState, QueueSortPlugin, unschedulable
 from tidelog.plugins.node_info import PodInfo
 from tidelog.plugins.profiles import Profile, build_profiles
 from tidelog.plugins.registry import Registry
-from tidelog.queue.entity import QueuedPod
+from tidelog.queue.entity import AnyEntity, QueuedGroup
 from tidelog.queue.scheduling_queue import QueueConfig, SchedulingQueue
 from tidelog.scheduler.cache import CacheLayout
 from tidelog.scheduler.cluster import Cluster, uid_of
@@ -76,6 +77,9 @@ from tidelog.scheduler.decision import Decision, Relies, relies_on_plan
 from tidelog.scheduler.disturbance import Conflict, conflict, promised_again, released
 from tidelog.scheduler.fallback import preemption_marks, with_fallback
 from tidelog.scheduler.framework import Framework, FrameworkHandle
+from tidelog.scheduler.group import GroupSettings, group_name, is_group_key, record_key
+from tidelog.scheduler.group_cycle import GroupOptions
+from tidelog.scheduler.group_flights import GroupFlights, aborted_group
 from tidelog.scheduler.pod_cycle import CycleResult, Stamp, finish_waiting, reject_waiting, run_pod_cycle
 from tidelog.scheduler.preemption import Evictions, PendingEviction, Preemption
 
@@ -92,6 +96,10 @@ class Permit(msgspec.Struct, gc=False):
     plugins: tuple[str, ...]
     fallback: tuple[Fallback, ...] = ()
     """Kept because the plugins' state of the attempt is lost at a restart, and the binding has to tell the same."""
+    group: str = ""
+    is_ending: bool = False
+    """The attempt that ends the wait is in flight: there must not be another."""
+    """Record key of the group with which it was placed: if it is not bound, no member that waits is."""
 
 
 class NotTheRecorded(Exception):
@@ -118,8 +126,10 @@ class Core:
         """The cycle states of waiting pods. Dropped when a scheduler takes the log: plugins must do without."""
         self.evictions = Evictions()
         """Victims that have not gone yet; what their budgets are charged."""
+        self.group_flights = GroupFlights(self.cluster)
+        """Those of `_flights` that are about groups."""
         self._rejected: dict[str, tuple[int, Unschedulable]] = {}
-        """Pod uid → the seq of its last rejection with content, and that: a repetition refers to it."""
+        """Pod uid, or record key of a group → the seq of its last rejection with content, and that: a repetition refers to it."""
 
     @property
     def seq(self) -> int:
@@ -190,19 +200,29 @@ class Core:
                 self._permit_states.clear()
             case Scheduled():
                 self._scheduled(self._tried(key), key, body)
+            case Unschedulable() if is_group_key(key):
+                self._group_rejected(record, body)
             case Unschedulable():
                 self._unschedulable(self._tried(key), record, body)
+            case AttemptError() if is_group_key(key):
+                self._rejected.pop(key, None)
+                self._land_all(body.attempt, self.group_flights.errored(key, body))
             case AttemptError():
                 self._errored(self._tried(key), key, body)
             case Waiting():
                 self._waiting(self._tried(key), key, body)
+            case AttemptAborted() if is_group_key(key):
+                self._group_aborted(key, body)
             case AttemptAborted():
                 self._aborted(key, body)
+            case PlacementChosen():
+                self._rejected.pop(key, None)
+                self.group_flights.chosen(key, body)
             case Nominated():
                 self._nominated(key, body)
             case Evicted():
                 self._evicted(key, body)
-            case LossAccepted() | EvictionRefused() | PlacementChosen():
+            case LossAccepted() | EvictionRefused():
                 pass
             case _:
                 assert_never(body)
@@ -210,6 +230,9 @@ class Core:
     def _deleted(self, key: str) -> None:
         pod = self.cluster.pod(key)
         self.cluster.change(key, None)
+        if is_group_key(key):
+            for other in [k for k in self._rejected if k == key or k.startswith(f"{key}/")]:
+                del self._rejected[other]
         if pod is not None:
             self._forget_pod(uid_of(pod))
             self._end_eviction(uid_of(pod))
@@ -237,8 +260,9 @@ class Core:
 
     def _scheduled(self, pod: Pod, key: str, body: Scheduled) -> None:
         uid, cluster = uid_of(pod), self.cluster
-        settles = cluster.cache.is_assumed(uid) and cluster.cache.node_of(uid) == body.node
-        cluster.change(key, bound_to(pod, body.node, self.at), settles=settles)
+        if pod.spec.node_name != body.node:  # Else its group was bound as one.
+            settles = cluster.cache.is_assumed(uid) and cluster.cache.node_of(uid) == body.node
+            cluster.change(key, bound_to(pod, body.node, self.at), settles=settles)
         self._forget_pod(uid)
         self._land(body.attempt, uid)
 
@@ -256,6 +280,10 @@ class Core:
         if self.queue is not None and (node := self.queue.nominator.node_of(pod)):
             changed = nominated_to(changed, node)
         self.cluster.change(record.key, changed)
+        if self.group_flights.is_about(attempt):
+            self.group_flights.left_over(uid, body)
+            self._land_all(attempt, [uid])
+            return
         if self.queue is not None:
             self.queue.fail(uid, body.plugins, body.pending, now=self.at, blocked_by=body.blocked_by)
         self._land(attempt, uid)
@@ -272,8 +300,10 @@ class Core:
     def _waiting(self, pod: Pod, key: str, body: Waiting) -> None:
         """The pod stays in flight for the queue, and assumed; only the attempt is over."""
         uid = uid_of(pod)
-        self._permits[uid] = Permit(key, uid, body.node, body.deadline, body.plugins, body.fallback)
-        self._flights.pop(body.attempt, None)
+        self._permits[uid] = Permit(
+            key, uid, body.node, body.deadline, body.plugins, body.fallback, body.group
+        )
+        self._land_all(body.attempt, [uid])
 
     def _nominated(self, key: str, body: Nominated) -> None:
         """Who loses a nomination to this pod's node is woken by the change of its status."""
@@ -326,12 +356,19 @@ class Core:
             if self.queue is not None:
                 pod = self.cluster.pod(key)
                 if pod is not None and uid_of(pod) == uid:
+                    # What came while it was assumed has not reached the queue, and may be what the attempt was aborted for.
+                    self.queue.update(pod, (), self.seq, self.at)
                     # A nomination that the attempt made does not count any more; one from before it does.
-                    self.queue.nominator.nominate(pod)
-                    promised = pod.status.nominated_node_name
-                    if promised and self.cluster.notes is not None:
-                        self.cluster.notes.append(promised_again(self.seq, promised))
+                    self._renominate(pod)
                 self.queue.abort(uid, self.at)
+
+    def _renominate(self, pod: Pod) -> None:
+        """The nomination in the pod's status counts again."""
+        assert self.queue is not None
+        self.queue.nominator.nominate(pod)
+        promised = pod.status.nominated_node_name
+        if promised and self.cluster.notes is not None:
+            self.cluster.notes.append(promised_again(self.seq, promised))
 
     def _call_off(self, body: AttemptAborted) -> None:
         """A preemption is not coming: its victims stay, and who was to lose a nomination keeps it."""
@@ -360,14 +397,41 @@ class Core:
         self.cluster.release(uid, key)
 
     def _land(self, attempt: int, uid: str) -> None:
-        """The pod's part of the attempt is over."""
+        """The pod's part of the attempt is over, and with it the pod's time in flight."""
         if self.queue is not None:
             self.queue.done(uid)
+        self._land_all(attempt, [uid])
+
+    def _land_all(self, attempt: int, uids: Iterable[str]) -> None:
+        """These pods' parts of the attempt are over. With the last of a group's the group goes on."""
         flight = self._flights.get(attempt)
-        if flight is not None:
+        if flight is None:
+            return
+        for uid in uids:
             flight.pop(uid, None)
-            if not flight:
-                del self._flights[attempt]
+        if not flight:
+            del self._flights[attempt]
+            self.group_flights.finish(attempt)
+
+    # --- consuming outcomes of groups -------------------------------------------------------------------------------
+
+    def _group_rejected(self, record: Record, body: Unschedulable) -> None:
+        attempt, key = body.attempt, record.key
+        if body.same_as:
+            _, last = self._rejected[key]
+            body = replace(last, attempt=attempt)
+        else:
+            self._rejected[key] = (record.seq, body)
+        self._land_all(attempt, self.group_flights.rejected(key, body))
+
+    def _group_aborted(self, key: str, body: AttemptAborted) -> None:
+        for uid, pod_key in self.group_flights.aborted(key, body):
+            self._stop_waiting(uid, pod_key)
+            pod = self.cluster.pod(pod_key)
+            if pod is not None and uid_of(pod) == uid:
+                self._renominate(pod)
+        self._flights.pop(body.attempt, None)
+        self.group_flights.put_back(body.attempt)
 
     # --- configuration --------------------------------------------------------------------------------------------------
 
@@ -381,6 +445,7 @@ class Core:
                     cluster.queue.delete(pod, self.at)
             queue.load_state(cluster.queue.dump_state(), self._pod_named)
         cluster.queue = queue
+        cluster.update_groups(cluster.groups.names())
         for pod in cluster.pending_pods():
             if pod.spec.scheduler_name in schedulers and queue.get(_name_of(pod)) is None:
                 queue.add(pod, self.at)
@@ -389,10 +454,19 @@ class Core:
 
     def _install(self, configuration: SchedulerConfiguration) -> SchedulingQueue:
         """Build what the configuration asks for; the new queue is still empty."""
+        for name in (name for profile in configuration.profiles for name in profile.plugin_names()):
+            if self.registry.get(name) is None:
+                raise PluginError(
+                    name, f"record {self.seq} puts it to work, and there is no such plugin; install it"
+                )
         cluster, schedulers = self.cluster, tuple(p.scheduler_name for p in configuration.profiles)
         check_behaviours(configuration.behaviours)
         self.configuration = configuration
-        cluster.rules = Rules(schedulers=schedulers, upstream=configuration.upstream)
+        upstream = configuration.upstream
+        cluster.rules = Rules(schedulers=schedulers, gangs=upstream, upstream=upstream)
+        cluster.groups.settings = GroupSettings(
+            gates=configuration.feature_gates, desired_count_wait=configuration.desired_count_wait
+        )
         handles = {spec.scheduler_name: self._handle() for spec in configuration.profiles}
         profiles = build_profiles(configuration.profiles, self.registry, lambda p: handles[p.scheduler_name])
         queue = _make_queue(configuration, profiles)
@@ -402,6 +476,7 @@ class Core:
                 profile.points,
                 handles[name],
                 weights=profile.weights("score"),
+                placement_weights=profile.weights("placementScore"),
                 nominated=queue.nominator,
             )
             for name, profile in profiles.items()
@@ -442,7 +517,7 @@ class Core:
         """As `attempt`, but what it came to is known: it was recorded. Called where the log says the pop was."""
         popped = self._pop(at)
         key = outcomes[0][0]
-        found = None if popped is None else popped.key if isinstance(popped, Permit) else f"Pod/{popped.key}"
+        found = None if popped is None else _record_key_of(popped)
         if found != key or attempt != self.attempts:
             raise NotTheRecorded(
                 f"attempt {attempt} after record {self.seq} was about {key}, and now attempt {self.attempts} is about {found}"
@@ -453,9 +528,7 @@ class Core:
         """When an attempt may have something to decide if nothing else happens; None: never, as things are."""
         if self.queue is None:
             return None
-        deadlines = [
-            permit.deadline for permit in self._permits.values() if not self.evictions.is_evicted(permit.uid)
-        ]
+        deadlines = [permit.deadline for permit in self._permits.values() if self._can_end(permit)]
         backoff = self.queue.next_backoff_end()
         if backoff is not None:
             deadlines.append(backoff)
@@ -471,28 +544,33 @@ class Core:
             due.append(max(waited_for, self.last_tick_at + self.configuration.time_event_period))
         return min(due) if due else None
 
-    def _pop(self, now: int) -> QueuedPod | Permit | None:
+    def _pop(self, now: int) -> AnyEntity | Permit | None:
         """Who is next: a waiting pod whose time is over, or the first of the queue."""
         queue = self.queue
         if queue is None:
             return None
         for permit in self._permits.values():
-            if (not permit.plugins or permit.deadline <= now) and not self.evictions.is_evicted(permit.uid):
+            if (not permit.plugins or permit.deadline <= now) and self._can_end(permit):
                 self.attempts += 1
+                permit.is_ending = True
                 return permit
         queue.flush_backoff(now)
         popped = queue.pop(self.seq, now)
         if popped is None:
             return None
-        assert isinstance(popped, QueuedPod)
         self.attempts += 1
         return popped
 
-    def _decide(self, popped: QueuedPod | Permit, now: int) -> Decision:
+    def _can_end(self, permit: Permit) -> bool:
+        return not permit.is_ending and not self.evictions.is_evicted(permit.uid)
+
+    def _decide(self, popped: AnyEntity | Permit, now: int) -> Decision:
         cluster = self.cluster
         stamp = Stamp(self.attempts, self.seq, now, self.epoch)
         cluster.snapshot.refresh(cluster.cache)
         assert self.queue is not None
+        if isinstance(popped, QueuedGroup):
+            return self._decide_group(popped, stamp)
         if isinstance(popped, Permit):
             pod, key = self._tried(popped.key), popped.key
             result = self._finish(popped, PodInfo(pod), stamp)
@@ -517,6 +595,33 @@ class Core:
                 if result.plan is None
                 else relies_on_plan(key, uid, result.plan, result.on),
             ),
+        )
+
+    def _decide_group(self, popped: QueuedGroup, stamp: Stamp) -> Decision:
+        assert self.configuration is not None
+        options = GroupOptions.of(self.configuration)
+        result = self.group_flights.decide(popped.key, popped.popped, self.frameworks, stamp, options)
+        self._permit_states.update(result.states)
+        (key, body), *others = result.outcomes
+        if isinstance(body, Unschedulable) and self._is_repeated(key, body):
+            body = self._reference(key, body)
+        return Decision(*stamp, ((key, body), *others), result.relies)
+
+    def _is_repeated(self, key: str, body: Unschedulable) -> bool:
+        """Whether the group was rejected so the last time, and its pods say so."""
+        _, last = self._rejected.get(key, (0, None))
+        pods = [self.cluster.pod(member) for member in body.members]
+        return (
+            last is not None
+            and _same_rejection(body, last)
+            and all(pod is not None and is_rejected_with(pod, body.message) for pod in pods)
+        )
+
+    def _reference(self, key: str, body: Unschedulable) -> Unschedulable:
+        """To the last rejection, under which `_rejected` has it."""
+        seq, _ = self._rejected[key]
+        return Unschedulable(
+            attempt=body.attempt, observed=body.observed, at=body.at, epoch=body.epoch, same_as=seq
         )
 
     def _finish(self, permit: Permit, info: PodInfo, stamp: Stamp) -> CycleResult:
@@ -568,6 +673,12 @@ class Core:
         if cluster.notes is None:
             cluster.notes = []
         flight = self._flights.setdefault(attempt, {})
+        if is_group_key(outcomes[0][0]):
+            for key, node in self.group_flights.adopt(attempt, outcomes):
+                pod = cluster.pod(key)
+                if pod is not None:
+                    self._assume(pod, node)
+            flight.update(dict.fromkeys(self.group_flights.members(attempt)))
         for key, body in outcomes:
             pod = cluster.pod(key)
             if pod is None:
@@ -624,6 +735,8 @@ class Core:
 
     def aborted(self, decision: Decision, found: Conflict) -> Decision:
         """What is appended in place of a decision that cannot be committed."""
+        if is_group_key(decision.key):
+            return aborted_group(decision, found)
         plan = next((b for _, b in decision.outcomes if isinstance(b, Nominated) and b.victims), None)
         body = AttemptAborted(
             attempt=decision.attempt,
@@ -708,7 +821,14 @@ def _make_queue(configuration: SchedulerConfiguration, profiles: Mapping[str, Pr
             queueing_hints=configuration.feature_gates.scheduler_queueing_hints,
             upstream=configuration.upstream,
         ),
+        group_of=group_name,
     )
+
+
+def _record_key_of(popped: AnyEntity | Permit) -> str:
+    if isinstance(popped, Permit):
+        return popped.key
+    return record_key(popped.key) if isinstance(popped, QueuedGroup) else f"Pod/{popped.key}"
 
 
 def _name_of(pod: Pod) -> str:
@@ -726,4 +846,5 @@ def _same_rejection(a: Unschedulable, b: Unschedulable) -> bool:
         and a.blocked_by == b.blocked_by
         and a.fallback == b.fallback
         and a.explanation == b.explanation
+        and a.members == b.members
     )

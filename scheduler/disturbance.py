@@ -14,11 +14,21 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from tidelog.api.objects import Node, Object, Pod, PodDisruptionBudget, object_key
+from tidelog.api.objects import (
+    Node,
+    Object,
+    Pod,
+    PodDisruptionBudget,
+    PodGroup,
+    ResourceClaim,
+    Workload,
+    object_key,
+)
 from tidelog.plugins.derive import is_terminal, same_quantities
 from tidelog.plugins.disruption_budgets import is_ready
 from tidelog.plugins.interface import Depends
 from tidelog.scheduler.decision import Relies
+from tidelog.scheduler.fallback import withdraws_fallback
 
 _TOPOLOGY = Depends.DOMAINS | Depends.CLUSTER
 
@@ -58,6 +68,10 @@ def disturbance(seq: int, old: Object | None, new: Object | None) -> Disturbance
         return _of_node(seq, old if isinstance(old, Node) else None, new if isinstance(new, Node) else None)
     if isinstance(old, Pod) or isinstance(new, Pod):
         return _of_pod(seq, old if isinstance(old, Pod) else None, new if isinstance(new, Pod) else None)
+    if isinstance(old or new, PodGroup | Workload):
+        return _of_group(seq, old, new)
+    if isinstance(old or new, ResourceClaim):
+        return _of_claim(seq, old, new)
     if isinstance(new, PodDisruptionBudget):
         return _of_budget(seq, old if isinstance(old, PodDisruptionBudget) else None, new)
     return None
@@ -138,6 +152,27 @@ def _of_pod(seq: int, old: Pod | None, new: Pod | None) -> Disturbance | None:
     return Disturbance(seq, key, taken or left, takes, _TOPOLOGY, own, bool(taken) and _repels(after))
 
 
+def _of_group(seq: int, old: Object | None, new: Object | None) -> Disturbance | None:
+    """What the group asks for changed; who was placed before does not matter to who is being placed."""
+    found = new if old is None else old
+    assert found is not None
+    before = old.spec if isinstance(old, PodGroup | Workload) else None
+    after = new.spec if isinstance(new, PodGroup | Workload) else None
+    if before == after:
+        return None
+    what = "was deleted" if after is None else "changed"
+    return Disturbance(seq, object_key(found), "", "", Depends.POD, own=f"the group's object {what}")
+
+
+def _of_claim(seq: int, old: Object | None, new: Object | None) -> Disturbance | None:
+    found = new if old is None else old
+    assert found is not None
+    if isinstance(old, ResourceClaim) and isinstance(new, ResourceClaim):
+        if old.spec == new.spec and old.status.allocation == new.status.allocation:
+            return None
+    return Disturbance(seq, object_key(found), "", "", Depends.POD, own=f"{object_key(found)} changed")
+
+
 def _of_budget(seq: int, old: PodDisruptionBudget | None, new: PodDisruptionBudget) -> Disturbance | None:
     """A budget that is new, or may forbid an eviction that it allowed. One that only allows more hurts nobody."""
     key = object_key(new)
@@ -183,6 +218,8 @@ def _own_change(before: Pod | None, after: Pod | None) -> str:
         return "the pod is being deleted"
     if before.spec != after.spec or before.metadata.labels != after.metadata.labels:
         return "the pod changed"
+    if withdraws_fallback(before, after):
+        return "the pod's conditions or nomination changed, and its spread constraints may be hard again"
     return ""
 
 

@@ -13,6 +13,7 @@ A plugin that raises does not stop the scheduler: it becomes a status of code ER
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, TypeGuard, TypeVar
@@ -26,9 +27,14 @@ from tidelog.plugins.interface import (
     CycleState,
     Depends,
     FilterPlugin,
+    GroupInfo,
     NormalizeScore,
     PermitPlugin,
     PermitResult,
+    Placement,
+    PlacementGeneratePlugin,
+    PlacementScorePlugin,
+    PlacementStatePlugin,
     Plugin,
     PodHooks,
     PostBindPlugin,
@@ -182,6 +188,7 @@ class Framework:
         handle: FrameworkHandle,
         *,
         weights: Mapping[str, int] | None = None,
+        placement_weights: Mapping[str, int] | None = None,
         nominated: NominatedPods | None = None,
         observer: Observer | None = None,
     ) -> None:
@@ -190,6 +197,8 @@ class Framework:
         self.nominated: NominatedPods = FixedNominations() if nominated is None else nominated
         self.observer = observer
         self.weights = dict(weights or {})
+        self.placement_weights = dict(placement_weights or {})
+        """The factors of the plugins that score placements."""
 
         def at(point: str) -> Any:
             return tuple(points.get(point, ()))
@@ -206,6 +215,9 @@ class Framework:
         self.pre_bind: tuple[PreBindPlugin, ...] = at("preBind")
         self.bind: tuple[BindPlugin, ...] = at("bind")
         self.post_bind: tuple[PostBindPlugin, ...] = at("postBind")
+        self.placement_generate: tuple[PlacementGeneratePlugin, ...] = at("placementGenerate")
+        self.placement_state: tuple[PlacementStatePlugin, ...] = at("placementState")
+        self.placement_score: tuple[PlacementScorePlugin, ...] = at("placementScore")
         self._hooks: tuple[tuple[str, PodHooks], ...] = tuple(
             (plugin.name, plugin) for plugin in points.get("preFilter", ()) if isinstance(plugin, PodHooks)
         )
@@ -241,7 +253,7 @@ class Framework:
         if isinstance(scores, Status):
             return scores
         chosen, tied = self.select(scores, turn)
-        return ScheduleResult(chosen.name, len(found.nodes), tied, scores)
+        return ScheduleResult(chosen.name, len(found.nodes), tied, scores, max(scores.totals))
 
     def find_feasible(
         self,
@@ -403,6 +415,12 @@ class Framework:
                 status = self._run_filters_with(added, state, pod, node, filters)
                 if status is not None:
                     return status
+        return self._run_filters_once(state, pod, node, filters)
+
+    def run_filters_alone(
+        self, state: CycleState, pod: PodInfo, node: NodeInfo, filters: Sequence[FilterPlugin]
+    ) -> Status | None:
+        """As `run_filters` of these, without regard to nominated pods."""
         return self._run_filters_once(state, pod, node, filters)
 
     def filter_verdicts(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> list[Status]:
@@ -639,6 +657,64 @@ class Framework:
                 failure = failure or _crashed("PostBind", plugin.name, error)
         return failure
 
+    # --- placements -----------------------------------------------------------------------------------------------------
+
+    def run_generate(
+        self,
+        plugin: PlacementGeneratePlugin,
+        state: CycleState,
+        group: GroupInfo,
+        parents: Sequence[Placement],
+    ) -> tuple[Sequence[Placement], Status | None]:
+        """The placements inside the parents; the status is a rejection of the group, or an error."""
+        try:
+            placements, status = plugin.generate(state, group, parents)
+        except Exception as error:
+            return (), _crashed("PlacementGenerate", plugin.name, error)
+        self._observe("PlacementGenerate", plugin.name, status)
+        return placements, _rejection_or_error("PlacementGenerate", plugin.name, status)
+
+    def run_assume(
+        self, plugin: PlacementStatePlugin, state: CycleState, group: GroupInfo, placement: Placement
+    ) -> Status | None:
+        """Let the plugin take the placement for taken; a rejection is of the placement."""
+        try:
+            status = _status(plugin.assume(state, group, placement))
+        except Exception as error:
+            status = _crashed("PlacementAssume", plugin.name, error)
+        self._observe("PlacementAssume", plugin.name, status)
+        return _rejection_or_error("PlacementAssume", plugin.name, status)
+
+    def run_revert(
+        self, plugin: PlacementStatePlugin, state: CycleState, group: GroupInfo, placement: Placement
+    ) -> Status | None:
+        """Undo that. Any status is an error."""
+        try:
+            status = _status(plugin.revert(state, group, placement))
+        except Exception as error:
+            status = _crashed("PlacementRevert", plugin.name, error)
+        self._observe("PlacementRevert", plugin.name, status)
+        return _failed("PlacementRevert", plugin.name, status) if _failing(status) else None
+
+    def run_score_placement(
+        self,
+        plugin: PlacementScorePlugin,
+        state: CycleState,
+        group: GroupInfo,
+        placement: Placement,
+        assignment: Mapping[str, str],
+    ) -> float | Status:
+        """The raw score; a status is an error."""
+        try:
+            score = plugin.score_placement(state, group, placement, assignment)
+        except Exception as error:
+            return _crashed("PlacementScore", plugin.name, error)
+        self._observe("PlacementScore", plugin.name, None)
+        if type(score) in (float, int) and math.isfinite(score):
+            return float(score)
+        what = _ADDRESS.sub("0x…", f"returned {score!r} instead of a finite number")
+        return _error("PlacementScore", plugin.name, what)
+
     def _observe(self, point: str, plugin: str, status: Status | None) -> None:
         if self.observer is not None:
             self.observer.plugin_ran(point, plugin, status)
@@ -689,6 +765,12 @@ def _failed(point: str, plugin: str, status: Status) -> Status:
 
 def _error(point: str, plugin: str, what: str) -> Status:
     return Status(Code.ERROR, (f'running {point} plugin "{plugin}": {what}',), plugin)
+
+
+def _rejection_or_error(point: str, plugin: str, status: Status | None) -> Status | None:
+    if not _failing(status):
+        return None
+    return status.by(plugin) if status.is_rejected else _failed(point, plugin, status)
 
 
 def _crashed(point: str, plugin: str, error: Exception) -> Status:

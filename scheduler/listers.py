@@ -6,9 +6,10 @@ other kinds are accepted and ignored, so that the caller need not know which kin
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from tidelog.api.objects import (
+    DeviceClass,
     LabelSelector,
     Namespace,
     Object,
@@ -17,6 +18,8 @@ from tidelog.api.objects import (
     PodDisruptionBudget,
     ReplicaSet,
     ReplicationController,
+    ResourceClaim,
+    ResourceSlice,
     Service,
     StatefulSet,
 )
@@ -38,8 +41,21 @@ class Listers:
         self._namespaces: dict[str, Namespace] = {}
         self._tables: dict[type, _Named] = {
             kind: {}
-            for kind in (PodDisruptionBudget, Service, ReplicationController, ReplicaSet, StatefulSet)
+            for kind in (
+                PodDisruptionBudget,
+                Service,
+                ReplicationController,
+                ReplicaSet,
+                StatefulSet,
+                ResourceClaim,
+                ResourceSlice,
+                DeviceClass,
+            )
         }
+        self.gangs: Callable[[Pod], tuple[int, int] | None] = lambda _pod: None
+        """Answers `gang_of`; who follows the groups puts himself here."""
+        self.generation = 0
+        """Grows with each change of a namespace, Service or controller: of what pods are selected by."""
         self._budgets: dict[str, tuple[PodDisruptionBudget, ...]] = {}
         """What `budgets` answered, until a budget of the namespace changes."""
 
@@ -47,6 +63,7 @@ class Listers:
 
     def put(self, obj: Object) -> None:
         """A new object or a new version of one."""
+        self._count_change(obj)
         if isinstance(obj, Namespace):
             self._namespaces[obj.metadata.name] = obj
         elif (table := self._tables.get(type(obj))) is not None:
@@ -55,6 +72,7 @@ class Listers:
 
     def delete(self, obj: Object) -> None:
         """The object of this kind, namespace and name is gone."""
+        self._count_change(obj)
         if isinstance(obj, Namespace):
             self._namespaces.pop(obj.metadata.name, None)
         elif (table := self._tables.get(type(obj))) is not None:
@@ -63,6 +81,10 @@ class Listers:
             if not named:
                 table.pop(obj.metadata.namespace, None)
             self._forget_answers(obj)
+
+    def _count_change(self, obj: Object) -> None:
+        if isinstance(obj, Namespace | Service | ReplicationController | ReplicaSet | StatefulSet):
+            self.generation += 1
 
     def _forget_answers(self, obj: Object) -> None:
         if isinstance(obj, PodDisruptionBudget):
@@ -82,6 +104,32 @@ class Listers:
             found = tuple(b for _, b in sorted(table.items()) if isinstance(b, PodDisruptionBudget))
             self._budgets[namespace] = found
         return found
+
+    def resource_claim(self, namespace: str, name: str) -> ResourceClaim | None:
+        """The claim of this name."""
+        found = self._tables[ResourceClaim].get(namespace, {}).get(name)
+        return found if isinstance(found, ResourceClaim) else None
+
+    def resource_claims(self) -> Sequence[ResourceClaim]:
+        """All claims, by namespace and name."""
+        return [claim for claim in self._sorted(ResourceClaim) if isinstance(claim, ResourceClaim)]
+
+    def resource_slices(self) -> Sequence[ResourceSlice]:
+        """All slices of devices, by name."""
+        return [found for found in self._sorted(ResourceSlice) if isinstance(found, ResourceSlice)]
+
+    def device_class(self, name: str) -> DeviceClass | None:
+        """The device class of this name."""
+        found = self._tables[DeviceClass].get("", {}).get(name)
+        return found if isinstance(found, DeviceClass) else None
+
+    def _sorted(self, kind: type) -> list[Object]:
+        table = self._tables[kind]
+        return [table[namespace][name] for namespace in sorted(table) for name in sorted(table[namespace])]
+
+    def gang_of(self, pod: Pod) -> tuple[int, int] | None:
+        """How many members the pod's gang needs, and how many are known; None if it is in no known group, or in no gang."""
+        return self.gangs(pod)
 
     def owner_selectors(self, pod: Pod) -> Sequence[LabelSelector]:
         """Selectors that a pod must match, all of them, to count as one of this pod's kin; none: it has no kin.

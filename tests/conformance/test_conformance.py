@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 HERE = Path(__file__).resolve().parent
-NOT_YET: tuple[str, ...] = ("podgroup",)
+NOT_YET: tuple[str, ...] = ()
 
 
 def load_runner() -> ModuleType:

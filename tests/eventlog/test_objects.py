@@ -235,7 +235,7 @@ def test_group_is_scheduled_once_and_for_all(story: Story) -> None:
 
     story.put(group).say(key, Unschedulable(**ATTEMPT, message="no rack"))
     assert conditions() == [("PodGroupInitiallyScheduled", "False", "no rack")]
-    story.say(KEY, Scheduled(**ATTEMPT, node="n1", group=key))
+    story.say(key, PlacementChosen(**ATTEMPT, placement="rack=r1", assignment={KEY: "n1"}))
     story.say(key, Unschedulable(**ATTEMPT, message="no rack"))
     assert conditions() == [("PodGroupInitiallyScheduled", "True", "")]
 

@@ -350,11 +350,6 @@ POINTS = "profiles[0].plugins"
             "Invalid value: []: exactly one",
         ),
         ({"queueSort": {"enabled": [{"name": "MySort"}]}}, f"{POINTS}.queueSort", "Invalid value: ["),
-        (
-            {"multiPoint": {"enabled": [{"name": "Generator"}, {"name": "OtherGenerator"}]}},
-            f"{POINTS}.placementGenerate",
-            "Too many: 2",
-        ),
         ({"bind": {"disabled": [{"name": "DefaultBinder"}]}}, f"{POINTS}.bind", "Required value"),
     ],
 )
@@ -363,6 +358,14 @@ def test_bad_plugin_set_is_refused_with_its_path(points: dict[str, Any], path: s
 
     assert list(found) == [path]
     assert found[path].startswith(said)
+
+
+def test_generators_compose_except_in_upstream_where_one_is_allowed() -> None:
+    two = plugins(multiPoint={"enabled": [{"name": "Generator"}, {"name": "OtherGenerator"}]})
+
+    assert load(**two).configuration.profiles[0].points["placementGenerate"]
+    assert refused(**two, tidelog={"compat": "upstream"})[f"{POINTS}.placementGenerate"].startswith("Too many")
+
 
 
 ARGS = "profiles[0].pluginConfig[0]"

@@ -1,0 +1,573 @@
+"""One group's way through an attempt: which part of the cluster takes it, and which member goes where (KEP-5732).
+
+    generate ─► placements ─► for each: sums ─► assume ─► members one by one ─► revert ─► full, sufficient or infeasible
+                                                                                             │
+    PlacementChosen + one outcome a member ◄── Permit, Bind ◄── assume again ◄── best score ◄┘
+    Unschedulable for the whole group      ◄───────────────────────── nobody feasible ◄──────┘
+
+A placement is *full* if it takes every member, *sufficient* if it takes as many as the group needs: a gang's `minCount`, any one of
+another group. Full ones win over sufficient ones, a lower rank over a higher one, then the score, then the name. Whoever is placed
+before its fellows counts for the quorum.
+
+Trying happens in the snapshot only, and every trial is undone in reverse before the next. `compat: upstream` differs as kube-scheduler
+does: no sums, no ranks, a placement is feasible or not, and whoever does not fit never spoils it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from tidelog.eventlog.records import (
+    AttemptError,
+    Body,
+    PlacementChosen,
+    Rejection,
+    Scheduled,
+    Unschedulable,
+    Waiting,
+)
+from tidelog.plugins.configuration import SchedulerConfiguration
+from tidelog.plugins.events import WaitingPod
+from tidelog.plugins.interface import Code, CycleState, NormalizePlacementScores, Placement, Status
+from tidelog.plugins.node_info import PodInfo
+from tidelog.plugins.placement_pod_count_scorer import FUTURE_PODS
+from tidelog.plugins.topology_placement import NO_PLACEMENTS, whole
+from tidelog.scheduler.decision import Relies
+from tidelog.scheduler.diagnosis import FitError
+from tidelog.scheduler.fallback import explained
+from tidelog.scheduler.framework import Framework
+from tidelog.scheduler.group import Group
+from tidelog.scheduler.group_aggregate import AggregateCheck
+from tidelog.scheduler.group_messages import infeasible_message, placement_lines, progress
+from tidelog.scheduler.group_trial import Evaluation, Step, future_pod
+from tidelog.scheduler.pod_cycle import Stamp, rejections, relied_on
+
+BARRIER = "GangScheduling"
+"""For whom the members of a gang wait that have nothing to wait for themselves."""
+
+
+class GroupOptions(NamedTuple):
+    """What the configuration says about groups."""
+
+    partial_always: bool = False
+    """A group without a minCount need not be placed whole although it asks for a level."""
+    feasible_max: int = 0
+    """So many full placements are enough; 0 looks at all."""
+
+    @classmethod
+    def of(cls, configuration: SchedulerConfiguration) -> GroupOptions:
+        """What is configured."""
+        return cls(configuration.partial_placement == "always", configuration.max_feasible_placements)
+
+
+class GroupResult(NamedTuple):
+    """What the attempt came to."""
+
+    outcomes: tuple[tuple[str, Body], ...]
+    """(key of the record, body); the group's own first."""
+    relies: tuple[Relies, ...]
+    states: Mapping[str, CycleState] = {}
+    """Of the members that wait, by uid."""
+    evaluations: tuple[Evaluation, ...] = ()
+    placements: tuple[Placement, ...] = ()
+    scores: Mapping[str, Mapping[str, float]] = {}
+    """Placement → scoring plugin → normalised score, of those that competed, if there were several."""
+
+
+def run_group_cycle(
+    framework: Framework,
+    group: Group,
+    stamp: Stamp,
+    *,
+    waiting: Mapping[str, WaitingPod] | None = None,
+    options: GroupOptions = GroupOptions(),  # noqa: B008
+) -> GroupResult:
+    """Try to place the group. `waiting`: what the queue remembers of the members, by uid."""
+    return _Cycle(framework, group, stamp, waiting or {}, options).run()
+
+
+def group_error(group: Group, stamp: Stamp, message: str, plugin: str = "") -> GroupResult:
+    """Something is wrong with the group, or with a plugin."""
+    body = AttemptError(**stamp._asdict(), message=message, plugin=plugin, members=_keys(group))
+    return GroupResult(((group.key, body),), _relies(group))
+
+
+class _Failure(Exception):
+    """A plugin failed: the attempt is over."""
+
+    def __init__(self, status: Status) -> None:
+        super().__init__(status.message)
+        self.status = status
+
+
+class _Cycle:
+    def __init__(
+        self,
+        framework: Framework,
+        group: Group,
+        stamp: Stamp,
+        waiting: Mapping[str, WaitingPod],
+        options: GroupOptions,
+    ) -> None:
+        self.framework = framework
+        self.group = group
+        self.stamp = stamp
+        self.waiting = waiting
+        self.options = options
+        self.upstream = framework.handle.upstream
+        self.state = CycleState(stamp.at, None, stamp.attempt)
+        self.generators: list[str] = []
+        """Those that made something of what they were given."""
+        self.scores: dict[str, dict[str, float]] = {}
+        self.needs_all = (
+            not group.rule.is_gang
+            and bool(group.constraints)
+            and not options.partial_always
+            and not self.upstream
+        )
+        """Whoever does not fit spoils the placement."""
+
+    def run(self) -> GroupResult:
+        try:
+            return self._run()
+        except _Failure as failure:
+            return group_error(self.group, self.stamp, failure.status.message, failure.status.plugin)
+
+    def _run(self) -> GroupResult:
+        placements, rejection = self._generate()
+        if rejection is not None:
+            return self._infeasible(rejection.message, (rejection.plugin,) if rejection.plugin else ())
+        evaluations = self._evaluate_all(placements)
+        competing = self._competing(evaluations)
+        if not competing:
+            message = infeasible_message(
+                self.group, evaluations, self._nowhere(placements), upstream=self.upstream
+            )
+            return self._infeasible(message, (), evaluations)
+        chosen = self._select(competing)
+        if not chosen.fitting:
+            return self._infeasible("pod group is unschedulable", (), evaluations)
+        return self._place(chosen, evaluations, placements)
+
+    # --- placements -------------------------------------------------------------------------------------------------
+
+    def _generate(self) -> tuple[Sequence[Placement], Status | None]:
+        """All generators in order, each fed with what the one before made; the rejection that left nothing."""
+        placements: Sequence[Placement] = [whole([node.name for node in self.framework.snapshot.nodes])]
+        for plugin in self.framework.placement_generate:
+            made, status = self.framework.run_generate(plugin, self.state, self.group, placements)
+            if status is not None and not status.is_rejected:
+                raise _Failure(status)
+            if status is not None or not made:
+                return (), status or Status(Code.UNSCHEDULABLE, (NO_PLACEMENTS,), plugin.name)
+            if list(made) != list(placements):
+                self.generators.append(plugin.name)
+            placements = made
+        return sorted(placements, key=lambda p: (p.rank, p.name)), None
+
+    def _nowhere(self, placements: Sequence[Placement]) -> int:
+        """How many nodes are in no placement."""
+        inside = {name for placement in placements for name in placement.nodes}
+        return sum(node.name not in inside for node in self.framework.snapshot.nodes)
+
+    def _evaluate_all(self, placements: Sequence[Placement]) -> list[Evaluation]:
+        """Rank by rank, until some rank has a placement for all, or `feasible_max` of them."""
+        check = None if self.upstream else self._aggregate_check()
+        evaluations: list[Evaluation] = []
+        full = 0
+        for placement in placements:
+            if full and placement.rank != evaluations[-1].placement.rank:
+                break
+            if self.options.feasible_max and full >= self.options.feasible_max:
+                break
+            evaluation = self._at_a_glance(check, placement) or self._simulate(placement)
+            evaluations.append(evaluation)
+            full += evaluation.is_full
+        return evaluations
+
+    def _aggregate_check(self) -> AggregateCheck:
+        group = self.group
+        required = len(group.members) if self.needs_all else max(1, group.quorum - len(group.placed))
+        return AggregateCheck(self.framework, group.members, min(required, len(group.members)), self.state)
+
+    def _at_a_glance(self, check: AggregateCheck | None, placement: Placement) -> Evaluation | None:
+        if check is None:
+            return None
+        nodes = [node for node in map(self.framework.snapshot.get, placement.nodes) if node is not None]
+        shortage = check.shortage(nodes)
+        if shortage is None:
+            return None
+        return Evaluation(placement, message=shortage.reason, blamed=shortage.plugins)
+
+    # --- trying one ---------------------------------------------------------------------------------------------------
+
+    def _simulate(self, placement: Placement) -> Evaluation:
+        """What would become of the members here. Leaves no trace."""
+        evaluation = Evaluation(placement)
+        assumed = self._assume(placement)
+        if isinstance(assumed, Status):
+            evaluation.message = assumed.message
+            evaluation.blamed = (assumed.plugin,)
+            return evaluation
+        try:
+            self._try_members(evaluation)
+        finally:
+            self._forget(evaluation)
+            self._revert(placement, assumed)
+        return evaluation
+
+    def _assume(self, placement: Placement) -> int | Status:
+        """Let the state plugins prepare for the placement; how many did. A rejection is of the placement."""
+        plugins = self.framework.placement_state
+        for count, plugin in enumerate(plugins):
+            status = self.framework.run_assume(plugin, self.state, self.group, placement)
+            if status is not None:
+                self._revert(placement, count)
+                if not status.is_rejected:
+                    raise _Failure(status)
+                return status
+        return len(plugins)
+
+    def _revert(self, placement: Placement, count: int) -> None:
+        """Undo the first `count` state plugins, the last first; all of them, even if one fails."""
+        failure: Status | None = None
+        for plugin in reversed(self.framework.placement_state[:count]):
+            status = self.framework.run_revert(plugin, self.state, self.group, placement)
+            failure = failure or status
+        if failure is not None:
+            raise _Failure(failure)
+
+    def _try_members(self, evaluation: Evaluation) -> None:
+        group, framework = self.group, self.framework
+        snapshot = framework.snapshot
+        nodes = [node for node in map(snapshot.get, evaluation.placement.nodes) if node is not None]
+        # In the snapshot's order, so that ties between nodes are broken as for a single pod.
+        nodes.sort(key=lambda node: snapshot.place_of(node.name))
+        evaluation.message = self._progress(evaluation, 0)
+        if evaluation.message:
+            return
+        for number, pod in enumerate(group.members, 1):
+            step = self._try(pod, nodes)
+            evaluation.steps.append(step)
+            evaluation.message = self._progress(evaluation, number)
+            if evaluation.message:
+                return
+        enough = evaluation.fit_count if not self.upstream else 1
+        evaluation.is_feasible = len(group.placed) + evaluation.fit_count >= group.quorum and enough > 0
+        evaluation.is_full = evaluation.is_feasible and evaluation.fit_count == len(group.members)
+        if evaluation.is_full:
+            evaluation.future = self._count_future(evaluation, nodes)
+        elif not evaluation.is_feasible:
+            evaluation.message = progress(group, evaluation, upstream=self.upstream)
+
+    def _progress(self, evaluation: Evaluation, tried: int) -> str:
+        """Why the placement has failed for good with this many members tried; empty if it has not."""
+        group = self.group
+        left = len(group.members) - tried
+        there = len(group.placed) + evaluation.fit_count
+        if there + left < group.quorum or (self.needs_all and evaluation.fit_count < tried):
+            return progress(group, evaluation, upstream=self.upstream)
+        return ""
+
+    def _try(self, pod: PodInfo, nodes: list[Any]) -> Step:
+        """One member, with those before it on their nodes."""
+        framework = self.framework
+        state = CycleState(self.stamp.at, self.waiting.get(pod.uid), self.stamp.attempt)
+        found = framework.schedule_pod(state, pod, turn=self.stamp.attempt, candidates=nodes)
+        if isinstance(found, Status):
+            if not found.is_rejected:
+                raise _Failure(found)
+            return Step(pod, state, "", reason=found.message)
+        if isinstance(found, FitError):
+            return Step(pod, state, "", error=found)
+        status = framework.run_reserve(state, pod, found.node)
+        if status is not None:
+            if not status.is_rejected:
+                raise _Failure(status)
+            return Step(pod, state, "", error=FitError.of_node(found.node, status))
+        framework.snapshot.assume(pod, found.node)
+        return Step(pod, state, found.node, result=found)
+
+    def _forget(self, evaluation: Evaluation) -> None:
+        """Take everybody off the snapshot again, the last first."""
+        for step in reversed(evaluation.steps):
+            if step.node:
+                self.framework.snapshot.forget(step.pod, step.node)
+                self.framework.run_unreserve(step.state, step.pod, step.node)
+
+    def _count_future(self, evaluation: Evaluation, nodes: list[Any]) -> int:
+        """How many of the pods that the group still expects would fit beside those that there are."""
+        group = self.group
+        missing = group.desired_count - len(group.placed) - len(group.members)
+        extra: list[Step] = []
+        try:
+            for number in range(max(0, missing)):
+                step = self._try(future_pod(group.members[-1], number), nodes)
+                if not step.node:
+                    break
+                extra.append(step)
+        finally:
+            self._forget(Evaluation(evaluation.placement, steps=extra))
+        return len(extra)
+
+    # --- choosing -----------------------------------------------------------------------------------------------------
+
+    def _competing(self, evaluations: Sequence[Evaluation]) -> list[Evaluation]:
+        """Who may be chosen: the full ones of the lowest rank, or without any the sufficient ones."""
+        if self.upstream:
+            return [evaluation for evaluation in evaluations if evaluation.is_feasible]
+        found = [e for e in evaluations if e.is_full] or [e for e in evaluations if e.is_feasible]
+        lowest = min((e.placement.rank for e in found), default=0)
+        return [e for e in found if e.placement.rank == lowest]
+
+    def _select(self, competing: Sequence[Evaluation]) -> Evaluation:
+        """The highest sum of weighted scores; of equals the first by name. One alone is not scored."""
+        if len(competing) == 1:
+            return competing[0]
+        self.state.write(FUTURE_PODS, {e.placement.name: e.future for e in competing})
+        totals = [0.0] * len(competing)
+        for plugin in self.framework.placement_score:
+            scores = self._score(plugin, competing)
+            weight = self.framework.placement_weights.get(plugin.name, 1)
+            for number, (evaluation, score) in enumerate(zip(competing, scores, strict=True)):
+                totals[number] += weight * score
+                self.scores.setdefault(evaluation.placement.name, {})[plugin.name] = score
+        for evaluation, total in zip(competing, totals, strict=True):
+            evaluation.score = total
+        return min(competing, key=lambda e: (-e.score, e.placement.name))
+
+    def _score(self, plugin: Any, competing: Sequence[Evaluation]) -> list[float]:
+        scores: list[float] = []
+        for evaluation in competing:
+            score = self.framework.run_score_placement(
+                plugin, self.state, self.group, evaluation.placement, evaluation.assignment
+            )
+            if isinstance(score, Status):
+                raise _Failure(score)
+            scores.append(score)
+        return (
+            plugin.normalize_placement_scores(scores)
+            if isinstance(plugin, NormalizePlacementScores)
+            else scores
+        )
+
+    # --- going through with it ------------------------------------------------------------------------------------------
+
+    def _place(
+        self, chosen: Evaluation, evaluations: Sequence[Evaluation], placements: Sequence[Placement]
+    ) -> GroupResult:
+        """The rest of each member's cycle, with the node and the state of the simulation."""
+        bound = _Binding(self, chosen)
+        assumed = self._assume(chosen.placement)
+        if isinstance(assumed, Status):
+            raise _Failure(assumed)
+        try:
+            bound.run()
+        finally:
+            bound.forget()
+            self._revert(chosen.placement, assumed)
+        if not bound.is_enough:
+            bound.unreserve()
+            chosen.message = progress(self.group, bound.as_evaluation(), upstream=self.upstream)
+            chosen.is_feasible = chosen.is_full = False
+            message = infeasible_message(
+                self.group, evaluations, self._nowhere(placements), upstream=self.upstream
+            )
+            return self._infeasible(message, (), [*evaluations, bound.as_evaluation()])
+        bound.post_bind()
+        outcomes = ((self.group.key, self._chosen(chosen, evaluations, bound)), *bound.outcomes())
+        return GroupResult(
+            outcomes,
+            (*bound.relies(), *_group_relies(self.group, chosen.placement)),
+            bound.states(),
+            tuple(evaluations),
+            tuple(placements),
+            self.scores,
+        )
+
+    def _chosen(
+        self, chosen: Evaluation, evaluations: Sequence[Evaluation], bound: _Binding
+    ) -> PlacementChosen:
+        return PlacementChosen(
+            **self.stamp._asdict(),
+            placement=chosen.placement.name,
+            nodes=chosen.placement.nodes if chosen.placement.name else (),
+            assignment={f"Pod/{step.pod.key}": step.node for step in bound.placed},
+            waiting=tuple(f"Pod/{step.pod.key}" for step in bound.placed if bound.waits),
+            score=chosen.score,
+            scores=self.scores,
+            candidates=sum(e.is_feasible for e in evaluations),
+            evaluated=len(evaluations),
+            explanation=tuple(placement_lines([e for e in evaluations if e is not chosen])),
+            claims=dict(chosen.placement.allocations),
+        )
+
+    def _infeasible(
+        self, message: str, plugins: tuple[str, ...], evaluations: Sequence[Evaluation] = ()
+    ) -> GroupResult:
+        """The whole group is rejected, by everybody who had something against some member in some placement."""
+        blamed = {*plugins, *self.generators}
+        pending: set[str] = set()
+        counts: Counter[tuple[str, str]] = Counter()
+        for evaluation in evaluations:
+            blamed.update(evaluation.rejecting)
+            pending.update(evaluation.pending)
+            first = evaluation.first_failure
+            if first is not None and first.error is not None:
+                found = rejections(first.error.node_count, first.error.diagnosis)
+                counts.update({(r.plugin, r.reason): r.nodes for r in found})
+        body = Unschedulable(
+            **self.stamp._asdict(),
+            message=message,
+            plugins=tuple(sorted(blamed)),
+            pending=tuple(sorted(pending)),
+            rejections=tuple(
+                Rejection(plugin=plugin, reason=reason, nodes=nodes)
+                for (plugin, reason), nodes in sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+            ),
+            nodes=len(self.framework.snapshot.nodes),
+            explanation=tuple(placement_lines(evaluations)),
+            members=_keys(self.group),
+        )
+        return GroupResult(
+            ((self.group.key, body),), _relies(self.group), evaluations=tuple(evaluations), scores=self.scores
+        )
+
+
+class _Binding:
+    """The members of the chosen placement, from Reserve to PostBind."""
+
+    def __init__(self, cycle: _Cycle, chosen: Evaluation) -> None:
+        self.cycle = cycle
+        self.chosen = chosen
+        self.steps: list[Step] = []
+        self.waits: dict[str, tuple[tuple[str, int], ...]] = {}
+        """Uid → (plugin, nanoseconds) that it waits for."""
+
+    @property
+    def placed(self) -> list[Step]:
+        return [step for step in self.steps if step.node]
+
+    @property
+    def is_enough(self) -> bool:
+        """Nothing that was found in the simulation was lost that the group needs."""
+        group, placed = self.cycle.group, len(self.placed)
+        if self.cycle.needs_all:
+            return placed == len(group.members)
+        return placed > 0 and len(group.placed) + placed >= group.quorum
+
+    def as_evaluation(self) -> Evaluation:
+        return Evaluation(self.chosen.placement, steps=self.steps)
+
+    def run(self) -> None:
+        for step in self.chosen.steps:
+            self.steps.append(self._go_on(step) if step.node else step)
+
+    def _go_on(self, step: Step) -> Step:
+        framework, pod, node = self.cycle.framework, step.pod, step.node
+        status = framework.run_reserve(step.state, pod, node)
+        if status is None:
+            permit = framework.run_permit(step.state, pod, node)
+            status = permit.status
+            if status is not None and status.code is Code.WAIT:
+                self.waits[pod.uid] = permit.waits
+                status = None
+            elif status is None:
+                status = framework.run_pre_bind(step.state, pod, node) or framework.run_bind(
+                    step.state, pod, node
+                )
+            if status is not None:
+                framework.run_unreserve(step.state, pod, node)
+        if status is None:
+            framework.snapshot.assume(pod, node)
+            return step
+        if not status.is_rejected:
+            self.unreserve()
+            raise _Failure(status)
+        return Step(pod, step.state, "", error=FitError.of_node(node, status))
+
+    def forget(self) -> None:
+        for step in reversed(self.placed):
+            self.cycle.framework.snapshot.forget(step.pod, step.node)
+
+    def unreserve(self) -> None:
+        for step in reversed(self.placed):
+            self.cycle.framework.run_unreserve(step.state, step.pod, step.node)
+
+    def post_bind(self) -> None:
+        if not self.waits:
+            for step in self.placed:
+                self.cycle.framework.run_post_bind(step.state, step.pod, step.node)
+
+    def states(self) -> dict[str, CycleState]:
+        return {step.pod.uid: step.state for step in self.placed} if self.waits else {}
+
+    def relies(self) -> list[Relies]:
+        framework = self.cycle.framework
+        return [
+            Relies(f"Pod/{s.pod.key}", s.pod.uid, s.node, relied_on(framework, s.state)) for s in self.steps
+        ]
+
+    def outcomes(self) -> Iterator[tuple[str, Body]]:
+        """One for each member. While any of them waits all do: what is bound is bound together."""
+        deadline = min((wait for waits in self.waits.values() for _, wait in waits), default=0)
+        for step in self.steps:
+            key = f"Pod/{step.pod.key}"
+            if not step.node:
+                body: Body = self._left_over(step)
+            elif self.waits:
+                waits = self.waits.get(step.pod.uid, ())
+                body = Waiting(
+                    **self.cycle.stamp._asdict(),
+                    node=step.node,
+                    plugins=tuple(plugin for plugin, _ in waits) or (BARRIER,),
+                    deadline=self.cycle.stamp.at + deadline,
+                    group=self.cycle.group.key,
+                )
+            else:
+                body = self._scheduled(step)
+            yield from explained(((key, body),), key, step.state)
+
+    def _scheduled(self, step: Step) -> Scheduled:
+        assert step.result is not None
+        scores = step.result.scores
+        return Scheduled(
+            **self.cycle.stamp._asdict(),
+            node=step.node,
+            score=0 if scores is None else max(scores.totals),
+            feasible=step.result.feasible,
+            group=self.cycle.group.key,
+        )
+
+    def _left_over(self, step: Step) -> Unschedulable:
+        error = step.error
+        if error is None:
+            return Unschedulable(
+                **self.cycle.stamp._asdict(), message=step.reason, group=self.cycle.group.key
+            )
+        return Unschedulable(
+            **self.cycle.stamp._asdict(),
+            message=error.message,
+            plugins=error.unschedulable_plugins,
+            pending=error.pending_plugins,
+            rejections=rejections(error.node_count, error.diagnosis),
+            nodes=error.node_count,
+            group=self.cycle.group.key,
+        )
+
+
+def _keys(group: Group) -> tuple[str, ...]:
+    return tuple(f"Pod/{pod.key}" for pod in group.members)
+
+
+def _relies(group: Group) -> tuple[Relies, ...]:
+    """A rejection stands as long as the pods and the group are what they were."""
+    return (*(Relies(f"Pod/{pod.key}", pod.uid) for pod in group.members), *_group_relies(group))
+
+
+def _group_relies(group: Group, placement: Placement | None = None) -> Iterator[Relies]:
+    yield Relies(group.rule.object_key, "")
+    for claim, _ in () if placement is None else placement.allocations:
+        yield Relies(claim, "")

@@ -125,17 +125,16 @@ async def test_every_metric_of_the_specification_is_exposed_by_the_daemon(log: P
 
 
 async def test_standby_takes_over_when_the_first_is_killed(log: Path, cluster: Path, tmp_path: Path) -> None:
-    with daemon(log) as first:
-        with daemon(log, ready="standing by") as second:
-            tidelog("apply", "--log", log, "-f", cluster)
-            first.until("scheduler_schedule_attempts_total", 40, result="scheduled")
-            waiting = second.get("/statusz"), second.get("/readyz")
-            first.kill()
-            second.wait_for("scheduling")
-            tidelog("apply", "--log", log, "-f", manifest(tmp_path / "more.yaml", a_pod("late")))
-            second.until("scheduler_schedule_attempts_total", 1, result="scheduled")
-            leading = second.get("/statusz")
-            second.stop()
+    with daemon(log) as first, daemon(log, ready="standing by") as second:
+        tidelog("apply", "--log", log, "-f", cluster)
+        first.until("scheduler_schedule_attempts_total", 40, result="scheduled")
+        waiting = second.get("/statusz"), second.get("/readyz")
+        first.kill()
+        second.wait_for("scheduling")
+        tidelog("apply", "--log", log, "-f", manifest(tmp_path / "more.yaml", a_pod("late")))
+        second.until("scheduler_schedule_attempts_total", 1, result="scheduled")
+        leading = second.get("/statusz")
+        second.stop()
 
     assert "Phase: standby" in waiting[0]
     assert waiting[1] == "ok"

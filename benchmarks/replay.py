@@ -108,9 +108,9 @@ async def _ask(driver: Driver, snapshots: dict[int, tuple[str, bytes]]) -> dict[
         started = perf_counter()
         key = driver.records[-2 * BATCH].key
         async with await open_history(path, Registry()) as history:
-            first = await history.first_about(key)
-            assert first is not None
-            core = await history.core_from_snapshot(first - 1)
+            span = await history.span_of(key)
+            assert span is not None
+            core = await history.core_from_snapshot(span[0].seq - 1)
             records = await history.records(core.seq + 1)
         why(records, core, key)
         found["why_seconds"] = round(perf_counter() - started, 3)

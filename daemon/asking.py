@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tidelog.api.errors import TidelogError, UsageError
+from tidelog.api.objects import Pod
 from tidelog.daemon.commands.options import DEFAULT_NAMESPACE
 from tidelog.daemon.moments import NOW, At, seq_of
-from tidelog.eventlog.records import Record
+from tidelog.eventlog.records import ObjectPut, Record, decode_body
 from tidelog.replay.history import History, open_history
 from tidelog.scheduler.core import Core
 
@@ -39,6 +40,7 @@ class PodPast(NamedTuple):
     core: Core
     records: list[Record]
     later: list[Record]
+    seq: int
     at: int
     """The moment of the question."""
 
@@ -61,17 +63,29 @@ async def moment_of(history: History, at: At) -> Moment:
 
 
 async def past_of(history: History, key: str, at: At) -> PodPast:
-    """The records since the pod is known. Reading starts at the nearest snapshot before it."""
+    """The records since the pod is known. Reading starts at the nearest snapshot before it, and ends where its story does."""
     moment = await moment_of(history, at)
-    first = await history.first_about(key, moment.seq)
-    if first is None:
+    span = await history.span_of(key, moment.seq)
+    if span is None:
         name = key.partition("/")[2]
         raise TidelogError(
             f"pod {name} is not in the log{'' if at == NOW else f' up to record {moment.seq}'}"
         )
-    core = await history.core_from_snapshot(first - 1)
-    records = await history.records(core.seq + 1, moment.seq)
-    return PodPast(core, records, await history.later(moment.seq), moment.at)
+    first, newest = span
+    core = await history.core_from_snapshot(first.seq - 1)
+    last = newest.seq if _is_settled(newest) else moment.seq
+    records = await history.records(core.seq + 1, last)
+    return PodPast(core, records, await history.later(last), moment.seq, moment.at)
+
+
+def _is_settled(newest: Record) -> bool:
+    """Nothing that comes after this record, the last about a pod, changes what there is to tell: it is placed, or gone."""
+    if newest.kind == "ObjectPut":
+        body = decode_body(newest)
+        return (
+            isinstance(body, ObjectPut) and isinstance(body.object, Pod) and bool(body.object.spec.node_name)
+        )
+    return newest.kind in ("Scheduled", "ObjectDeleted")
 
 
 async def state_at(path: Path, at: At) -> tuple[Core, Moment]:

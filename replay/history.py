@@ -127,13 +127,14 @@ class History:
                 found.append(record)
         return found
 
-    async def first_about(self, key: str, last: int | None = None) -> int | None:
-        """The seq of the oldest record about an object, up to `last`. Costs a microsecond a record."""
+    async def span_of(self, key: str, last: int | None = None) -> tuple[Record, Record] | None:
+        """The oldest and the newest record about an object, up to `last`. Costs a microsecond a record."""
+        first = newest = None
         async for batch in self.log.read_batches(0, last):
             for record in batch:
                 if record.key == key:
-                    return record.seq
-        return None
+                    first, newest = first or record, record
+        return None if first is None or newest is None else (first, newest)
 
 
 def check_plugins(record: Record, registry: Registry) -> None:

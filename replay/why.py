@@ -48,11 +48,18 @@ class Why(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def why(
-    records: Sequence[Record], core: Core, key: str, *, later: Sequence[Record] = (), at: int | None = None
+    records: Sequence[Record],
+    core: Core,
+    key: str,
+    *,
+    later: Sequence[Record] = (),
+    seq: int | None = None,
+    at: int | None = None,
 ) -> Why:
     """Explain the pod of this record key. `core` has consumed everything before `records`, and ends behind them.
 
-    `later` are the records behind the moment in question, for attempts under way; `at` is the moment, by default that of the last record.
+    `later` are the records behind the last one, for attempts under way; `seq` and `at` are the moment in question, by default that of the last
+    record. Of a pod that is placed or gone, the records after the last one about it need not be given.
     """
     last = max((p.attempt for p in pops(records) if placement_of(p, key)), default=0)
     teller, choice = Teller(core, key), None
@@ -63,14 +70,14 @@ def why(
     told = teller.told()
     if not told.entries and core.cluster.pod(key) is None:
         raise TidelogError(f"pod {key.partition('/')[2]} is not in the log up to record {core.seq}")
-    return _answer(core, key, told, choice, core.at if at is None else at)
+    return _answer(core, key, told, choice, core.seq if seq is None else seq, core.at if at is None else at)
 
 
-def _answer(core: Core, key: str, told: PodStory, choice: Choice | None, at: int) -> Why:
+def _answer(core: Core, key: str, told: PodStory, choice: Choice | None, seq: int, at: int) -> Why:
     pod, name = core.cluster.pod(key), key.partition("/")[2]
     if pod is None:
         return Why(
-            pod=name, uid="", seq=core.seq, at=at, status="deleted", node="", story=told, waits=None, nodes=0,
+            pod=name, uid="", seq=seq, at=at, status="deleted", node="", story=told, waits=None, nodes=0,
             feasible=(), help=(), choice=choice, by_node={},
         )  # fmt: skip
     waits = waits_of(core, pod)
@@ -91,7 +98,7 @@ def _answer(core: Core, key: str, told: PodStory, choice: Choice | None, at: int
     return Why(
         pod=name,
         uid=pod.metadata.uid,
-        seq=core.seq,
+        seq=seq,
         at=at,
         status=status_of(pod, waits),
         node=pod.spec.node_name,

@@ -50,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
             return await past_of(history, key, at)
 
     past = asyncio.run(read())
-    found = why(past.records, past.core, key, later=past.later, at=past.at)
+    found = why(past.records, past.core, key, later=past.later, seq=past.seq, at=past.at)
     pod = past.core.cluster.pod(key)
     if pod is None:
         raise UsageError(f"pod {found.pod} was deleted; `tidelog why` still tells its story")

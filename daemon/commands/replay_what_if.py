@@ -131,7 +131,7 @@ async def _dropped(history: History, word: str, namespace: str | None) -> str | 
         raise UsageError(f"--drop {word}: must be the number of a record, or an object as KIND/NAME")
     first, inner, last = name.rpartition("/")
     key = key_of(kind_named(kind), first if inner else namespace or DEFAULT_NAMESPACE, last)
-    if await history.first_about(key) is None:
+    if await history.span_of(key) is None:
         raise UsageError(f"--drop {word}: there is no such object in the log")
     return key
 

@@ -45,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
         key, at = pod_key(args.pod, args.namespace), parse_at(args.at)
         async with await open_history(log_path(args)) as history:
             past = await past_of(history, key, at)
-        return why(past.records, past.core, key, later=past.later, at=past.at)
+        return why(past.records, past.core, key, later=past.later, seq=past.seq, at=past.at)
 
     found = asyncio.run(ask())
     if args.output == "table":

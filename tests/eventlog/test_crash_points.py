@@ -94,7 +94,7 @@ async def test_nothing_acknowledged_is_lost_at_any_step(
 
     steps = {step for step, _ in camera.taken}
     assert {"after create", "before rename", "after commit", "before sync", "after checkpoint"} <= steps
-    assert len(camera.taken) > 4 * EVENTS
+    assert len(camera.taken) > 4 * EVENTS, len(camera.taken)
 
 
 async def test_interrupted_repair_is_finished_by_the_next_one(camera: Camera) -> None:

@@ -106,7 +106,7 @@ def _help(found: Why) -> Iterator[str]:
 def help_lines(advice: Help) -> Iterator[str]:
     """What one plugin objects to, and what would make it agree."""
     reasons = ", ".join(f"{count} {reason}" for reason, count in advice.reasons.items())
-    alone = f"; {advice.only} of them by nobody else" if advice.only != advice.nodes else ""
+    alone = f"; {advice.only} of them by it alone" if advice.only != advice.nodes else ""
     yield f"  {advice.plugin} rejects {advice.nodes} node{'' if advice.nodes == 1 else 's'}{alone}: {reasons}"
     yield from (f"    - {text}" for text in advice.advice)
     if advice.also:

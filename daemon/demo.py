@@ -14,6 +14,7 @@ import tempfile
 from pathlib import Path
 
 from tidelog.api.errors import InternalError, UsageError
+from tidelog.daemon import demo_spread
 from tidelog.daemon.cli import main
 from tidelog.daemon.output import colourful
 from tidelog.daemon.shipped import folder
@@ -29,6 +30,11 @@ def tell(log: Path | None) -> None:
         log = Path(tempfile.mkdtemp(prefix="tidelog-demo-")) / "cluster.db"
     story = _Story(log)
     _tell(story, folder("examples"))
+    story.say(
+        "When a zone has no room",
+        "Spread constraints that fall back, with an autoscaler; on a virtual clock:",
+    )
+    demo_spread.tell()
     story.say("The log", f"It is {log}, one file with its head beside it. Go on with it:")
     print(f"{INDENT}export TIDELOG_LOG={shlex.quote(str(log))}")
     program = "tidelog" if shutil.which("tidelog") else _shown(Path(sys.argv[0]))

@@ -9,10 +9,15 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from tidelog.api.objects import Pod, pod_condition
 from tidelog.eventlog.records import Body, Fallback, Nominated, Scheduled, Unschedulable, Waiting
 from tidelog.plugins.interface import CycleState
 from tidelog.plugins.pod_topology_spread_constraints import decision_of
-from tidelog.plugins.pod_topology_spread_fallback import PLUGIN, PREEMPTION_FAILED
+from tidelog.plugins.pod_topology_spread_fallback import (
+    NODE_PROVISIONING_IN_PROGRESS,
+    PLUGIN,
+    PREEMPTION_FAILED,
+)
 
 Outcomes = tuple[tuple[str, Body], ...]
 
@@ -72,6 +77,27 @@ def _telling(body: Body, fallback: tuple[Fallback, ...]) -> Body:
             return replace(body, fallback=fallback)
         case _:
             return body
+
+
+def withdraws_fallback(before: Pod, after: Pod) -> bool:
+    """Whether an attempt made with the earlier version may have let a constraint fall back that is hard for the later one.
+
+    Pods without constraints of their own may have default ones that fall back.
+    """
+    constraints = before.spec.topology_spread_constraints
+    if constraints and not any(constraint.fallback_criteria for constraint in constraints):
+        return False
+    said, says = _provisioning(before), _provisioning(after)
+    if said != says and said != "True" and says != "False":
+        return True
+    nominated = after.status.nominated_node_name
+    return bool(nominated) and nominated != before.status.nominated_node_name
+
+
+def _provisioning(pod: Pod) -> str:
+    """What the autoscaler has said of the pod; empty if nothing."""
+    condition = pod_condition(pod, NODE_PROVISIONING_IN_PROGRESS)
+    return "" if condition is None or condition.status == "Unknown" else condition.status
 
 
 def preemption_marks(fallback: tuple[Fallback, ...]) -> tuple[int, ...]:

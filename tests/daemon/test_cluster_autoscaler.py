@@ -128,6 +128,25 @@ def test_min_domains_opens_a_third_zone() -> None:
     story.assert_verifies()
 
 
+def test_min_domains_spreads_a_deployment_over_at_least_five_nodes() -> None:
+    """KEP-3022, User Story: "I am using cluster autoscaler and I want to force spreading a deployment over at least 5 Nodes"."""
+    story = Story(group("general", "a", provisioning_seconds=60))
+    replica = plain("x", "100m").label(foo="bar").spread(b.HOSTNAME, "foo=bar", max_skew=2, min_domains=5)
+    story.put(*(node(f"n{i}", "a") for i in range(3)), *(replica.named(f"web-{i}") for i in range(10)))
+
+    story.play(50)
+    before = [story.node_of(f"web-{i}") for i in range(10)]
+    story.play(70)
+    after = [story.node_of(f"web-{i}") for i in range(10)]
+
+    assert before.count("") == 4
+    assert [name for _, name in story.bought()] == ["general-a-1", "general-a-2"]
+    counts = [after.count(name) for name in sorted(set(after))]
+    assert (len(counts), sum(counts)) == (5, 10)
+    assert max(counts) - min(counts) <= 2
+    story.assert_verifies()
+
+
 def test_node_that_is_ordered_keeps_the_constraint_hard() -> None:
     story = Story(group(provisioning_seconds=45), timeout="30s")
     story.put(node("a1", "a"), node("b1", "b", "1"), *(web(f"web-{i}", FALLS_BACK) for i in range(4)))

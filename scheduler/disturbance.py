@@ -51,6 +51,8 @@ class Disturbance(NamedTuple):
     """A pod that keeps others away (required anti-affinity) has come: also who had no filter looking at it may be hit."""
     forbids: str = ""
     """How a disruption budget forbids more than it did."""
+    withdraws: str = ""
+    """How a place that was found for this very pod may not be one any more; empty if it does not."""
 
 
 class Conflict(NamedTuple):
@@ -91,7 +93,7 @@ def conflict(relies: Relies, notes: Iterable[Disturbance]) -> Conflict | None:
     """The first of the notes that takes away what the decision relies on."""
     for note in notes:
         if note.key == relies.pod_key:
-            reason = note.own
+            reason = note.own or (note.withdraws if relies.node else "")
         elif note.key in relies.victims:
             reason = f"{_name(note.key)}, which was to make room, changed"
         elif note.forbids:
@@ -142,7 +144,10 @@ def _of_pod(seq: int, old: Pod | None, new: Pod | None) -> Disturbance | None:
     left = before.spec.node_name if before else ""
     taken = after.spec.node_name if after else ""
     if not left and not taken:
-        return Disturbance(seq, key, "", "", Depends.POD, own) if own else None
+        withdraws = _withdrawn(before, after)
+        if not own and not withdraws:
+            return None
+        return Disturbance(seq, key, "", "", Depends.POD, own, withdraws=withdraws)
     if before is not None and after is not None and left == taken and not _counts_differently(before, after):
         if is_ready(before) == is_ready(after) and before.status.phase == after.status.phase:
             return None
@@ -218,9 +223,14 @@ def _own_change(before: Pod | None, after: Pod | None) -> str:
         return "the pod is being deleted"
     if before.spec != after.spec or before.metadata.labels != after.metadata.labels:
         return "the pod changed"
-    if withdraws_fallback(before, after):
-        return "the pod's conditions or nomination changed, and its spread constraints may be hard again"
     return ""
+
+
+def _withdrawn(before: Pod | None, after: Pod | None) -> str:
+    """What happened to a pod that was placed in spite of a spread constraint."""
+    if before is None or after is None or not withdraws_fallback(before, after):
+        return ""
+    return "the pod's conditions or nomination changed, and its spread constraints may be hard again"
 
 
 def _counts_differently(before: Pod, after: Pod) -> bool:

@@ -41,6 +41,7 @@ from tidelog.plugins.testing import World as Kit
 from tidelog.plugins.testing_worlds import Step
 from tidelog.replay.driver import SECOND, Driver
 from tidelog.replay.verify import recover, verify
+from tidelog.scheduler.fallback import withdraws_fallback
 
 from ..kep.spread_world import (  # noqa: TID252
     NP,
@@ -368,6 +369,64 @@ def test_condition_that_comes_while_the_attempt_is_being_committed_wakes_the_pod
     world.assert_replays()
 
 
+@pytest.mark.parametrize("after", ["True", "Unknown"])
+def test_answer_that_is_taken_back_before_the_commit_aborts_the_binding(after: str) -> None:
+    """What the decision relies on must still be so when it is committed."""
+    world = two_zones()
+    world.driver.put(web("web-1", PROVISIONING).condition(NP, "False").build())
+    world.driver.attempt()
+
+    condition = Condition(type=NP, status=after)
+    world.driver.set_condition(world.driver.pod("web-1"), PodConditionSet(condition=condition))
+    world.driver.commit()
+    world.advance(seconds=12)
+
+    kinds = [record.kind for record in world.driver.records if record.key == "Pod/default/web-1"]
+    assert kinds == ["ObjectPut", "PodConditionSet", "AttemptAborted", "Unschedulable"]
+    world.assert_replays()
+
+
+def test_answer_that_comes_while_a_rejection_is_being_committed_does_not_abort_it() -> None:
+    """Nothing was found, so there is nothing to take away."""
+    world = two_zones()
+    world.driver.put(web("web-1", PROVISIONING).build())
+    world.driver.attempt()
+
+    condition = Condition(type=NP, status="True")
+    world.driver.set_condition(world.driver.pod("web-1"), PodConditionSet(condition=condition))
+    world.driver.commit()
+
+    assert world.attempts("web-1") == [("Unschedulable",)]
+    world.assert_replays()
+
+
+@pytest.mark.parametrize(
+    ("criteria", "before", "after", "withdraws"),
+    [
+        ((PROVISIONING,), "", "True", True),
+        ((PROVISIONING,), "Unknown", "True", True),
+        ((PROVISIONING,), "", "False", False),
+        ((PROVISIONING,), "True", "False", False),
+        ((PROVISIONING,), "False", "False", False),
+        ((), "False", "True", False),
+    ],
+)
+def test_only_what_may_make_a_constraint_hard_again_withdraws_a_fallback(
+    criteria: tuple[str, ...], before: str, after: str, withdraws: bool
+) -> None:
+    pod = web("p", *criteria)
+    old, new = (pod.condition(NP, status).build() if status else pod.build() for status in (before, after))
+
+    assert withdraws_fallback(old, new) is withdraws
+
+
+def test_nomination_by_somebody_else_withdraws_a_fallback_and_its_end_does_not() -> None:
+    pod = web("p", PREEMPTION)
+    free, nominated = pod.build(), pod.nominated("n1").build()
+
+    assert (withdraws_fallback(free, nominated), withdraws_fallback(nominated, free)) == (True, False)
+
+
 def test_node_without_the_key_of_what_has_fallen_back_wakes_the_pod() -> None:
     """In the list as it is written such a node does not count."""
     racked = b.node("a1").label({ZONE: "a", "rack": "r1"}).capacity(cpu="4").build()
@@ -649,10 +708,11 @@ class Story:
             self.wait,
             self.node,
             self.remove,
+            self.decide,
         )
         for _ in range(steps):
             self.random.choice(happen)()
-            if self.random.random() < 0.7:
+            if self.random.random() < 0.5:
                 self.driver.settle()
         self.driver.commit()
         self.driver.advance(seconds=700)
@@ -677,6 +737,11 @@ class Story:
                 b.pod("x").condition(NP, self.random.choice(["True", "False", "Unknown"])).conditions[0]
             )
             self.driver.set_condition(pod, PodConditionSet(condition=condition))
+
+    def decide(self) -> None:
+        """Attempts whose outcomes are not in the log yet: what happens next may take away what they rely on."""
+        for _ in range(3):
+            self.driver.attempt()
 
     def wait(self) -> None:
         self.driver.commit()

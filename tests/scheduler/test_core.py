@@ -252,3 +252,22 @@ def test_configuration_with_a_plugin_that_is_not_installed_says_which() -> None:
 
     with pytest.raises(PluginError, match=r"plugin SlowPermit: record 2 .*install it"):
         recover(driver.records, Registry())
+
+
+def test_pod_that_changed_while_its_binding_was_being_committed_is_tried_again_as_it_is_now(
+    driver: Driver,
+) -> None:
+    driver.put(node("n1"), node("n2", "b"), pod("web"))
+    decision = driver.attempt()
+    assert decision is not None
+    other = "n2" if decision.relies[0].node == "n1" else "n1"
+    wanted = b.pod("web").request(cpu="1").scheduler("default-scheduler")
+
+    driver.put(wanted.node_selector({"kubernetes.io/hostname": other}).build())
+    driver.commit()
+    driver.settle()
+
+    (scheduled,) = (decode_body(record) for record in driver.records if record.kind == "Scheduled")
+    assert isinstance(scheduled, Scheduled)
+    assert (scheduled.node, scheduled.feasible) == (other, 1)
+    assert_replays(driver)

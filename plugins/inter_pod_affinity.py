@@ -134,13 +134,13 @@ class InterPodAffinity(Plugin):
         table: _WeightTable = {}
         for node in snapshot.nodes if prefers else snapshot.nodes_with_affinity_pods():
             others = node.pods if prefers else node.affinity_pods
-            self._weigh(incoming, others.values(), node.labels, table)
+            self.weigh(incoming, others.values(), node.labels, table)
         if not table:
             return SKIP
         state.write(_SCORE_STATE, table)
         return None
 
-    def _weigh(
+    def weigh(
         self, incoming: Incoming, others: Iterable[PodInfo], labels: Labels, table: _WeightTable
     ) -> None:
         """Add what the pods of one node contribute."""

@@ -52,6 +52,7 @@ from tidelog.plugins.pod_topology_spread_constraints import (
     HARD,
     SOFT,
     SYSTEM_DEFAULTS,
+    Constraints,
     Decision,
     SpreadRules,
 )
@@ -122,6 +123,15 @@ class PodTopologySpread(Plugin):
     def can_fall_back(self, pod: PodInfo) -> bool:
         """Whether the answers for this pod may differ from those for another one with the same spec, or from its own earlier ones."""
         return self._rules.can_fall_back(pod.pod)
+
+    def constraints_of(self, pod: PodInfo) -> tuple[Constraints, Constraints, bool]:
+        """The hard and the soft constraints of a pod that cannot fall back, and whether only nodes with all soft keys are scored.
+
+        Raises SelectorError.
+        """
+        decision = self._rules.decide(pod.pod)
+        hard = self._rules.compiled(decision.hard, decision, pod.pod)
+        return hard, self._rules.compiled(decision.soft, decision, pod.pod), decision.needs_all_keys
 
     # --- filtering ------------------------------------------------------------------------------------------------
 

@@ -58,6 +58,10 @@ class Nominator:
         """Who is nominated to the node."""
         return tuple(self._pods_on.get(node, {}).values())
 
+    def nodes(self) -> list[str]:
+        """The names of the nodes to which somebody is nominated."""
+        return list(self._pods_on)
+
     def nominations(self) -> list[tuple[PodInfo, str]]:
         """All, node by node."""
         return [(pod, node) for node, pods in self._pods_on.items() for pod in pods.values()]

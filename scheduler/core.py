@@ -80,6 +80,7 @@ from tidelog.scheduler.framework import Framework, FrameworkHandle
 from tidelog.scheduler.group import GroupSettings, group_name, is_group_key, record_key
 from tidelog.scheduler.group_cycle import GroupOptions
 from tidelog.scheduler.group_flights import GroupFlights, aborted_group
+from tidelog.scheduler.notes import Notes
 from tidelog.scheduler.pod_cycle import CycleResult, Stamp, finish_waiting, reject_waiting, run_pod_cycle
 from tidelog.scheduler.preemption import Evictions, PendingEviction, Preemption
 
@@ -109,8 +110,10 @@ class NotTheRecorded(Exception):
 class Core:
     """The state of the scheduler after some record of the log, and the next decision."""
 
-    def __init__(self, registry: Registry) -> None:
+    def __init__(self, registry: Registry, *, fast: bool = True) -> None:
+        """`fast=False`: evaluate plainly, every plugin on every node. The decisions are the same."""
         self.registry = registry
+        self._fast = fast
         self.epoch = 0
         self.attempts = 0
         """Number of the last attempt."""
@@ -351,10 +354,12 @@ class Core:
     def _aborted(self, key: str, body: AttemptAborted) -> None:
         if body.nominated:
             self._call_off(body)
+        pods = {uid_of(pod): other for other in (key, *body.assignment) if (pod := self.cluster.pod(other))}
         for uid in self._flights.pop(body.attempt, {}):
-            self._stop_waiting(uid, key)
+            found = pods.get(uid, key)
+            self._stop_waiting(uid, found)
             if self.queue is not None:
-                pod = self.cluster.pod(key)
+                pod = self.cluster.pod(found)
                 if pod is not None and uid_of(pod) == uid:
                     # What came while it was assumed has not reached the queue, and may be what the attempt was aborted for.
                     self.queue.update(pod, (), self.seq, self.at)
@@ -428,7 +433,8 @@ class Core:
         for uid, pod_key in self.group_flights.aborted(key, body):
             self._stop_waiting(uid, pod_key)
             pod = self.cluster.pod(pod_key)
-            if pod is not None and uid_of(pod) == uid:
+            if pod is not None and uid_of(pod) == uid and self.queue is not None:
+                self.queue.update(pod, (), self.seq, self.at)
                 self._renominate(pod)
         self._flights.pop(body.attempt, None)
         self.group_flights.put_back(body.attempt)
@@ -478,6 +484,7 @@ class Core:
                 weights=profile.weights("score"),
                 placement_weights=profile.weights("placementScore"),
                 nominated=queue.nominator,
+                fast=self._fast,
             )
             for name, profile in profiles.items()
         }
@@ -571,6 +578,8 @@ class Core:
         assert self.queue is not None
         if isinstance(popped, QueuedGroup):
             return self._decide_group(popped, stamp)
+        if isinstance(popped, Permit) and popped.group and popped.plugins:
+            return self._reject_barrier(popped, stamp)
         if isinstance(popped, Permit):
             pod, key = self._tried(popped.key), popped.key
             result = self._finish(popped, PodInfo(pod), stamp)
@@ -596,6 +605,17 @@ class Core:
                 else relies_on_plan(key, uid, result.plan, result.on),
             ),
         )
+
+    def _reject_barrier(self, permit: Permit, stamp: Stamp) -> Decision:
+        """One member of a group has waited too long: none of those that wait with it is bound."""
+        others = [p for p in self._permits.values() if p.group == permit.group and p is not permit]
+        outcomes: list[tuple[str, Body]] = []
+        relies: list[Relies] = []
+        for one in (permit, *others):
+            pod = self._tried(one.key)
+            outcomes.extend(self._finish(one, PodInfo(pod), stamp).outcomes)
+            relies.append(Relies(one.key, one.uid))
+        return Decision(*stamp, tuple(outcomes), tuple(relies))
 
     def _decide_group(self, popped: QueuedGroup, stamp: Stamp) -> Decision:
         assert self.configuration is not None
@@ -671,7 +691,7 @@ class Core:
         """Let the attempt's outcomes count for those that come after it, before they are in the log."""
         cluster = self.cluster
         if cluster.notes is None:
-            cluster.notes = []
+            cluster.notes = Notes()
         flight = self._flights.setdefault(attempt, {})
         if is_group_key(outcomes[0][0]):
             for key, node in self.group_flights.adopt(attempt, outcomes):
@@ -693,6 +713,9 @@ class Core:
                 self._evict(pod, key, body)
             if not isinstance(body, Evicted | EvictionRefused | Nominated):
                 flight[uid_of(pod)] = None
+            if isinstance(body, AttemptAborted):
+                others = map(cluster.pod, body.assignment)
+                flight.update(dict.fromkeys(uid_of(other) for other in others if other is not None))
 
     def _nominate(self, pod: Pod, node: str, cleared: Sequence[str]) -> None:
         """Filters count the pod on the node from now on, and those of lower priority not any more."""
@@ -726,9 +749,10 @@ class Core:
 
         To be asked when everything that will be in the log before the decision has been consumed.
         """
-        notes = [note for note in self.cluster.notes or () if note.seq > decision.observed]
+        notes = self.cluster.notes
+        assert notes is not None, "there are notes while an attempt is in flight"
         for relies in decision.relies:
-            found = conflict(relies, notes)
+            found = conflict(relies, notes.concerning(relies, decision.observed))
             if found is not None:
                 return found
         return None
@@ -749,6 +773,8 @@ class Core:
             nominated="" if plan is None else plan.node,
             victims=() if plan is None else plan.victims,
             cleared=() if plan is None else plan.cleared,
+            # Of pods that wait together: where they are is known.
+            assignment={relies.pod_key: "" for relies in decision.relies[1:]},
         )
         return decision._replace(outcomes=((decision.key, body),))
 

@@ -55,6 +55,7 @@ from tidelog.plugins.interface import (
 from tidelog.plugins.node_info import NodeInfo, PodInfo
 from tidelog.plugins.preemption_plan import PreemptionPort
 from tidelog.scheduler.diagnosis import NO_NODES, Diagnosis, FitError
+from tidelog.scheduler.fast import FastEvaluation
 from tidelog.scheduler.listers import Listers
 from tidelog.scheduler.snapshot import Snapshot
 
@@ -172,7 +173,9 @@ class ScheduleResult(NamedTuple):
     tied: int = 1
     """How many of them were equally good."""
     scores: NodeScores | None = None
-    """None when there was nothing to choose from."""
+    """None when there was nothing to choose from, and after the fast evaluation."""
+    score: int = 0
+    """The node's total; 0 when there was nothing to choose from."""
 
 
 class Framework:
@@ -191,7 +194,9 @@ class Framework:
         placement_weights: Mapping[str, int] | None = None,
         nominated: NominatedPods | None = None,
         observer: Observer | None = None,
+        fast: bool = False,
     ) -> None:
+        """`fast`: find nodes by the fast evaluation where it can tell (`tidelog.scheduler.fast`); the answers are the same."""
         self.name = name
         self.handle = handle
         self.nominated: NominatedPods = FixedNominations() if nominated is None else nominated
@@ -221,6 +226,7 @@ class Framework:
         self._hooks: tuple[tuple[str, PodHooks], ...] = tuple(
             (plugin.name, plugin) for plugin in points.get("preFilter", ()) if isinstance(plugin, PodHooks)
         )
+        self._fast = FastEvaluation(self) if fast else None
 
     @property
     def snapshot(self) -> Snapshot:
@@ -244,6 +250,11 @@ class Framework:
         """
         if not self.snapshot.nodes:
             return NO_NODES
+        if self._fast is not None and candidates is None and not nominated_node:
+            quick = self._fast.choose(state, pod, turn)
+            if quick is not None:
+                name, best = quick
+                return ScheduleResult(name, best.feasible, best.tied, None, best.score)
         found = self.find_feasible(state, pod, nominated_node=nominated_node, candidates=candidates)
         if not isinstance(found, Feasible):
             return found

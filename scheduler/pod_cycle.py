@@ -127,12 +127,8 @@ def _bind(
         framework.run_unreserve(state, pod, node)
         return _failed(key, stamp, status, clears=True)
     framework.run_post_bind(state, pod, node)
-    scheduled = Scheduled(**stamp._asdict(), node=node, score=_score_of(result), feasible=result.feasible)
+    scheduled = Scheduled(**stamp._asdict(), node=node, score=result.score, feasible=result.feasible)
     return CycleResult(((key, scheduled),), node, relied_on(framework, state), state)
-
-
-def _score_of(result: ScheduleResult) -> int:
-    return 0 if result.scores is None else max(result.scores.totals)
 
 
 def relied_on(framework: Framework, state: CycleState) -> Depends:

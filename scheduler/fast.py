@@ -1,0 +1,261 @@
+"""The fast evaluation: the same node as the plain one of `Framework.schedule_pod` finds, without asking every plugin about every node.
+
+    pod ─► shape (what plugins read of it) ─► its table, brought up to date ─► sets of nodes ─► best total ─► first from the scan's start
+
+It knows the default plugins, by their classes, and how they may be asked: once per state of nodes, once per node's own object, or by
+counts of domains that are kept (`fast_shape`, `fast_spread`, `fast_affinity`). It answers None, and the plain evaluation decides,
+wherever something else has a say: another plugin, a set of nodes from PreFilter, a pod that can fall back, a nomination beside counted
+domains, and whenever no node is left, because then the reasons matter more than the time.
+
+Its tables are caches: nothing of them is state, and an answer does not depend on which of them exist.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from tidelog.api.objects import Pod
+from tidelog.api.selectors import SelectorError
+from tidelog.plugins.arithmetic import scan_start
+from tidelog.plugins.image_locality import ImageLocality
+from tidelog.plugins.inter_pod_affinity import Incoming, InterPodAffinity
+from tidelog.plugins.interface import Code, CycleState, Plugin
+from tidelog.plugins.node_affinity import NodeAffinity
+from tidelog.plugins.node_info import PodInfo
+from tidelog.plugins.node_name import NodeName
+from tidelog.plugins.node_ports import NodePorts
+from tidelog.plugins.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
+from tidelog.plugins.node_resources_fit import NodeResourcesFit
+from tidelog.plugins.node_unschedulable import NodeUnschedulable
+from tidelog.plugins.pod_topology_spread import PodTopologySpread
+from tidelog.plugins.taint_toleration import TaintToleration
+from tidelog.queue.nominator import Nominator
+from tidelog.scheduler.fast_affinity import Affinity
+from tidelog.scheduler.fast_index import Bits, NodeIndex
+from tidelog.scheduler.fast_shape import Domains, Evaluation, Found, NotFast, Shape
+from tidelog.scheduler.fast_spread import Spread
+
+if TYPE_CHECKING:
+    from tidelog.scheduler.framework import Framework
+
+SHAPES_MAX = 64
+"""So many tables are kept. One costs some ten bytes a node, and as many sets of nodes as there are different scores."""
+
+_KNOWN: frozenset[type] = frozenset(
+    (
+        NodeName,
+        NodeUnschedulable,
+        TaintToleration,
+        NodeAffinity,
+        NodePorts,
+        NodeResourcesFit,
+        PodTopologySpread,
+        InterPodAffinity,
+        NodeResourcesBalancedAllocation,
+        ImageLocality,
+    )
+)
+_BY_DOMAINS = (PodTopologySpread, InterPodAffinity)
+_FAILURES = (NotFast, SelectorError)
+
+_encode = msgspec.msgpack.Encoder().encode
+
+
+def shape_key(pod: Pod) -> bytes:
+    """Equal for pods that no default plugin tells apart."""
+    meta = pod.metadata
+    return _encode((meta.namespace, meta.labels, meta.owner_references, pod.spec))
+
+
+class FastEvaluation:
+    """Of one framework. Costs nothing until it is asked."""
+
+    def __init__(self, framework: Framework) -> None:
+        self._framework = framework
+        self._knows_all = _knows_all(framework)
+        self._index = NodeIndex(framework.snapshot)
+        self._shapes: dict[bytes, _Prepared | None] = {}
+        """The latest used last; None: only the plain evaluation can tell."""
+        self._valid_for = (-1, -1)
+        """Epoch of the index, and generation of the listers, for which the tables hold."""
+
+    def choose(self, state: CycleState, pod: PodInfo, turn: int) -> tuple[str, Found] | None:
+        """The node for the pod; None where the plain evaluation has to answer. Leaves `state` as PreFilter would leave it."""
+        if not self._knows_all:
+            return None
+        index = self._index
+        index.refresh()
+        prepared = self._prepared(pod)
+        if prepared is None:
+            return None
+        shape = prepared.shape
+        try:
+            shape.refresh()
+        except _FAILURES:
+            self._shapes.clear()
+            return None
+        skipped = prepared.skip_filter()
+        feasible = shape.feasible()
+        feasible = self._without_nominated(feasible, prepared, pod, skipped)
+        if not feasible:
+            return None
+        nodes = self._framework.snapshot.nodes
+        found = shape.choose(feasible, scan_start(turn, len(nodes)))
+        state.skip_filter = skipped
+        return nodes[found.place].name, found
+
+    def _prepared(self, pod: PodInfo) -> _Prepared | None:
+        shapes = self._shapes
+        valid_for = (self._index.epoch, self._framework.handle.listers.generation)
+        if valid_for != self._valid_for:
+            shapes.clear()
+            self._valid_for = valid_for
+        if pod.pod.status.container_statuses or pod.pod.status.init_container_statuses:
+            return None  # What it requests is not told by its spec alone.
+        key = shape_key(pod.pod)
+        if key in shapes:
+            found = shapes.pop(key)
+        else:
+            if len(shapes) >= SHAPES_MAX:
+                del shapes[next(iter(shapes))]
+            try:
+                found = _Prepared(self._framework, self._index, pod)
+            except _FAILURES:
+                found = None
+        shapes[key] = found
+        return found
+
+    def _without_nominated(
+        self, feasible: Bits, prepared: _Prepared, pod: PodInfo, skipped: set[str]
+    ) -> Bits:
+        """Leave out nodes on which the pod would be in the way of others that are nominated there."""
+        nominator = self._framework.nominated
+        assert isinstance(nominator, Nominator)
+        if not len(nominator):
+            return feasible
+        framework, snapshot = self._framework, self._framework.snapshot
+        state = prepared.state
+        state.skip_filter = skipped
+        for name in nominator.nodes():
+            node = snapshot.get(name)
+            if node is None:
+                continue
+            bit = 1 << snapshot.place_of(name)
+            if not feasible & bit:
+                continue
+            if prepared.filters_by_domains(skipped):
+                return 0
+            if framework.run_filters(state, pod, node) is not None:
+                feasible ^= bit
+        return feasible
+
+
+class _Prepared:
+    """A shape, and what the cycle's state is to hold for its pods."""
+
+    def __init__(self, framework: Framework, index: NodeIndex, pod: PodInfo) -> None:
+        """Raises NotFast, or SelectorError."""
+        self.state = CycleState()
+        self._skipped = _pre_filtered(framework, self.state, pod)
+        self._dynamic: list[tuple[str, Domains]] = []
+        evaluation = _evaluation(framework, self.state, pod, self._skipped)
+        domains: list[tuple[Domains, int]] = []
+        for plugin in framework.pre_filter:
+            if isinstance(plugin, _BY_DOMAINS):
+                counted = _domains_of(plugin, framework, index, pod)
+                domains.append((counted, framework.weights.get(plugin.name, 1)))
+                self._dynamic.append((plugin.name, counted))
+        self.shape = Shape(index, evaluation, domains)
+
+    def skip_filter(self) -> set[str]:
+        """The names of the plugins that PreFilter skips, as things are now."""
+        return self._skipped | {name for name, counted in self._dynamic if counted.skips_filter}
+
+    def filters_by_domains(self, skipped: set[str]) -> bool:
+        """Whether a plugin counts domains for the filter: then PreFilter's state would be needed."""
+        return any(name not in skipped for name, _ in self._dynamic)
+
+
+def _knows_all(framework: Framework) -> bool:
+    """Whether every plugin that could have a say is a default one that takes part as it does by default."""
+    if not isinstance(framework.nominated, Nominator):
+        return False
+    points: Mapping[str, tuple[Any, ...]] = {
+        "pre_filter": framework.pre_filter,
+        "filter": framework.filter,
+        "pre_score": framework.pre_score,
+        "score": framework.score,
+    }
+    plugins: dict[str, Plugin] = {plugin.name: plugin for enabled in points.values() for plugin in enabled}
+    if any(type(plugin) not in _KNOWN for plugin in plugins.values()):
+        return False
+    return all(
+        (plugin in enabled) == hasattr(plugin, point)
+        for plugin in plugins.values()
+        for point, enabled in points.items()
+    )
+
+
+def _pre_filtered(framework: Framework, state: CycleState, pod: PodInfo) -> set[str]:
+    """PreFilter of the plugins that do not count domains: who skips."""
+    skipped = set()
+    for plugin in framework.pre_filter:
+        if isinstance(plugin, _BY_DOMAINS):
+            continue
+        result = plugin.pre_filter(state, pod, framework.snapshot.nodes)
+        if result.nodes is not None:
+            raise NotFast(f"{plugin.name} narrows the nodes")
+        if result.status is not None:
+            if result.status.code is not Code.SKIP:
+                raise NotFast(f"{plugin.name} rejects the pod")
+            skipped.add(plugin.name)
+    return skipped
+
+
+def _evaluation(framework: Framework, state: CycleState, pod: PodInfo, skipped: set[str]) -> Evaluation:
+    unscored = set()
+    for plugin in framework.pre_score:
+        if not isinstance(plugin, _BY_DOMAINS):
+            status = plugin.pre_score(state, pod, ())
+            if status is not None:
+                if status.code is not Code.SKIP:
+                    raise NotFast(f"{plugin.name} failed")
+                unscored.add(plugin.name)
+    filtering = [plugin for plugin in framework.filter if plugin.name not in skipped]
+    scoring = [
+        (plugin, framework.weights.get(plugin.name, 1))
+        for plugin in framework.score
+        if plugin.name not in unscored
+    ]
+
+    def only(kind: type) -> Callable[[Any], bool]:
+        return lambda plugin: isinstance(plugin, kind)
+
+    return Evaluation(
+        state=state,
+        pod=pod,
+        filters=[p for p in filtering if not isinstance(p, (*_BY_DOMAINS, NodeAffinity))],
+        scorers=[
+            (p, weight)
+            for p, weight in scoring
+            if not isinstance(p, (*_BY_DOMAINS, NodeAffinity, TaintToleration))
+        ],
+        tainted=next((pair for pair in scoring if isinstance(pair[0], TaintToleration)), None),
+        labelled=next(filter(only(NodeAffinity), filtering), None),
+        preferring=next((pair for pair in scoring if isinstance(pair[0], NodeAffinity)), None),
+    )
+
+
+def _domains_of(
+    plugin: PodTopologySpread | InterPodAffinity, framework: Framework, index: NodeIndex, pod: PodInfo
+) -> Domains:
+    if isinstance(plugin, PodTopologySpread):
+        if plugin.can_fall_back(pod):
+            raise NotFast("the pod can fall back")
+        return Spread(pod, *plugin.constraints_of(pod), index)
+    if pod.terms.errors:
+        raise NotFast("a term does not parse")
+    return Affinity(plugin, Incoming(pod, framework.handle.listers), index)

@@ -1,0 +1,308 @@
+"""The fast evaluation gives the plain one's answers: on random clusters, at every attempt."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable, Iterator
+from os import environ
+
+import pytest
+
+from tidelog.api import builders as b
+from tidelog.api.objects import Node, Object, Pod
+from tidelog.plugins.interface import CycleState, Depends, Plugin
+from tidelog.plugins.node_info import NodeInfo, PodInfo
+from tidelog.plugins.profiles import DEFAULT_PLUGINS
+from tidelog.plugins.registry import Registry
+from tidelog.replay.driver import Driver
+from tidelog.replay.verify import recover, verify
+from tidelog.scheduler.core import Core
+from tidelog.scheduler.fast import FastEvaluation
+from tidelog.scheduler.fast_index import bits_of, first_from, places_in
+from tidelog.scheduler.fast_shape import Found
+from tidelog.scheduler.framework import Feasible, NodeScores
+
+SEEDS = int(environ.get("TIDELOG_FAST_SEEDS", "24"))
+"""`TIDELOG_FAST_SEEDS=2000` for a long run."""
+STEPS = 40
+
+ZONES = ("a", "b", "c")
+APPS = ("web", "db", "cache")
+IMAGES = ("web:1", "db:2")
+
+
+# --- random clusters --------------------------------------------------------------------------------------------------
+
+
+class World:
+    """Draws objects; the same seed draws the same ones. In every second world nodes have room and are much alike."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+        self.roomy = seed % 2 == 1
+        self.number = 0
+        self.nodes: list[str] = []
+        self.pods: list[str] = []
+
+    def chance(self, share: float) -> bool:
+        return self.random.random() < share
+
+    def node(self, name: str = "") -> Node:
+        if not name:
+            self.number += 1
+            name = f"n{self.number}"
+            self.nodes.append(name)
+        draw = self.random
+        if self.roomy and self.chance(0.9):
+            return b.node(name).label({b.ZONE: draw.choice(ZONES)}).build()
+        made = b.node(name).capacity(cpu=draw.choice(["2", "4", "4"]), memory=draw.choice(["4Gi", "8Gi"]))
+        made = made.capacity(pods=draw.choice(["3", "8", "110"]))
+        if self.chance(0.8):
+            made = made.label({b.ZONE: draw.choice(ZONES)})
+        if self.chance(0.4):
+            made = made.label(disk=draw.choice(["ssd", "hdd"]))
+        if self.chance(0.2):
+            made = made.taint("dedicated", draw.choice(["x", "y"]), draw.choice(["NoSchedule", "NoExecute"]))
+        if self.chance(0.3):
+            made = made.taint("slow", "", "PreferNoSchedule")
+        if self.chance(0.3):
+            made = made.image(draw.choice(IMAGES), draw.choice([30, 300, 900]) * 2**20)
+        return made.cordon().build() if self.chance(0.05) else made.build()
+
+    def pod(self) -> Pod:
+        self.number += 1
+        draw, name = self.random, f"p{self.number}"
+        self.pods.append(name)
+        app = draw.choice(APPS)
+        made = b.pod(name).scheduler("default-scheduler").label(app=app).image(draw.choice(IMAGES))
+        if self.chance(0.8):
+            made = made.request(cpu=draw.choice(["100m", "500m", "1"]), memory=draw.choice(["128Mi", "1Gi"]))
+        for share, more in self._extras():
+            if self.chance(share / 3 if self.roomy else share):
+                made = more(made)
+        return made.build()
+
+    def _extras(self) -> Iterator[tuple[float, Callable[[b.PodBuilder], b.PodBuilder]]]:
+        draw = self.random
+        key, app = draw.choice([b.ZONE, b.HOSTNAME]), draw.choice(APPS)
+        weight, skew = draw.choice([1, 30, 100]), draw.choice([1, 2, 5])
+        namespaces = draw.choice([(), ("default",), ("elsewhere",)])
+        yield 0.1, lambda p: p.node_selector(disk="ssd")
+        yield 0.1, lambda p: p.node_affinity(f"{b.ZONE} in (a,b)")
+        yield 0.2, lambda p: p.prefer_node(weight, "disk=ssd")
+        yield 0.1, lambda p: p.prefer_node(7, f"{b.ZONE}=a")
+        yield 0.1, lambda p: p.node_affinity("metadata.name=n1")
+        yield 0.3, lambda p: p.tolerate("dedicated", "x")
+        yield 0.1, lambda p: p.tolerate("slow")
+        yield 0.1, lambda p: p.port(8080)
+        yield 0.2, lambda p: p.spread(key, max_skew=skew, min_domains=draw.choice([None, 2, 4]))
+        yield 0.2, lambda p: p.spread(b.ZONE, f"app={app}", max_skew=skew, soft=True)
+        yield 0.1, lambda p: p.spread(b.HOSTNAME, f"app={app}", soft=True, node_taints_policy="Honor")
+        yield 0.15, lambda p: p.pod_affinity(key, f"app={app}", namespaces=namespaces)
+        yield 0.15, lambda p: p.pod_anti_affinity(key, f"app={app}", namespaces=namespaces)
+        yield 0.15, lambda p: p.prefer_pod_affinity(weight, key, f"app={app}")
+        yield 0.15, lambda p: p.prefer_pod_anti_affinity(weight, key, f"app={app}")
+        yield 0.1, lambda p: p.priority(draw.choice([1, 10]))
+        yield 0.05, lambda p: p.spread(b.ZONE, fallback=("ScaleUpFailed",))
+
+    def like(self, driver: Driver) -> Pod:
+        """Another pod of a shape that there was before, if there is one."""
+        known = [one for one in driver.core.objects.values() if isinstance(one, Pod)]
+        made = self.pod()
+        if not known or self.chance(0.4):
+            return made
+        model = self.random.choice(known)
+        spec = b.replace(model.spec, node_name="")
+        metadata = b.replace(model.metadata, name=made.metadata.name, deletion_timestamp="")
+        return Pod(metadata=metadata, spec=spec)
+
+
+def step(world: World, driver: Driver) -> None:
+    """Something happens."""
+    draw = world.random
+    roll = draw.random()
+    if roll < 0.6:
+        driver.put(*(world.like(driver) for _ in range(draw.randint(1, 4))))
+    elif roll < 0.7 and world.pods:
+        _delete(driver, f"Pod/default/{draw.choice(world.pods)}")
+    elif roll < 0.76 and world.pods:
+        _change_pod(world, driver)
+    elif roll < 0.82:
+        driver.put(world.node())
+    elif roll < 0.88:
+        driver.put(world.node(draw.choice(world.nodes)))
+    elif roll < 0.91:
+        _delete(driver, f"Node//{draw.choice(world.nodes)}")
+    elif roll < 0.95:
+        driver.put(b.service("svc", {"app": draw.choice(APPS)}))
+    else:
+        driver.advance(draw.choice([1, 15, 300]))
+    driver.settle()
+
+
+def _delete(driver: Driver, key: str) -> None:
+    found = driver.core.objects.get(key)
+    if found is not None:
+        driver.delete(found)
+
+
+def _change_pod(world: World, driver: Driver) -> None:
+    found = driver.core.objects.get(f"Pod/default/{world.random.choice(world.pods)}")
+    if not isinstance(found, Pod):
+        return
+    metadata = b.replace(found.metadata, labels={"app": world.random.choice(APPS)})
+    if world.chance(0.3):
+        metadata = b.replace(metadata, deletion_timestamp="2030-01-01T00:00:00Z")
+    driver.put(b.replace(found, metadata=metadata))
+
+
+def begin(seed: int, registry: Registry | None = None) -> tuple[World, Driver]:
+    world, driver = World(seed), Driver(registry)
+    driver.start()
+    driver.put(b.namespace("default"), *(world.node() for _ in range(world.random.randint(2, 12))))
+    return world, driver
+
+
+# --- the comparison -----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """Every fast answer is compared with the plain one; counts which way pods went."""
+    counts: Counter[str] = Counter()
+    choose = FastEvaluation.choose
+
+    def compared(
+        self: FastEvaluation, state: CycleState, pod: PodInfo, turn: int
+    ) -> tuple[str, Found] | None:
+        answer = choose(self, state, pod, turn)
+        counts["plain" if answer is None else "fast"] += 1
+        if answer is not None:
+            assert plain_answer(self, state, pod, turn) == (*answer, state.skip_filter)
+        return answer
+
+    monkeypatch.setattr(FastEvaluation, "choose", compared)
+    return counts
+
+
+def plain_answer(
+    fast: FastEvaluation, state: CycleState, pod: PodInfo, turn: int
+) -> tuple[str, Found, set[str]] | None:
+    framework = fast._framework
+    fresh = CycleState(state.at, state.waiting, state.turn)
+    found = framework.find_feasible(fresh, pod)
+    if not isinstance(found, Feasible):
+        return None
+    place_of = framework.snapshot.place_of
+    if len(found.nodes) == 1:
+        name = found.nodes[0].name
+        return name, Found(place_of(name), 1, 1, 0), fresh.skip_filter
+    scores = framework.score_nodes(fresh, pod, found.nodes)
+    assert isinstance(scores, NodeScores)
+    node, tied = framework.select(scores, turn)
+    best = Found(place_of(node.name), len(found.nodes), tied, max(scores.totals))
+    return node.name, best, fresh.skip_filter
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_fast_and_plain_evaluation_agree_on_random_clusters(seed: int, asked: Counter[str]) -> None:
+    world, driver = begin(seed)
+
+    for _ in range(STEPS):
+        step(world, driver)
+
+    assert asked["fast"] > 0
+    report = verify(driver.records, driver.registry)
+    assert report.first_difference is None
+    assert driver.core.digest() == recover(driver.records, Registry()).digest()
+
+
+@pytest.mark.parametrize("seed", range(1_000, 1_000 + SEEDS // 4))
+def test_log_is_the_same_with_and_without_the_fast_evaluation(seed: int) -> None:
+    world, driver = begin(seed)
+    for _ in range(STEPS):
+        step(world, driver)
+    plain = Driver()
+    plain.core = Core(plain.registry, fast=False)
+    again = World(seed)
+    plain.start()
+    plain.put(b.namespace("default"), *(again.node() for _ in range(again.random.randint(2, 12))))
+
+    for _ in range(STEPS):
+        step(again, plain)
+
+    assert [record.body for record in plain.records] == [record.body for record in driver.records]
+
+
+class OddNodes(Plugin):
+    """Declares nothing, and changes its mind with the pods that a node has."""
+
+    name = "OddNodes"
+
+    def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> None:
+        return None
+
+    def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
+        return len(node.pods) % 2 * 100
+
+
+def test_plugin_that_declares_nothing_is_asked_about_every_node(
+    asked: Counter[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tidelog.plugins import profiles
+
+    monkeypatch.setattr(
+        profiles, "DEFAULT_PLUGINS", (*DEFAULT_PLUGINS, profiles.DefaultPlugin("OddNodes", 1))
+    )
+    registry = Registry()
+    registry.register(OddNodes)
+    world, driver = begin(7, registry)
+
+    for _ in range(20):
+        step(world, driver)
+
+    assert OddNodes.score_depends is Depends.CLUSTER
+    assert asked["fast"] == 0
+    assert asked["plain"] > 0
+    assert verify(driver.records, registry).first_difference is None
+
+
+# --- sets -----------------------------------------------------------------------------------------------------------------
+
+
+def test_first_place_is_looked_for_from_the_start_and_then_from_the_beginning() -> None:
+    bits = bits_of([3, 70, 71], 100)
+
+    assert [first_from(bits, start) for start in (0, 3, 4, 71, 72, 99)] == [3, 3, 70, 71, 3, 3]
+
+
+def test_places_of_a_set_are_those_it_was_made_of() -> None:
+    assert list(places_in(bits_of([0, 8, 63, 64], 65))) == [0, 8, 63, 64]
+
+
+def copies(count: int, like: b.PodBuilder) -> list[Object]:
+    return [like.named(f"{like.meta.name}-{i}").build() for i in range(count)]
+
+
+def test_replicas_ask_the_plugins_about_changed_nodes_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    from tidelog.plugins.node_resources_fit import NodeResourcesFit
+
+    calls = 0
+    ask = NodeResourcesFit.filter
+
+    def counted(self: NodeResourcesFit, state: CycleState, pod: PodInfo, node: NodeInfo) -> object:
+        nonlocal calls
+        calls += 1
+        return ask(self, state, pod, node)
+
+    monkeypatch.setattr(NodeResourcesFit, "filter", counted)
+    driver = Driver()
+    driver.start()
+    driver.put(*(b.node(f"n{i}").build() for i in range(200)))
+    driver.put(*copies(300, b.pod("web").scheduler("default-scheduler").request(cpu="100m", memory="128Mi")))
+
+    driver.settle()
+
+    assert len(driver.placements()) == 300
+    assert calls <= 3

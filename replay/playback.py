@@ -71,12 +71,14 @@ def playback(records: Sequence[Record], core: Core, later: Sequence[Record] = ()
     consumed, but attempts popped before the end whose outcomes are among them are in flight at the end.
     """
     ahead = deque(pops((*records, *later)) if later else pops(records))
+    decoded: dict[int, Outcome] = {}
     for record in records:
         while ahead and ahead[0].observed == core.seq:
             pop = ahead.popleft()
             yield pop
             core.readopt(pop.attempt, pop.at, pop.bodies())
-        core.apply(record)
+            decoded.update((outcome.seq, body) for outcome, body in pop.outcomes)
+        core.apply(record, cast("Body | None", decoded.pop(record.seq, None)))
         yield record
 
 

@@ -91,6 +91,10 @@ class _Verification:
         """Decisions computed, no record of which has been reached."""
         self.expected: dict[int, deque[tuple[str, Body]]] = {}
         """What is still to come of those of which some record has been reached."""
+        self.bodies: dict[int, Outcome] = {}
+        """Outcomes that are decoded and not yet consumed, by the number of their record."""
+        self.same: set[int] = set()
+        """Attempts whose own outcome, as it was decided, is the recorded one."""
         self.evidence: dict[int, dict[str, str]] = {}
         """What was seen, at the moment of the decision, of attempts that came to something else."""
         self.outcomes = 0
@@ -100,11 +104,11 @@ class _Verification:
         for number, record in enumerate(self.records):
             self._make_attempts()
             if self.difference is None:
-                outcome = decode_outcome(record)
+                outcome = self.bodies.pop(record.seq, None) or decode_outcome(record)
                 if outcome is not None and outcome.attempt % self.sample == 0:
                     self._compare(record, outcome)
             if self.difference is None:
-                self._consume(record)
+                self._consume(record, outcome)
             if self.difference is not None:
                 identical = max(self.outcomes - 1, 0)
                 return Report(outcomes=self.outcomes, identical=identical, first_difference=self.difference)
@@ -113,9 +117,9 @@ class _Verification:
         digest = "" if self.core.in_flight else self.core.digest()
         return Report(outcomes=self.outcomes, identical=self.outcomes, digest=digest)
 
-    def _consume(self, record: Record) -> None:
+    def _consume(self, record: Record, outcome: Outcome | None) -> None:
         try:
-            self.core.apply(record)
+            self.core.apply(record, cast("Body | None", outcome))
         except TidelogError as error:
             self.difference = Difference(
                 seq=record.seq,
@@ -128,6 +132,7 @@ class _Verification:
         """Everything that was popped when the log was as long as what has been consumed."""
         while self.difference is None and self.ahead and self.ahead[0].observed == self.core.seq:
             pop = self.ahead.popleft()
+            self.bodies.update((record.seq, body) for record, body in pop.outcomes)
             if pop.attempt % self.sample:
                 self._believe(pop)
             else:
@@ -152,7 +157,10 @@ class _Verification:
     def _look_closer(self, pop: Pop, decision: Decision) -> None:
         """If the decision is another one than was recorded, find out who caused it as long as the state is at hand."""
         (record, recorded), (key, computed) = pop.outcomes[0], decision.outcomes[0]
-        if isinstance(recorded, AttemptAborted) or key != record.key or encode_body(computed) == record.body:
+        if key == record.key and encode_body(computed) == record.body:
+            self.same.add(pop.attempt)
+            return
+        if isinstance(recorded, AttemptAborted) or key != record.key:
             return
         pod = self.core.cluster.pod(key)
         if pod is not None and pod.spec.scheduler_name in self.core.frameworks:
@@ -169,6 +177,9 @@ class _Verification:
         if decision is not None:
             found = self.core.conflict(decision)
             outcomes = decision.outcomes if found is None else self.core.aborted(decision, found).outcomes
+            if found is None and attempt in self.same and len(outcomes) == 1:
+                self.same.discard(attempt)
+                return
             self.expected[attempt] = deque(outcomes)
         expected = self.expected.get(attempt)
         if not expected:

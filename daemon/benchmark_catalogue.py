@@ -35,11 +35,13 @@ def _first_line(module: Path) -> str:
     return (docstring or "").split("\n", 1)[0].rstrip(".")
 
 
+def module_of(name: str) -> str:
+    """The name of the module that runs this benchmark."""
+    return "tidelog.benchmarks." + ("scheduling" if name in _workloads() else name.replace("-", "_"))
+
+
 def run_benchmark(name: str, sizes: Mapping[str, int]) -> dict[str, Any]:
     """Its figures."""
-    if name in _workloads():
-        module, more = "scheduling", {"workload": name}
-    else:
-        module, more = name.replace("-", "_"), {}
-    figures: dict[str, Any] = import_module(f"tidelog.benchmarks.{module}").run(**more, **sizes)
+    which = {"workload": name} if name in _workloads() else {}
+    figures: dict[str, Any] = import_module(module_of(name)).run(**which, **sizes)
     return figures

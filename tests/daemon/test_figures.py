@@ -111,4 +111,4 @@ def test_every_benchmark_of_the_repository_says_what_it_measures_and_runs() -> N
     assert found
     for name, what in found.items():
         assert what, name
-        assert callable(importlib.import_module(f"tidelog.benchmarks.{name.replace('-', '_')}").run), name
+        assert callable(importlib.import_module(benchmark_catalogue.module_of(name)).run), name

@@ -50,7 +50,10 @@ QUEUE_LENGTH = 10_000
 """So many appends may wait to be sequenced; further callers wait for their turn to wait."""
 
 RECENT = 16_384
-"""At least so many of the newest records stay in memory, for tails and for callables that look back."""
+"""So many of the newest records stay in memory at least, for tails and for callables that look back …"""
+
+RECENT_BYTES = 64 * 2**20
+"""… as far as their bodies are not larger than this; up to twice as much of either at times."""
 
 Clock = Callable[[], int]
 OnCommit = Callable[[Sequence[Record], int], None]
@@ -134,6 +137,7 @@ class Log(LogReader):
         # Durable records without a gap up to the head; `_wanted` holds how far back each waiting request looks.
         self._recent: list[Record] = []
         self._recent_first = store.head.seq + 1
+        self._recent_bytes = 0
         self._wanted: dict[_Request, int] = {}
         self._sequencer = asyncio.create_task(self._run(), name=f"sequencer of {store.name}")
 
@@ -297,13 +301,26 @@ class Log(LogReader):
     def _remember(self, records: list[Record]) -> None:
         """Make durable records visible to tails, and forget those that are old and that nobody waits for."""
         self._recent += records
-        if len(self._recent) > 2 * RECENT:
-            keep_from = min([self._recent[-RECENT].seq, *(since + 1 for since in self._wanted.values())])
-            if keep_from > self._recent_first:
-                del self._recent[: keep_from - self._recent_first]
-                self._recent_first = keep_from
+        self._recent_bytes += sum([len(record.body) for record in records])
+        if len(self._recent) > 2 * RECENT or self._recent_bytes > 2 * RECENT_BYTES:
+            self._forget()
         moved, self._moved = self._moved, asyncio.Event()
         moved.set()
+
+    def _forget(self) -> None:
+        """Drop the oldest records from memory, down to what is to stay and what somebody waits for."""
+        keep_from = self._recent_first + len(self._recent)
+        size = 0
+        for record in reversed(self._recent[-RECENT:]):
+            size += len(record.body)
+            if size > RECENT_BYTES:
+                break
+            keep_from = record.seq
+        keep_from = max(min([keep_from, *(since + 1 for since in self._wanted.values())]), self._recent_first)
+        dropped = self._recent[: keep_from - self._recent_first]
+        del self._recent[: len(dropped)]
+        self._recent_first = keep_from
+        self._recent_bytes -= sum([len(record.body) for record in dropped])
 
     def _stop(self, failure: LogError) -> None:
         """Fail-stop: refuse what is queued and all that will come."""

@@ -29,6 +29,10 @@ EXAMINED_FOR_WRITING = 20_000
 """How many of the newest records are checked before a log is written to: more than a WAL ever holds, 50 ms of work."""
 
 
+ATTEMPTS = 20
+"""So often a log that looks damaged is examined while somebody writes to it."""
+
+
 class Opened(msgspec.Struct, frozen=True, kw_only=True):
     """An examined log and its open files."""
 
@@ -242,9 +246,9 @@ def _examined(
 ) -> tuple[Head, Head]:
     """The anchor and head of an existing log, or the error that says what is wrong with it.
 
-    A writer may move the head meanwhile; then what looked like damage is looked at again.
+    A writer may move the head meanwhile; then what looked like damage is looked at again, a few times.
     """
-    while True:
+    for _ in range(ATTEMPTS):
         reading = NO_FILE if head_file is None else head_file.read()
         known = 0 if reading.head is None else reading.head.seq
         try:
@@ -259,4 +263,5 @@ def _examined(
                 raise LogError(f"{path}: is not a tidelog log: {error}") from error
             found = database.damage(path, error, 1, None if reading.doubtful or not known else known)
         if head_file is None or head_file.read() == reading:
-            raise found
+            break
+    raise found

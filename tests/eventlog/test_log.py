@@ -328,6 +328,24 @@ async def test_memory_is_kept_for_those_who_wait_and_freed_after(
     assert len(log._recent) <= 20
 
 
+async def test_large_records_do_not_stay_in_memory(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_module, "RECENT_BYTES", 1_000)
+    body = ConfigurationLoaded(configuration={"text": "x" * 300})
+    seen: list[int] = []
+    tail = log.tail(1)
+    for _ in range(50):
+        await log.append([Draft(body=body, author="x")])
+        assert log._recent_bytes == sum(len(record.body) for record in log._recent) <= 2_400
+        seen.append((await anext(tail)).seq)
+    await log.append([Draft(body=ConfigurationLoaded(configuration={"text": "x" * 3_000}), author="x")])
+
+    assert log._recent == []
+    assert seen == list(range(1, 51))
+    assert (await anext(tail)).seq == 51
+    assert [record.seq async for record in log.read(40)] == list(range(40, 52))
+    await tail.aclose()
+
+
 # --- epochs -------------------------------------------------------------------------------------------------------------
 
 

@@ -47,14 +47,14 @@ def run(*, nodes: int = 100, pods: int = 20_000) -> dict[str, Any]:
     made, seconds = timed(lambda: _make(nodes, pods))
     driver, snapshots = made
     records = driver.records
-    report, verifying = timed(lambda: verify(records, Registry()))
+    report, verifying = timed(lambda: verify(records, Registry(), digest=False))
     assert report.is_identical, report.first_difference
     _, recovering = timed(lambda: recover(records, Registry()))
     place = min(snapshots, key=lambda seq: abs(len(records) - TAIL - seq))
     blob = snapshots[place][1]
     core, loading = timed(lambda: load_state(blob, Registry()))
     tail, tailing = timed(lambda: recover(records[place:], Registry(), core=core))
-    assert tail.digest() == report.digest
+    assert tail.digest() == driver.core.digest()
     return {
         "records": len(records),
         "outcomes": report.outcomes,

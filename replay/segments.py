@@ -79,7 +79,9 @@ async def _verify_segment(
         core = await history.core_from_snapshot(segment.start) if segment.start else None
         first = core.seq + 1 if core is not None else 0
         records = await history.records(first, segment.end)
-        report = verify(records, history.registry, core=core, progress=progress, sample=sample)
+        report = verify(
+            records, history.registry, core=core, progress=progress, sample=sample, digest=segment.closes
+        )
         if not segment.closes or not report.is_identical:
             return report
         closing = (await history.core_from_snapshot(segment.end)).digest()

@@ -215,7 +215,6 @@ async def test_a_log_with_snapshots_is_verified_in_segments_like_in_one_pass(tmp
     assert parts == whole
     assert tail.is_identical
     assert 0 < tail.outcomes < whole.outcomes
-    assert tail.digest == whole.digest == driver.core.digest()
 
 
 async def test_a_snapshot_of_another_state_is_a_difference(tmp_path: Path) -> None:

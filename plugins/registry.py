@@ -15,6 +15,7 @@ import msgspec
 from tidelog.api.errors import PluginError
 from tidelog.plugins.default_binder import DefaultBinder
 from tidelog.plugins.default_preemption import DefaultPreemption
+from tidelog.plugins.dra_test_plugin import DRATestPlugin
 from tidelog.plugins.gang_scheduling import GangScheduling
 from tidelog.plugins.image_locality import ImageLocality
 from tidelog.plugins.inter_pod_affinity import InterPodAffinity
@@ -32,6 +33,7 @@ from tidelog.plugins.priority_sort import PrioritySort
 from tidelog.plugins.scheduling_gates import SchedulingGates
 from tidelog.plugins.taint_toleration import TaintToleration
 from tidelog.plugins.topology_placement import TopologyPlacement, TopologyPlacementGenerator
+from tidelog.plugins.wait_for_driver import WaitForDriver
 
 ENTRY_POINT_GROUP = "tidelog.plugins"
 
@@ -56,6 +58,8 @@ IN_TREE: tuple[type[Plugin], ...] = (
     PlacementPodCountScorer,
     PodGroupPodsCount,
     PlacementBinPacking,
+    DRATestPlugin,
+    WaitForDriver,
 )
 
 POINTS: dict[str, tuple[str, ...]] = {

@@ -123,6 +123,8 @@ class Core:
         self.frameworks: dict[str, Framework] = {}
         self._flights: dict[int, dict[str, None]] = {}
         """Attempts whose outcomes are not in the log yet → the uids of their pods."""
+        self._observed: dict[int, int] = {}
+        """The same attempts, and perhaps older ones → the last record that was consumed when they were made."""
         self._permits: dict[str, Permit] = {}
         """Waiting pods by uid, in the order in which they began to wait."""
         self._permit_states: dict[str, CycleState] = {}
@@ -174,8 +176,19 @@ class Core:
         self._consume(record, decode_body(record) if body is None else body)
         if cluster.queue is not None:
             cluster.queue.advance(record.seq, record.at)
+        self._drop_notes()
+
+    def _drop_notes(self) -> None:
+        """Forget what happened before the oldest attempt in flight."""
         if not self._flights:
-            cluster.notes = None
+            self.cluster.notes = None
+            self._observed.clear()
+            return
+        oldest = next(iter(self._flights))
+        while (first := next(iter(self._observed))) != oldest:
+            del self._observed[first]
+        if self.cluster.notes is not None:
+            self.cluster.notes.drop_until(self._observed[oldest])
 
     def _consume(self, record: Record, body: Body) -> None:
         cluster, key = self.cluster, record.key
@@ -693,6 +706,7 @@ class Core:
         if cluster.notes is None:
             cluster.notes = Notes()
         flight = self._flights.setdefault(attempt, {})
+        self._observed[attempt] = self.seq
         if is_group_key(outcomes[0][0]):
             for key, node in self.group_flights.adopt(attempt, outcomes):
                 pod = cluster.pod(key)
@@ -750,7 +764,8 @@ class Core:
         To be asked when everything that will be in the log before the decision has been consumed.
         """
         notes = self.cluster.notes
-        assert notes is not None, "there are notes while an attempt is in flight"
+        if notes is None:
+            return None
         for relies in decision.relies:
             found = conflict(relies, notes.concerning(relies, decision.observed))
             if found is not None:

@@ -52,7 +52,7 @@ def test_plugins_take_part_where_kube_schedulers_do(point: str) -> None:
     ours = {name for name, plugin in BY_NAME.items() if implements(plugin, point)}
 
     assert theirs - ours <= {name for where, name in LATER if where == point}
-    assert ours - theirs <= {"GangScheduling"}, "it is in kube-scheduler's default profile only behind a gate"
+    assert ours - theirs <= {"GangScheduling", "WaitForDriver"}, "not in kube-scheduler's default profile"
 
 
 def test_every_default_plugin_of_kube_scheduler_is_here_or_known_to_be_missing() -> None:

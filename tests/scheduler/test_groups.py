@@ -14,6 +14,7 @@ from tidelog.api.objects import Node, Pod, PodGroup, pod_condition
 from tidelog.eventlog.objects import ObjectTable
 from tidelog.eventlog.records import AttemptAborted, PlacementChosen, Unschedulable, decode_body
 from tidelog.plugins.configuration import resolve_configuration
+from tidelog.plugins.interface import Code, PermitResult, Plugin, Status
 from tidelog.plugins.registry import Registry
 from tidelog.replay.driver import Driver
 from tidelog.replay.verify import recover, verify
@@ -439,3 +440,66 @@ def test_deadlock_of_gangs_that_would_block_each_other_is_resolved(driver: Drive
     chosen = [record.key for record in driver.records if record.kind == "PlacementChosen"]
     assert sorted(chosen) == [f"PodGroup/default/{name}" for name in names]
     assert_replays(driver)
+
+
+# --- permits ----------------------------------------------------------------------------------------------------------------
+
+
+class Hesitant(Plugin):
+    """Lets one pod wait for something that never comes."""
+
+    name = "Hesitant"
+
+    def permit(self, state: Any, pod: Any, node: str) -> PermitResult:
+        return PermitResult(Status(Code.WAIT), 30) if pod.name == "train-2" else PermitResult()
+
+    def events_to_register(self) -> list[Any]:
+        return []
+
+
+def with_plugin(plugin: type[Plugin], **section: Any) -> Driver:
+    registry = Registry()
+    registry.register(plugin)
+    driver = Driver(registry)
+    profiles = [{"plugins": {"multiPoint": {"enabled": [{"name": plugin.name}]}}}]
+    file = {**HEADER, "profiles": profiles, "tidelog": {"featureGates": GATES, **section}}
+    driver.start(resolve_configuration(file, registry).configuration)
+    return driver
+
+
+def assert_replays_with(driver: Driver) -> None:
+    report = verify(driver.records, driver.registry)
+    assert report.first_difference is None
+    assert driver.core.digest() == report.digest == recover(driver.records, driver.registry).digest()
+
+
+def test_while_one_member_waits_for_its_permit_none_is_bound_and_the_timeout_takes_all_back() -> None:
+    driver = with_plugin(Hesitant)
+    driver.put(node("a1", "a"), gang(), *members(4))
+    driver.settle()
+    held = driver.core.cluster.cache.pod_count
+    before = driver.placements()
+
+    driver.advance(seconds=31)
+
+    assert held == 4
+    assert before == driver.placements() == {}
+    assert driver.kinds().count("Unschedulable") == 4
+    assert_replays_with(driver)
+
+
+def test_member_deleted_while_its_gang_is_taken_back_aborts_that_for_all() -> None:
+    driver = with_plugin(Hesitant)
+    driver.put(node("a1", "a"), gang(), *members(4))
+    driver.settle()
+    driver.now += 31 * 1_000_000_000
+    driver.attempt()
+
+    driver.delete(member("train-1"))
+    driver.commit()
+    driver.advance(seconds=5)
+
+    assert isinstance(last(driver, AttemptAborted), AttemptAborted)
+    assert driver.core.cluster.cache.pod_count == 0
+    assert driver.placements() == {}
+    assert_replays_with(driver)

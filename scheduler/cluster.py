@@ -20,9 +20,10 @@ from tidelog.plugins.events import ClusterEvent
 from tidelog.plugins.node_info import PodInfo
 from tidelog.queue.scheduling_queue import SchedulingQueue
 from tidelog.scheduler.cache import Cache, CacheLayout
-from tidelog.scheduler.disturbance import Disturbance, disturbance, released
+from tidelog.scheduler.disturbance import disturbance, released
 from tidelog.scheduler.group import GroupTable
 from tidelog.scheduler.listers import Listers
+from tidelog.scheduler.notes import Notes
 from tidelog.scheduler.snapshot import Snapshot
 
 
@@ -62,7 +63,7 @@ class Cluster:
         self.seq = 0
         """The record that is being consumed, or the last one that was."""
         self.at = 0
-        self.notes: list[Disturbance] | None = None
+        self.notes: Notes | None = None
         """What happened since the oldest attempt in flight; None while there is none."""
 
     def pod(self, key: str) -> Pod | None:

@@ -8,6 +8,7 @@ import random
 import pytest
 
 from tidelog.api import builders as b
+from tidelog.daemon.sandbox import assert_tables_agree
 from tidelog.plugins.registry import Registry
 from tidelog.replay.driver import Driver
 from tidelog.replay.verify import recover
@@ -51,6 +52,7 @@ def test_follower_that_is_fed_in_pieces_ends_where_recovery_ends(seed: int) -> N
 
     assert told.driver.core.digest() == core.digest()
     assert recover(records, registry()).digest() == core.digest()
+    assert_tables_agree(records, core)
 
 
 @pytest.mark.parametrize("seed", range(0, STORIES, 4))

@@ -12,10 +12,11 @@ Its tables are caches: nothing of them is state, and an answer does not depend o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec.structs import replace
 
 from tidelog.api.objects import Pod
 from tidelog.api.selectors import SelectorError
@@ -24,7 +25,7 @@ from tidelog.plugins.image_locality import ImageLocality
 from tidelog.plugins.inter_pod_affinity import Incoming, InterPodAffinity
 from tidelog.plugins.interface import Code, CycleState, Plugin
 from tidelog.plugins.node_affinity import NodeAffinity
-from tidelog.plugins.node_info import PodInfo
+from tidelog.plugins.node_info import NodeInfo, PodInfo
 from tidelog.plugins.node_name import NodeName
 from tidelog.plugins.node_ports import NodePorts
 from tidelog.plugins.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
@@ -34,7 +35,7 @@ from tidelog.plugins.pod_topology_spread import PodTopologySpread
 from tidelog.plugins.taint_toleration import TaintToleration
 from tidelog.queue.nominator import Nominator
 from tidelog.scheduler.fast_affinity import Affinity
-from tidelog.scheduler.fast_index import Bits, NodeIndex
+from tidelog.scheduler.fast_index import Bits, NodeIndex, bits_of
 from tidelog.scheduler.fast_shape import Domains, Evaluation, Found, NotFast, Shape
 from tidelog.scheduler.fast_spread import Spread
 
@@ -66,8 +67,11 @@ _encode = msgspec.msgpack.Encoder().encode
 
 def shape_key(pod: Pod) -> bytes:
     """Equal for pods that no default plugin tells apart."""
-    meta = pod.metadata
-    return _encode((meta.namespace, meta.labels, meta.owner_references, pod.spec))
+    meta, spec = pod.metadata, pod.spec
+    if spec.scheduling_group is not None or spec.workload_ref is not None:
+        # The group's own cycle looks at these; without them the pods of all gangs of one kind are alike.
+        spec = replace(spec, scheduling_group=None, workload_ref=None)
+    return _encode((meta.namespace, meta.labels, meta.owner_references, spec))
 
 
 class FastEvaluation:
@@ -79,11 +83,18 @@ class FastEvaluation:
         self._index = NodeIndex(framework.snapshot)
         self._shapes: dict[bytes, _Prepared | None] = {}
         """The latest used last; None: only the plain evaluation can tell."""
+        self._candidates: tuple[Sequence[NodeInfo], int, Bits] = ((), -1, 0)
+        """The latest candidates, for which epoch, and as a set."""
         self._valid_for = (-1, -1)
         """Epoch of the index, and generation of the listers, for which the tables hold."""
 
-    def choose(self, state: CycleState, pod: PodInfo, turn: int) -> tuple[str, Found] | None:
-        """The node for the pod; None where the plain evaluation has to answer. Leaves `state` as PreFilter would leave it."""
+    def choose(
+        self, state: CycleState, pod: PodInfo, turn: int, candidates: Sequence[NodeInfo] | None = None
+    ) -> tuple[str, Found] | None:
+        """The node for the pod; None where the plain evaluation has to answer. Leaves `state` as PreFilter would leave it.
+
+        `candidates` are those of a placement: a list that does not change as long as it is in use.
+        """
         if not self._knows_all:
             return None
         index = self._index
@@ -99,6 +110,8 @@ class FastEvaluation:
             return None
         skipped = prepared.skip_filter()
         feasible = shape.feasible()
+        if candidates is not None:
+            feasible &= self._bits_of(candidates)
         feasible = self._without_nominated(feasible, prepared, pod, skipped)
         if not feasible:
             return None
@@ -106,6 +119,17 @@ class FastEvaluation:
         found = shape.choose(feasible, scan_start(turn, len(nodes)))
         state.skip_filter = skipped
         return nodes[found.place].name, found
+
+    def _bits_of(self, candidates: Sequence[NodeInfo]) -> Bits:
+        """A placement's nodes, which every member of its group asks for."""
+        index = self._index
+        latest, epoch, bits = self._candidates
+        if latest is not candidates or epoch != index.epoch:
+            nodes, place_of = self._framework.snapshot.nodes, self._framework.snapshot.place_of
+            everything = len(candidates) == len(nodes)
+            bits = index.all if everything else bits_of([place_of(n.name) for n in candidates], len(nodes))
+            self._candidates = (candidates, index.epoch, bits)
+        return bits
 
     def _prepared(self, pod: PodInfo) -> _Prepared | None:
         shapes = self._shapes

@@ -250,8 +250,8 @@ class Framework:
         """
         if not self.snapshot.nodes:
             return NO_NODES
-        if self._fast is not None and candidates is None and not nominated_node:
-            quick = self._fast.choose(state, pod, turn)
+        if self._fast is not None and not nominated_node:
+            quick = self._fast.choose(state, pod, turn, candidates)
             if quick is not None:
                 name, best = quick
                 return ScheduleResult(name, best.feasible, best.tied, None, best.score)

@@ -532,11 +532,10 @@ class _Binding:
 
     def _scheduled(self, step: Step) -> Scheduled:
         assert step.result is not None
-        scores = step.result.scores
         return Scheduled(
             **self.cycle.stamp._asdict(),
             node=step.node,
-            score=0 if scores is None else max(scores.totals),
+            score=step.result.score,
             feasible=step.result.feasible,
             group=self.cycle.group.key,
         )

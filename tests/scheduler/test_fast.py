@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from os import environ
 
 import pytest
+from msgspec.structs import replace
 
 from tidelog.api import builders as b
 from tidelog.api.objects import Node, Object, Pod
@@ -113,8 +114,8 @@ class World:
         if not known or self.chance(0.4):
             return made
         model = self.random.choice(known)
-        spec = b.replace(model.spec, node_name="")
-        metadata = b.replace(model.metadata, name=made.metadata.name, deletion_timestamp="")
+        spec = replace(model.spec, node_name="")
+        metadata = replace(model.metadata, name=made.metadata.name, deletion_timestamp="")
         return Pod(metadata=metadata, spec=spec)
 
 
@@ -124,6 +125,8 @@ def step(world: World, driver: Driver) -> None:
     roll = draw.random()
     if roll < 0.6:
         driver.put(*(world.like(driver) for _ in range(draw.randint(1, 4))))
+    elif roll < 0.64:
+        driver.put(*gang(world, driver))
     elif roll < 0.7 and world.pods:
         _delete(driver, f"Pod/default/{draw.choice(world.pods)}")
     elif roll < 0.76 and world.pods:
@@ -141,6 +144,23 @@ def step(world: World, driver: Driver) -> None:
     driver.settle()
 
 
+def gang(world: World, driver: Driver) -> list[Object]:
+    """A group of a few pods, in a zone of its own or anywhere."""
+    size, level = world.random.randint(2, 3), world.random.choice([None, b.ZONE])
+    world.number += 1
+    name = f"gang{world.number}"
+    model = world.like(driver)
+    found: list[Object] = [b.pod_group(name, min_count=size, level=level)]
+    for i in range(size):
+        member = b.pod(f"{name}-{i}").scheduler("default-scheduler").group(name).build()
+        spec = replace(model.spec, scheduling_group=member.spec.scheduling_group)
+        found.append(
+            replace(member, metadata=replace(member.metadata, labels=model.metadata.labels), spec=spec)
+        )
+        world.pods.append(f"{name}-{i}")
+    return found
+
+
 def _delete(driver: Driver, key: str) -> None:
     found = driver.core.objects.get(key)
     if found is not None:
@@ -151,10 +171,10 @@ def _change_pod(world: World, driver: Driver) -> None:
     found = driver.core.objects.get(f"Pod/default/{world.random.choice(world.pods)}")
     if not isinstance(found, Pod):
         return
-    metadata = b.replace(found.metadata, labels={"app": world.random.choice(APPS)})
+    metadata = replace(found.metadata, labels={"app": world.random.choice(APPS)})
     if world.chance(0.3):
-        metadata = b.replace(metadata, deletion_timestamp="2030-01-01T00:00:00Z")
-    driver.put(b.replace(found, metadata=metadata))
+        metadata = replace(metadata, deletion_timestamp="2030-01-01T00:00:00Z")
+    driver.put(replace(found, metadata=metadata))
 
 
 def begin(seed: int, registry: Registry | None = None) -> tuple[World, Driver]:
@@ -174,12 +194,17 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     choose = FastEvaluation.choose
 
     def compared(
-        self: FastEvaluation, state: CycleState, pod: PodInfo, turn: int
+        self: FastEvaluation,
+        state: CycleState,
+        pod: PodInfo,
+        turn: int,
+        candidates: Sequence[NodeInfo] | None = None,
     ) -> tuple[str, Found] | None:
-        answer = choose(self, state, pod, turn)
+        answer = choose(self, state, pod, turn, candidates)
         counts["plain" if answer is None else "fast"] += 1
         if answer is not None:
-            assert plain_answer(self, state, pod, turn) == (*answer, state.skip_filter)
+            assert plain_answer(self, state, pod, turn, candidates) == (*answer, state.skip_filter)
+            counts["in placements"] += candidates is not None
         return answer
 
     monkeypatch.setattr(FastEvaluation, "choose", compared)
@@ -187,11 +212,15 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
 
 def plain_answer(
-    fast: FastEvaluation, state: CycleState, pod: PodInfo, turn: int
+    fast: FastEvaluation,
+    state: CycleState,
+    pod: PodInfo,
+    turn: int,
+    candidates: Sequence[NodeInfo] | None,
 ) -> tuple[str, Found, set[str]] | None:
     framework = fast._framework
     fresh = CycleState(state.at, state.waiting, state.turn)
-    found = framework.find_feasible(fresh, pod)
+    found = framework.find_feasible(fresh, pod, candidates=candidates)
     if not isinstance(found, Feasible):
         return None
     place_of = framework.snapshot.place_of

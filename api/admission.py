@@ -100,10 +100,11 @@ def admit(
     prepared = cast(_O, _prepared(prepared, old, cluster, gates, stamp, errors, said))
     if old is None:
         prepared = _created(prepared, stamp)
-        errors.extend(validate(prepared, gates))
+        errors.extend(validate(prepared, gates, constraints_max=cluster.constraints_max))
     else:
         prepared = _updated(prepared, old)
-        errors.extend(validate_update(old, prepared, gates, resize=resize))
+        more = cluster.constraints_max
+        errors.extend(validate_update(old, prepared, gates, resize=resize, constraints_max=more))
     if errors:
         raise InvalidObjects(_subject(new), errors)
     if prepared == old:

@@ -57,6 +57,11 @@ def group_of(pod: Pod) -> str:
 class Cluster(Protocol):
     """What admission asks of the cluster as it is."""
 
+    @property
+    def constraints_max(self) -> int:
+        """How many topology constraints a group may have."""
+        ...
+
     def get(self, kind: str, namespace: str, name: str) -> Object | None:
         """The object; the namespace is empty for kinds of the whole cluster."""
         ...
@@ -78,6 +83,8 @@ class ObjectTable:
         """By kind and namespace, then by name, in the order of first arrival."""
         self._members: dict[tuple[str, str], dict[str, Pod]] = {}
         """By namespace and group, then by name; no entry for a group without members."""
+        self.constraints_max = 1
+        """The configuration in force may allow more."""
         for obj in (*INITIAL_OBJECTS, *objects):
             self.put(obj)
 

@@ -24,6 +24,7 @@ from tidelog.api.validate_pod import preemption_policy, resource_claims
 GROUPS_MAX = 8
 CLAIMS_MAX = 4
 CONSTRAINTS_MAX = 1
+"""Unless the configuration allows more."""
 COMPOSITE = "composite pod groups are not supported"
 
 
@@ -32,7 +33,11 @@ def _gate_off(gate: str) -> str:
 
 
 def validate_pod_group(
-    group: PodGroup, gates: FeatureGates, errors: ErrorList, old: PodGroup | None = None
+    group: PodGroup,
+    gates: FeatureGates,
+    errors: ErrorList,
+    old: PodGroup | None = None,
+    constraints_max: int = CONSTRAINTS_MAX,
 ) -> None:
     """Everything that can be said of a group alone; what `old` has already, gates do not refuse."""
     validate_common.metadata(errors, group.metadata, True, names.dns_subdomain)
@@ -45,6 +50,7 @@ def validate_pod_group(
         before.scheduling_constraints,
         "spec.schedulingConstraints",
         gates,
+        constraints_max,
     )
     _claims(errors, spec.resource_claims, "spec.resourceClaims")
     mode = spec.disruption_mode
@@ -62,7 +68,11 @@ def validate_pod_group(
 
 
 def validate_workload(
-    workload: Workload, gates: FeatureGates, errors: ErrorList, old: Workload | None = None
+    workload: Workload,
+    gates: FeatureGates,
+    errors: ErrorList,
+    old: Workload | None = None,
+    constraints_max: int = CONSTRAINTS_MAX,
 ) -> None:
     """Groups and, as far as they are read at all, templates."""
     validate_common.metadata(errors, workload.metadata, True, names.dns_subdomain)
@@ -80,7 +90,12 @@ def validate_workload(
         seen: set[str] = set()
         for index, group in enumerate(groups):
             _workload_group(
-                errors, group, f"{path}[{index}]", gates, before.get(group.name, WorkloadPodGroup())
+                errors,
+                group,
+                f"{path}[{index}]",
+                gates,
+                before.get(group.name, WorkloadPodGroup()),
+                constraints_max,
             )
             if group.name in seen:
                 errors.duplicate(f"{path}[{index}].name", group.name)
@@ -88,7 +103,12 @@ def validate_workload(
 
 
 def _workload_group(
-    errors: ErrorList, group: WorkloadPodGroup, path: str, gates: FeatureGates, before: WorkloadPodGroup
+    errors: ErrorList,
+    group: WorkloadPodGroup,
+    path: str,
+    gates: FeatureGates,
+    before: WorkloadPodGroup,
+    constraints_max: int,
 ) -> None:
     if group.name:
         errors.invalid_each(f"{path}.name", group.name, names.dns_label(group.name))
@@ -101,6 +121,7 @@ def _workload_group(
         before.scheduling_constraints,
         f"{path}.schedulingConstraints",
         gates,
+        constraints_max,
     )
     _claims(errors, group.resource_claims, f"{path}.resourceClaims")
     _priority(errors, group.priority, group.priority_class_name, path)
@@ -174,8 +195,9 @@ def _constraints(
     before: GroupSchedulingConstraints | None,
     path: str,
     gates: FeatureGates,
+    constraints_max: int,
 ) -> None:
-    """At most one level, under either of its two names."""
+    """At most so many levels, under either of its two names."""
     if found is None:
         return
     levels = [
@@ -187,8 +209,8 @@ def _constraints(
     field = "topologyConstraints" if found.topology_constraints else "topology"
     if found != before and not gates.topology_aware_workload_scheduling:
         errors.forbidden(f"{path}.{field}", _gate_off("TopologyAwareWorkloadScheduling"))
-    if len(levels) > CONSTRAINTS_MAX:
-        errors.too_many(f"{path}.{field}", len(levels), CONSTRAINTS_MAX)
+    if len(levels) > constraints_max:
+        errors.too_many(f"{path}.{field}", len(levels), constraints_max)
     for where, level in levels:
         if level:
             errors.invalid_each(where, level, names.label_key(level))

@@ -42,22 +42,22 @@ from tidelog.api.objects import (
 from tidelog.api.quantity import compare
 
 
-def validate(obj: Object, gates: FeatureGates) -> list[FieldError]:
-    """The errors of an object that is new."""
+def validate(obj: Object, gates: FeatureGates, *, constraints_max: int = 1) -> list[FieldError]:
+    """The errors of an object that is new. `constraints_max`: how many topology constraints a group may have."""
     errors = ErrorList()
-    _validate(obj, gates, errors, None)
+    _validate(obj, gates, errors, None, constraints_max)
     return errors
 
 
 def validate_update(
-    old: Object, new: Object, gates: FeatureGates, *, resize: bool = False
+    old: Object, new: Object, gates: FeatureGates, *, resize: bool = False, constraints_max: int = 1
 ) -> list[FieldError]:
     """The errors of putting `new` in the place of `old`: its own, and those of the change.
 
     `resize` lets cpu and memory of a pod's containers change.
     """
     errors = ErrorList()
-    _validate(new, gates, errors, old)
+    _validate(new, gates, errors, old, constraints_max)
     if new.metadata.uid and old.metadata.uid and new.metadata.uid != old.metadata.uid:
         errors.invalid("metadata.uid", new.metadata.uid, IMMUTABLE)
     match new:
@@ -82,7 +82,7 @@ def validate_update(
     return errors
 
 
-def _validate(obj: Object, gates: FeatureGates, errors: ErrorList, old: Any) -> None:
+def _validate(obj: Object, gates: FeatureGates, errors: ErrorList, old: Any, constraints_max: int) -> None:
     match obj:
         case Pod():
             keep = old is not None and _has_fallback(old.spec.topology_spread_constraints)
@@ -98,9 +98,9 @@ def _validate(obj: Object, gates: FeatureGates, errors: ErrorList, old: Any) -> 
         case Service() | ReplicationController() | ReplicaSet() | StatefulSet():
             validate_cluster.validate_owner(obj, errors)
         case PodGroup():
-            validate_groups.validate_pod_group(obj, gates, errors, old)
+            validate_groups.validate_pod_group(obj, gates, errors, old, constraints_max)
         case Workload():
-            validate_groups.validate_workload(obj, gates, errors, old)
+            validate_groups.validate_workload(obj, gates, errors, old, constraints_max)
         case ResourceSlice():
             validate_devices.validate_slice(obj, errors)
         case DeviceClass():

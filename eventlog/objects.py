@@ -132,9 +132,11 @@ class ObjectTable:
                 self._change_pod(record.key, lambda pod: nominated_to(pod, body.node))
             case Evicted():
                 self._evicted(record, body)
+            case ConfigurationLoaded():
+                # Told anew by each scheduler that takes the log, so that snapshots need not hold it.
+                self.cluster.constraints_max = body.configuration.get("maxTopologyConstraints", 1)
             case (
                 Tick()
-                | ConfigurationLoaded()
                 | SchedulerStarted()
                 | LossAccepted()
                 | Waiting()

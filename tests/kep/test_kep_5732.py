@@ -27,6 +27,7 @@ from tests.scheduler.group_world import (
     worker,
 )
 from tidelog.api import builders as b
+from tidelog.api.admission import Stamp, admit
 from tidelog.api.features import FeatureGates
 from tidelog.api.objects import (
     GroupSchedulingConstraints,
@@ -36,6 +37,7 @@ from tidelog.api.objects import (
     pod_condition,
 )
 from tidelog.api.validation import validate
+from tidelog.eventlog.objects import ObjectTable
 from tidelog.eventlog.records import PlacementChosen, Unschedulable, decode_body
 from tidelog.plugins.configuration import resolve_configuration
 from tidelog.plugins.interface import CycleState, GroupInfo, Placement, Plugin, Status, unschedulable
@@ -165,6 +167,20 @@ def test_only_a_single_constraint_is_supported_at_first() -> None:
     errors = validate(training((BLOCK, False), (RACK, False)), on)
 
     assert [error.path for error in errors] == ["spec.podGroups[0].schedulingConstraints.topologyConstraints"]
+
+
+def test_configuration_may_allow_more_constraints_and_admission_follows_the_log() -> None:
+    """The rule above holds "for the initial alpha scope": `maxTopologyConstraints` lifts it."""
+    driver = started(maxTopologyConstraints=2)
+    table = ObjectTable()
+    for record in driver.records:
+        table.apply(record)
+    on = FeatureGates(topology_aware_workload_scheduling=True)
+    workload = training((BLOCK, False), (RACK, True))
+
+    admitted, _ = admit(workload, None, table.cluster, on, Stamp(seq=9, at=9))
+
+    assert admitted.spec == workload.spec
 
 
 def test_gate_off_refuses_the_field_and_ignores_it_where_it_is_stored() -> None:

@@ -33,6 +33,7 @@ from tidelog.plugins.behaviours import BEHAVIOURS
 from tidelog.plugins.derive import Rules, effects, pod_events
 from tidelog.plugins.events import ClusterEvent, EventRegistration, Hint, matches
 from tidelog.plugins.interface import (
+    SKIP,
     Code,
     CycleState,
     Depends,
@@ -255,8 +256,9 @@ def _events(step: Step, before: Pod, *, upstream: bool) -> list[tuple[ClusterEve
 def _what_it_helped(subject: Subject, before: Cluster, old: Pod, after: Cluster, new: Pod) -> str | None:
     """Which node, or the gate, the plugin lets the pod pass now and did not before. Only of a pod that it rejected."""
     if isinstance(subject.plugin, PreEnqueuePlugin):
-        was_gated = subject.plugin.pre_enqueue(old) is not None
-        return "the gate opened" if was_gated and subject.plugin.pre_enqueue(new) is None else None
+        was_gated, is_gated = (subject.plugin.pre_enqueue(pod) is not None for pod in (old, new))
+        if was_gated or is_gated:
+            return None if is_gated else "the gate opened"
     rejected = subject.verdicts(before, old)
     if all(status is None for status in rejected.values()):
         return None
@@ -389,7 +391,7 @@ def _dependency_trial(
         ]
         told = "\n  ".join([f"{what}: {_shown(answer)} became {_shown(again)}", *differing])
         raise _broken(subject, trial, f"{told}\n  waiting: {_json(target)}")
-    return answer not in (None, 0)
+    return answer not in (None, 0, SKIP)
 
 
 def _told(cluster: Cluster, node: str) -> str:

@@ -10,7 +10,15 @@ import pytest
 
 from tidelog.api.objects import Node, Pod
 from tidelog.plugins.events import Action, ClusterEvent, EventRegistration, Hint, Resource
-from tidelog.plugins.interface import CycleState, Depends, Plugin, PreFilterResult, Status, unschedulable
+from tidelog.plugins.interface import (
+    SKIP,
+    CycleState,
+    Depends,
+    Plugin,
+    PreFilterResult,
+    Status,
+    unschedulable,
+)
 from tidelog.plugins.node_info import NodeInfo, PodInfo
 from tidelog.plugins.testing import BrokenPromise, Dice, World, check_plugin
 
@@ -143,6 +151,17 @@ class DeafGate(Gate):
         return []
 
 
+class DeafFilterBehindGate(DeafToLabels):
+    """Its gate is open for all but a few pods, and says nothing of the filter."""
+
+    def pre_enqueue(self, pod: Pod) -> Status | None:
+        return unschedulable("held") if pod.metadata.labels.get("app") == "db" else None
+
+    def events_to_register(self) -> Sequence[EventRegistration]:
+        own_label = ClusterEvent(Resource.TARGET_POD, Action.UPDATE_POD_LABEL)
+        return [*super().events_to_register(), EventRegistration(own_label)]
+
+
 class NoHooks(OneWebPod):
     add_pod = remove_pod = None  # type: ignore[assignment]
 
@@ -196,6 +215,13 @@ class LosesScores(SsdOnly):
         return scores[1:]
 
 
+class NeverScores(SsdOnly):
+    """Says nothing of its score, so that nothing can be said of what the score depends on."""
+
+    def pre_score(self, state: CycleState, pod: PodInfo, nodes: Sequence[NodeInfo]) -> Status:
+        return SKIP
+
+
 class NeverAsked(SsdOnly):
     def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
         return None
@@ -207,6 +233,7 @@ class NeverAsked(SsdOnly):
         (DeafToLabels, "became possible, yet no hint says Queue to NodeUpdateNodeLabel"),
         (SkipsNewNodes, "new became possible, yet no hint says Queue to NodeAdd"),
         (DeafGate, "the gate opened, yet no hint says Queue to TargetPodUpdatePodLabel"),
+        (DeafFilterBehindGate, "became possible, yet no hint says Queue to .*NodeUpdateNodeLabel"),
         (NoHooks, "after (adding|removing) a pod: .* should be (accepted|Unschedulable)"),
         (ForgetsToRemove, "after removing a pod|and undoing it"),
         (SharedState, "changed the original: what it keeps needs a clone"),
@@ -217,6 +244,7 @@ class NeverAsked(SsdOnly):
         (ScoresTooMuch, "must be integers from 0 to 100"),
         (ScoresFractions, "must be integers from 0 to 100"),
         (LosesScores, "must be integers from 0 to 100"),
+        (NeverScores, "the check of scores met no telling case"),
         (NeverAsked, "the check of hints met no telling case"),
     ],
 )

@@ -119,7 +119,7 @@ def main(argv: list[str] | None = None) -> int:
     finally:
         if results:
             results.close()
-    for family in FAMILIES:
+    for family in dict.fromkeys((*FAMILIES, *failed)):
         if passed[family] or failed[family]:
             print(f"{family}: {passed[family]} passed, {failed[family]} failed")
     if not passed and not failed:

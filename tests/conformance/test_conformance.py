@@ -112,3 +112,12 @@ def test_nothing_to_ask_is_told_apart_from_success(
 ) -> None:
     assert runner.main([str(write_cases(tmp_path / "cases.jsonl", []))]) == 2
     assert "no cases found" in capsys.readouterr().err
+
+
+def test_a_family_that_nobody_answers_is_counted_as_failed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write_cases(tmp_path / "cases.jsonl", [{"id": "x", "family": "unheard-of"}])
+
+    assert runner.main([str(path)]) == 1
+    assert capsys.readouterr().out.endswith("unheard-of: 0 passed, 1 failed\n")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from tidelog.api.errors import UsageError
+from tidelog.api.errors import TidelogError, UsageError
 from tidelog.daemon.commands.options import add_namespace, add_output, log_path
 
 DESCRIPTION = """\
@@ -53,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
     found = why(past.records, past.core, key, later=past.later, seq=past.seq, at=past.at)
     pod = past.core.cluster.pod(key)
     if pod is None:
-        raise UsageError(f"pod {found.pod} was deleted; `tidelog why` still tells its story")
+        raise TidelogError(f"pod {found.pod} was deleted; `tidelog why` still tells its story")
     events = events_of(found)
     if args.output == "table":
         print("\n".join(describe_lines(pod, found, events)))

@@ -21,8 +21,6 @@ REFERENCE = Path(__file__).parent.parent / "conformance" / "reference"
 PROFILE = json.loads((REFERENCE / "default-profile.json").read_text())
 EVENTS = json.loads((REFERENCE / "plugin-events.json").read_text())
 BY_NAME = {plugin.name: plugin for plugin in IN_TREE}
-LATER = {("preEnqueue", "DefaultPreemption"), ("postFilter", "DefaultPreemption")}
-"""Points of plugins that are partly here: preemption itself is the scheduling core's."""
 
 
 class Quiet(Plugin):
@@ -51,7 +49,7 @@ def test_plugins_take_part_where_kube_schedulers_do(point: str) -> None:
     theirs = {name for name in PROFILE["extensionPoints"][point] if name in BY_NAME}
     ours = {name for name, plugin in BY_NAME.items() if implements(plugin, point)}
 
-    assert theirs - ours <= {name for where, name in LATER if where == point}
+    assert theirs - ours == set()
     assert ours - theirs <= {"GangScheduling", "WaitForDriver"}, "not in kube-scheduler's default profile"
 
 

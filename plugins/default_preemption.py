@@ -42,6 +42,7 @@ from tidelog.plugins.interface import (
     unschedulable,
 )
 from tidelog.plugins.node_info import PodInfo
+from tidelog.plugins.node_statuses import resolvable
 from tidelog.plugins.preemption_candidates import Candidate, ranked
 from tidelog.plugins.preemption_dry_run import Blocker, DryRun
 from tidelog.plugins.preemption_memory import Memory
@@ -78,6 +79,10 @@ class Search(NamedTuple):
     """Node → why preemption there does not help, for those that were tried in vain."""
     blockers: Mapping[str, Sequence[Blocker]]
     """Node → the protected pods that stand in the way, for those that are out for that reason only."""
+
+    def budgets(self) -> list[str]:
+        """Keys of the disruption budgets that stand in the way on some node."""
+        return [object_key(blocker.budget) for found in self.blockers.values() for blocker in found]
 
 
 class DefaultPreemption(Plugin):
@@ -139,14 +144,16 @@ class DefaultPreemption(Plugin):
         status = self.eligibility(port, pod, statuses)
         if status is not None:
             return PostFilterResult(status)
-        allowances = Allowances(self.handle.listers, port, state.at, upstream=self.handle.upstream)
+        # A promise cannot be kept with kube-scheduler's way of matching and charging, which knows of no promise.
+        best_effort = self.handle.upstream and not self.guarded
+        allowances = Allowances(self.handle.listers, port, state.at, upstream=best_effort)
         search = self.search(port, allowances, state, pod, statuses)
         if not search.candidates:
             return self._nothing_helps(allowances, pod, search)
         plan, refusals = self._evict(port, allowances, ranked(search.candidates, state.at), pod)
         if plan is None:
             text = "; ".join(refused.message for refused in refusals)
-            blocked_by = _unique(refused.refusal.budget for refused in refusals)
+            blocked_by = _unique([*(refused.refusal.budget for refused in refusals), *search.budgets()])
             return PostFilterResult(
                 unschedulable(PREFIX + text), "", refusals=refusals, blocked_by=blocked_by
             )
@@ -182,7 +189,7 @@ class DefaultPreemption(Plugin):
         statuses: Mapping[str, Status],
     ) -> Search:
         """Try nodes until enough candidates are found. While there are only such that break budgets, all nodes are tried."""
-        names = [name for name, status in statuses.items() if status.code is Code.UNSCHEDULABLE]
+        names = resolvable(statuses)
         start = scan_start(state.turn, len(names))
         names = names[start:] + names[:start]
         wanted = self._candidates_wanted(len(names))
@@ -304,9 +311,7 @@ class DefaultPreemption(Plugin):
         if untried:
             counts[NOT_HELPFUL] += untried
         text = nodes_message(nodes, counts)
-        blocked_by = _unique(
-            object_key(blocker.budget) for blockers in search.blockers.values() for blocker in blockers
-        )
+        blocked_by = _unique(search.budgets())
         if blocked_by:
             text = f"{text} {_what_blocks(allowances, pod, search.blockers)}"
         in_the_way = _unique(status.plugin for status in search.statuses.values() if status.plugin)

@@ -74,7 +74,7 @@ from tidelog.queue.scheduling_queue import QueueConfig, SchedulingQueue
 from tidelog.scheduler.cache import CacheLayout
 from tidelog.scheduler.cluster import Cluster, uid_of
 from tidelog.scheduler.decision import Decision, Relies, relies_on_plan
-from tidelog.scheduler.disturbance import Conflict, conflict, promised_again, released
+from tidelog.scheduler.disturbance import Conflict, called_off, conflict, promised_again, released
 from tidelog.scheduler.fallback import preemption_marks, with_fallback
 from tidelog.scheduler.framework import Framework, FrameworkHandle
 from tidelog.scheduler.group import GroupSettings, group_name, is_group_key, record_key
@@ -401,8 +401,10 @@ class Core:
                 cluster.cache.put_pod(PodInfo(pod))
             if cluster.notes is not None:
                 cluster.notes.append(released(self.seq, key, body.nominated))
-        if body.cleared and cluster.notes is not None:
-            cluster.notes.append(promised_again(self.seq, body.nominated))
+        if cluster.notes is not None:
+            cluster.notes.append(called_off(self.seq, body.nominated))
+            if body.cleared:
+                cluster.notes.append(promised_again(self.seq, body.nominated))
         for key in body.cleared:
             pod = cluster.pod(key)
             if pod is not None and self.queue is not None:
@@ -613,7 +615,7 @@ class Core:
             self.epoch,
             self._abbreviated(uid, pod, result),
             (
-                Relies(key, uid, result.node, result.on)
+                Relies(key, uid, result.node, result.on, found_none=_found_none(popped, result))
                 if result.plan is None
                 else relies_on_plan(key, uid, result.plan, result.on),
             ),
@@ -870,6 +872,11 @@ def _record_key_of(popped: AnyEntity | Permit) -> str:
     if isinstance(popped, Permit):
         return popped.key
     return record_key(popped.key) if isinstance(popped, QueuedGroup) else f"Pod/{popped.key}"
+
+
+def _found_none(popped: AnyEntity | Permit, result: CycleResult) -> bool:
+    """Whether nodes were looked at, and none would do."""
+    return not isinstance(popped, Permit) and not result.node
 
 
 def _name_of(pod: Pod) -> str:

@@ -29,6 +29,8 @@ class Relies(NamedTuple):
     """Keys of the pods that have to go first: each must still be there, and be the same."""
     budgets: frozenset[str] = frozenset()
     """Namespaces of victims that are protected: no disruption budget there may forbid more than it did."""
+    found_none: bool = False
+    """No node would do. Room may have been promised to a preemptor that is not coming, or a budget been charged for it."""
 
 
 def relies_on_plan(pod_key: str, pod_uid: str, plan: PreemptionPlan, on: Depends) -> Relies:

@@ -53,6 +53,8 @@ class Disturbance(NamedTuple):
     """How a disruption budget forbids more than it did."""
     withdraws: str = ""
     """How a place that was found for this very pod may not be one any more; empty if it does not."""
+    opens: str = ""
+    """How it helps who found no node, and cannot know by an event."""
 
 
 class Conflict(NamedTuple):
@@ -84,6 +86,11 @@ def released(seq: int, key: str, node: str) -> Disturbance:
     return Disturbance(seq, key, node, "", _TOPOLOGY)
 
 
+def called_off(seq: int, node: str) -> Disturbance:
+    """A preemption is not coming: whoever found no node beside it has to look again. No event tells of what never was in the log."""
+    return Disturbance(seq, "", node, "", Depends.POD, opens=f"the preemption on node {node} was called off")
+
+
 def promised_again(seq: int, node: str) -> Disturbance:
     """Nominations to the node that did not count for a while do so again; whoever used their room is wrong."""
     return Disturbance(seq, "", node, f"room on node {node} is promised to others after all", Depends.POD)
@@ -99,7 +106,7 @@ def conflict(relies: Relies, notes: Iterable[Disturbance]) -> Conflict | None:
         elif note.forbids:
             reason = note.forbids if note.key.split("/")[1] in relies.budgets else ""
         elif not relies.node:
-            reason = ""
+            reason = note.opens if relies.found_none else ""
         elif note.node == relies.node and note.takes:
             reason = note.takes
         elif note.touches & relies.on or (note.repels and relies.node):

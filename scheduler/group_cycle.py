@@ -563,7 +563,8 @@ def _keys(group: Group) -> tuple[str, ...]:
 
 def _relies(group: Group) -> tuple[Relies, ...]:
     """A rejection stands as long as the pods and the group are what they were."""
-    return (*(Relies(f"Pod/{pod.key}", pod.uid) for pod in group.members), *_group_relies(group))
+    pods = (Relies(f"Pod/{pod.key}", pod.uid, found_none=True) for pod in group.members)
+    return (*pods, *_group_relies(group))
 
 
 def _group_relies(group: Group, placement: Placement | None = None) -> Iterator[Relies]:

@@ -49,6 +49,7 @@ class Notes:
         """By what else they change, as the value of the flags."""
         self._repelling: _Notes = []
         self._forbidding: _Notes = []
+        self._opening: _Notes = []
         for each in self._all:
             self._enter(each)
 
@@ -75,6 +76,8 @@ class Notes:
             self._by_touch.setdefault(note.touches.value, []).append(entry)
         if note.repels:
             self._repelling.append(entry)
+        if note.opens:
+            self._opening.append(entry)
 
     def drop_until(self, seq: int) -> None:
         """No decision that is still to be committed was made before this record was consumed."""
@@ -99,6 +102,8 @@ class Notes:
             lists.extend(notes for touches, notes in self._by_touch.items() if touches & on)
             for notes in lists:
                 _keep(found, _first_of_others(notes, observed, keys))
+        elif relies.found_none:
+            _keep(found, _first_of_others(self._opening, observed, keys))
         return [found[place] for place in sorted(found)]
 
 

@@ -392,6 +392,19 @@ def test_preemption_fails_when_no_candidate_is_left() -> None:
     check_refusing(world, "web-1", "web-2")
 
 
+def test_pod_whose_evictions_were_refused_waits_for_every_budget_in_its_way() -> None:
+    world = refusing("web-1", nodes=1)
+    world.add(node("n2").capacity(cpu="1"), budget("db", allowed=0, selector="app=db"))
+    world.add(running("db", "n2", app="db").guarded_below(1000))
+
+    world.add(pending("high", priority=500))
+    world.settle()
+
+    (_, body), *_ = world.bodies(Unschedulable)
+    assert body.blocked_by == ("PodDisruptionBudget/default/db", "PodDisruptionBudget/default/web")
+    check_refusing(world, "web-1")
+
+
 def test_nomination_is_taken_back_when_no_candidate_is_left() -> None:
     world = refusing("web-2", nodes=2)
     world.add(pending("high", priority=500))
@@ -622,6 +635,24 @@ def test_empty_selector_protects_every_pod_of_the_namespace() -> None:
     world.settle()
 
     assert world.evicted() == []
+
+
+def test_promise_holds_in_the_mode_that_keeps_to_kube_schedulers_defects() -> None:
+    """kube-scheduler overlooks a budget with an empty selector, and evictions that its status does not know of yet."""
+    world = World(upstream=True)
+    world.add(*(node(f"n{i}").capacity(cpu="1") for i in (1, 2)))
+    world.add(budget(allowed=1, selector=""), web(1, "n1"), web(2, "n2"))
+    world.add(pending("one", priority=500))
+    world.attempt()
+    world.add(pending("two", priority=500))
+    world.attempt()
+
+    world.commit()
+    world.settle()
+
+    assert len(world.evicted()) == 1
+    assert "preemption blocked: 1 pod on 1 node protected by PDB default/web" in world.message("two")
+    world.check()
 
 
 def test_budget_of_another_namespace_protects_nobody() -> None:

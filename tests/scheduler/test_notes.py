@@ -32,6 +32,7 @@ disturbances = st.builds(
     repels=st.booleans(),
     forbids=words("forbids"),
     withdraws=words("withdraws"),
+    opens=words("opens"),
 )
 reliances = st.builds(
     Relies,
@@ -41,6 +42,7 @@ reliances = st.builds(
     on=st.sampled_from(ON),
     victims=st.frozensets(st.sampled_from(KEYS), max_size=2),
     budgets=st.frozensets(st.sampled_from("ab"), max_size=1),
+    found_none=st.booleans(),
 )
 
 

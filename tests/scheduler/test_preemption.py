@@ -409,6 +409,63 @@ def test_decision_that_counted_on_a_preemption_falls_with_it() -> None:
     world.check()
 
 
+def test_rejection_beside_a_preemption_falls_with_it() -> None:
+    """`mid` found no room beside `high`, who is not coming; no event of the log would ever say so."""
+    world = World()
+    world.add(node("n1"), running("low", "n1", cpu="4"), pending("high", cpu="4", priority=20))
+    world.attempt()
+    world.add(pending("mid", cpu="4", priority=10))
+    world.attempt()
+
+    world.finish("high")
+    world.commit()
+    world.settle()
+
+    assert [(name, body.reason) for name, body in world.bodies(AttemptAborted)] == [
+        ("high", "the pod is gone"),
+        ("mid", "the preemption on node n1 was called off"),
+    ]
+    assert world.nominations() == [("mid", "n1")]
+    world.check()
+
+
+def test_group_that_was_rejected_beside_a_preemption_is_tried_again() -> None:
+    world = World(FeatureGates(topology_aware_workload_scheduling=True))
+    world.add(node("n1"), node("n2", cpu="1"), running("low", "n1", cpu="2"))
+    world.add(pending("high", cpu="4", priority=20))
+    world.attempt()
+    gang = [b.pod(f"g-{i}").request(cpu="1").scheduler("default-scheduler").group("gang") for i in range(2)]
+    world.add(b.pod_group("gang", min_count=2), *gang)
+    world.attempt()
+
+    world.finish("high")
+    world.commit()
+    world.settle()
+
+    assert [name for name, _ in world.bodies(AttemptAborted)] == ["high", "gang"]
+    assert {"default/g-0", "default/g-1"} <= world.placements().keys()
+    world.check()
+
+
+def test_pod_that_was_blocked_by_the_charge_of_a_preemption_is_tried_again_without_it() -> None:
+    world = World()
+    world.add(node("n1", cpu="1"), node("n2", cpu="1"), budget(allowed=1))
+    for number in (1, 2):
+        world.add(running(f"web-{number}", f"n{number}", priority=number, app="web").guarded_below(1000))
+    world.add(pending("one", priority=500))
+    world.attempt()
+    world.add(pending("two", priority=400))
+    world.attempt()
+
+    world.finish("one")
+    world.commit()
+    world.settle()
+
+    assert world.evicted() == ["web-1"]
+    assert world.nominated("two") == "n1"
+    world.check()
+
+
 def test_placed_pod_whose_commit_fails_is_not_evicted() -> None:
     """The victim is only assumed when it is chosen, and never gets its node."""
     world = World()

@@ -7,10 +7,11 @@ may wake the pod (see `tidelog.queue`).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from tidelog.plugins.interface import Code, Status, unresolvable
 from tidelog.plugins.node_info import NodeInfo
+from tidelog.plugins.node_statuses import NodeStatuses, grouped
 from tidelog.plugins.reasons import nodes_message
 
 NO_NODES = unresolvable("no nodes available to schedule pods")
@@ -22,10 +23,11 @@ _ABSENT = unresolvable()
 class Diagnosis:
     """What became of the nodes in one attempt."""
 
-    __slots__ = ("absent", "node_statuses", "pending", "pre_filter_message", "rejecting")
+    __slots__ = ("_rejected", "absent", "node_statuses", "pending", "pre_filter_message", "rejecting")
 
     def __init__(self, narrowers: Iterable[str] = ()) -> None:
-        self.node_statuses: dict[str, Status] = {}
+        self._rejected: dict[str, Status] = {}
+        self.node_statuses: Mapping[str, Status] = self._rejected
         """Node → the status of the first plugin that rejected it, for every examined and infeasible node."""
         self.absent: Status = _ABSENT
         """The status of every node that was not examined."""
@@ -45,15 +47,23 @@ class Diagnosis:
 
     def reject_node(self, name: str, status: Status) -> None:
         """The node was examined and is not feasible."""
-        self.node_statuses[name] = status
+        self._rejected[name] = status
         self.blame(status)
+
+    def reject_nodes(self, statuses: NodeStatuses) -> None:
+        """These nodes, and no others, were examined and are not feasible."""
+        self.node_statuses = statuses
+        for status, _ in statuses.groups():
+            self.blame(status)
 
     def status_of(self, name: str) -> Status:
         """The status of any node that is not feasible."""
         return self.node_statuses.get(name, self.absent)
 
-    def statuses(self, nodes: Iterable[NodeInfo]) -> Mapping[str, Status]:
+    def statuses(self, nodes: Sequence[NodeInfo]) -> Mapping[str, Status]:
         """The status of each of the nodes, examined or not, as PostFilter wants them."""
+        if isinstance(self.node_statuses, NodeStatuses) and len(self.node_statuses) == len(nodes):
+            return self.node_statuses
         return {node.name: self.status_of(node.name) for node in nodes}
 
 
@@ -103,8 +113,9 @@ def fit_message(node_count: int, diagnosis: Diagnosis, post_filter_message: str 
 def reason_counts(node_count: int, diagnosis: Diagnosis) -> Mapping[str, int]:
     """How many nodes gave each reason; a node may give several. Nodes without a status of their own give `absent`'s."""
     counts: Counter[str] = Counter()
-    for status in diagnosis.node_statuses.values():
-        counts.update(status.reasons)
+    for status, nodes in grouped(diagnosis.node_statuses):
+        for reason in status.reasons:
+            counts[reason] += nodes
     absent = node_count - len(diagnosis.node_statuses)
     if absent > 0:
         for reason in diagnosis.absent.reasons:

@@ -5,7 +5,7 @@
 It knows the default plugins, by their classes, and how they may be asked: once per state of nodes, once per node's own object, or by
 counts of domains that are kept (`fast_shape`, `fast_spread`, `fast_affinity`). It answers None, and the plain evaluation decides,
 wherever something else has a say: another plugin, a set of nodes from PreFilter, a pod that can fall back, a nomination beside counted
-domains, and whenever no node is left, because then the reasons matter more than the time.
+domains; and where counted domains or nominations leave no node, because then it takes every node's own reason.
 
 Its tables are caches: nothing of them is state, and an answer does not depend on which of them exist.
 """
@@ -30,12 +30,14 @@ from tidelog.plugins.node_name import NodeName
 from tidelog.plugins.node_ports import NodePorts
 from tidelog.plugins.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
 from tidelog.plugins.node_resources_fit import NodeResourcesFit
+from tidelog.plugins.node_statuses import NodeStatuses
 from tidelog.plugins.node_unschedulable import NodeUnschedulable
 from tidelog.plugins.pod_topology_spread import PodTopologySpread
 from tidelog.plugins.taint_toleration import TaintToleration
 from tidelog.queue.nominator import Nominator
+from tidelog.scheduler.diagnosis import Diagnosis, FitError
 from tidelog.scheduler.fast_affinity import Affinity
-from tidelog.scheduler.fast_index import Bits, NodeIndex, bits_of
+from tidelog.scheduler.fast_index import Bits, NodeIndex, bits_of, picked
 from tidelog.scheduler.fast_shape import Domains, Evaluation, Found, NotFast, Shape
 from tidelog.scheduler.fast_spread import Spread
 
@@ -90,8 +92,8 @@ class FastEvaluation:
 
     def choose(
         self, state: CycleState, pod: PodInfo, turn: int, candidates: Sequence[NodeInfo] | None = None
-    ) -> tuple[str, Found] | None:
-        """The node for the pod; None where the plain evaluation has to answer. Leaves `state` as PreFilter would leave it.
+    ) -> tuple[str, Found] | FitError | None:
+        """The node for the pod, or why there is none; None where the plain evaluation has to answer. Leaves `state` as PreFilter would leave it.
 
         `candidates` are those of a placement: a list that does not change as long as it is in use.
         """
@@ -112,6 +114,8 @@ class FastEvaluation:
         feasible = shape.feasible()
         if candidates is not None:
             feasible &= self._bits_of(candidates)
+        if not feasible:
+            return self._nowhere(prepared, state, pod, candidates)
         feasible = self._without_nominated(feasible, prepared, pod, skipped)
         if not feasible:
             return None
@@ -119,6 +123,35 @@ class FastEvaluation:
         found = shape.choose(feasible, scan_start(turn, len(nodes)))
         state.skip_filter = skipped
         return nodes[found.place].name, found
+
+    def _nowhere(
+        self,
+        prepared: _Prepared,
+        state: CycleState,
+        pod: PodInfo,
+        candidates: Sequence[NodeInfo] | None,
+    ) -> FitError | None:
+        """Why no node is left, in groups. None where a filter counts domains, or nominated pods are in the way."""
+        framework, index = self._framework, self._index
+        assert isinstance(framework.nominated, Nominator)
+        if len(framework.nominated) or prepared.filters_by_domains(prepared.skip_filter()):
+            return None
+        outcome = framework.run_pre_filter(state, pod)
+        if outcome.status is not None or outcome.nodes is not None:
+            return None
+        nodes = framework.snapshot.nodes
+        among = index.all if candidates is None else self._bits_of(candidates)
+
+        def names_of(bits: Bits) -> Callable[[], list[str]]:
+            # Called, if at all, before the attempt is over.
+            return lambda: [node.name for node in picked(nodes, bits)]
+
+        groups = [
+            (status, bits.bit_count(), names_of(bits)) for status, bits in prepared.shape.rejections(among)
+        ]
+        diagnosis = Diagnosis()
+        diagnosis.reject_nodes(NodeStatuses(groups, names_of(among)))
+        return FitError(among.bit_count(), diagnosis)
 
     def _bits_of(self, candidates: Sequence[NodeInfo]) -> Bits:
         """A placement's nodes, which every member of its group asks for."""
@@ -269,8 +302,15 @@ def _evaluation(framework: Framework, state: CycleState, pod: PodInfo, skipped: 
         ],
         tainted=next((pair for pair in scoring if isinstance(pair[0], TaintToleration)), None),
         labelled=next(filter(only(NodeAffinity), filtering), None),
+        after_labels=_after(NodeAffinity.name, filtering),
         preferring=next((pair for pair in scoring if isinstance(pair[0], NodeAffinity)), None),
     )
+
+
+def _after(name: str, plugins: Sequence[Any]) -> frozenset[str]:
+    """The names of those that come after the one of this name, if there is one."""
+    names = [plugin.name for plugin in plugins]
+    return frozenset(names[names.index(name) :]) if name in names else frozenset()
 
 
 def _domains_of(

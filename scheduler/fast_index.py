@@ -11,10 +11,13 @@ A changed node costs about two microseconds; nodes that come, go or move cost a 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import TypeVar
 
 from tidelog.plugins.node_info import NodeInfo
 from tidelog.scheduler.snapshot import Snapshot
+
+T = TypeVar("T")
 
 Bits = int
 """A set of places."""
@@ -40,6 +43,11 @@ def places_in(bits: Bits) -> Iterator[int]:
         lowest = bits & -bits
         yield lowest.bit_length() - 1
         bits ^= lowest
+
+
+def picked(items: Sequence[T], bits: Bits) -> list[T]:
+    """The items at the places of the set, in order."""
+    return [item for item, bit in zip(items, reversed(f"{bits:b}"), strict=False) if bit == "1"]
 
 
 class NodeState:

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, cast
 
-from tidelog.plugins.interface import CycleState
+from tidelog.plugins.interface import CycleState, Status
 from tidelog.plugins.node_info import NodeInfo, PodInfo
 from tidelog.scheduler.fast_index import Bits, NodeIndex, NodeState, bits_of, first_from
 
@@ -88,6 +88,10 @@ class Partition:
         return list(zip(raws, found, strict=True))
 
 
+_Verdict = tuple[int, int] | Status
+"""Of the nodes in a state: their sum of plain scores and the taints' raw score, or what the first filter says that they do not pass."""
+
+
 class Evaluation(NamedTuple):
     """How the plugins that look at one node alone are asked for the pods of a shape."""
 
@@ -100,6 +104,8 @@ class Evaluation(NamedTuple):
     """TaintToleration and its weight: its scores are normalised."""
     labelled: Any
     """NodeAffinity, if it filters."""
+    after_labels: frozenset[str]
+    """The names of the filters that come after it."""
     preferring: tuple[Any, int] | None
     """NodeAffinity and its weight, if it scores."""
 
@@ -115,8 +121,7 @@ class Shape:
         self._domains = domains
         self._epoch = index.epoch
         self._generation = index.snapshot.generation
-        self._memo: dict[NodeState, tuple[int, int] | None] = {}
-        """State → (sum of plain scores, taints' raw score) of its nodes, or None if they do not pass."""
+        self._memo: dict[NodeState, _Verdict] = {}
         self._state_at = list(index.state_at)
         self._fit: Bits = 0
         """Nodes that pass everything but the filters that look at labels or domains."""
@@ -126,7 +131,12 @@ class Shape:
         """The keys of `_levels`, ascending."""
         self._partitions: list[Partition] = []
         self._taints: Partition | None = None
+        self._rejected: dict[Status, Bits] = {}
+        """What such filters say → of which nodes."""
         self._labelled: Bits | None = None
+        """Nodes that NodeAffinity lets pass; None for all."""
+        self._unlabelled: dict[Status, Bits] = {}
+        """What NodeAffinity says → of which nodes."""
         self._fill()
 
     @property
@@ -167,10 +177,8 @@ class Shape:
         if before == after:
             return
         bit = 1 << place
-        if before is not None:
-            self._take(before, bit)
-        if after is not None:
-            self._put(after, bit)
+        self._take(before, bit)
+        self._put(after, bit)
 
     def _fill(self) -> None:
         evaluation = self._evaluation
@@ -178,13 +186,25 @@ class Shape:
             self._taints = Partition(*evaluation.tainted)
             self._partitions.append(self._taints)
         for state in self._index.states.values():
-            verdict = self._verdict(state) if state.bits else None
-            if verdict is not None:
-                self._put(verdict, state.bits)
+            if state.bits:
+                self._put(self._verdict(state), state.bits)
         if evaluation.labelled is not None:
-            self._labelled = self._places(self._passes_labels)
+            self._fill_labels(evaluation.labelled)
         if evaluation.preferring is not None:
             self._fill_preferences(*evaluation.preferring)
+
+    def _fill_labels(self, plugin: Any) -> None:
+        places: dict[Status | None, list[int]] = {None: []}
+        evaluation, nodes = self._evaluation, self._index.snapshot.nodes
+        for place, node in enumerate(nodes):
+            status = plugin.filter(evaluation.state, evaluation.pod, node)
+            places.setdefault(status, []).append(place)
+        self._labelled = bits_of(places.pop(None), len(nodes))
+        self._unlabelled = {
+            status.by(plugin.name): bits_of(found, len(nodes))
+            for status, found in places.items()
+            if status is not None
+        }
 
     def _fill_preferences(self, plugin: Any, weight: int) -> None:
         places: dict[int, list[int]] = {}
@@ -197,15 +217,10 @@ class Shape:
             partition.add(raw, bits_of(found, len(nodes)))
         self._partitions.append(partition)
 
-    def _passes_labels(self, node: NodeInfo) -> bool:
-        evaluation = self._evaluation
-        return evaluation.labelled.filter(evaluation.state, evaluation.pod, node) is None
-
-    def _places(self, wanted: Callable[[NodeInfo], bool]) -> Bits:
-        nodes = self._index.snapshot.nodes
-        return bits_of([place for place, node in enumerate(nodes) if wanted(node)], len(nodes))
-
-    def _put(self, verdict: tuple[int, int], bits: Bits) -> None:
+    def _put(self, verdict: _Verdict, bits: Bits) -> None:
+        if isinstance(verdict, Status):
+            self._rejected[verdict] = self._rejected.get(verdict, 0) | bits
+            return
         level, raw = verdict
         self._fit |= bits
         known = self._levels.get(level)
@@ -216,7 +231,14 @@ class Shape:
         if self._taints is not None:
             self._taints.add(raw, bits)
 
-    def _take(self, verdict: tuple[int, int], bits: Bits) -> None:
+    def _take(self, verdict: _Verdict, bits: Bits) -> None:
+        if isinstance(verdict, Status):
+            left = self._rejected[verdict] ^ bits
+            if left:
+                self._rejected[verdict] = left
+            else:
+                del self._rejected[verdict]
+            return
         level, raw = verdict
         self._fit ^= bits
         left = self._levels[level] ^ bits
@@ -230,7 +252,7 @@ class Shape:
 
     # --- asking the plugins -------------------------------------------------------------------------------------------
 
-    def _verdict(self, state: NodeState) -> tuple[int, int] | None:
+    def _verdict(self, state: NodeState) -> _Verdict:
         memo = self._memo
         try:
             return memo[state]
@@ -245,7 +267,7 @@ class Shape:
         used = dict.fromkeys((*self._state_at, *self._index.states.values()))
         self._memo = {state: verdict for state, verdict in self._memo.items() if state in used}
 
-    def _ask(self, node: NodeInfo) -> tuple[int, int] | None:
+    def _ask(self, node: NodeInfo) -> _Verdict:
         evaluation = self._evaluation
         state, pod = evaluation.state, evaluation.pod
         for plugin in evaluation.filters:
@@ -253,7 +275,7 @@ class Shape:
             if status is not None:
                 if not status.is_rejected:
                     raise NotFast("a filter failed")
-                return None
+                return cast("Status", status.by(plugin.name))
         level = 0
         for plugin, weight in evaluation.scorers:
             level += weight * plugin.score(state, pod, node)
@@ -269,6 +291,23 @@ class Shape:
             allowed = domain.allowed(self._index)
             if allowed is not None:
                 found &= allowed
+        return found
+
+    def rejections(self, among: Bits) -> list[tuple[Status, Bits]]:
+        """What the first filter that they do not pass says of these nodes. Not to be asked while a filter counts domains."""
+        found = []
+        passing, later = self._labelled, self._evaluation.after_labels
+        for status, bits in self._rejected.items():
+            if passing is not None and status.plugin in later:
+                bits &= passing
+            if bits & among:
+                found.append((status, bits & among))
+        for status, bits in self._unlabelled.items():
+            for earlier, own in self._rejected.items():
+                if earlier.plugin not in later:
+                    bits &= ~own
+            if bits & among:
+                found.append((status, bits & among))
         return found
 
     def choose(self, feasible: Bits, start: int) -> Found:

@@ -252,6 +252,8 @@ class Framework:
             return NO_NODES
         if self._fast is not None and not nominated_node:
             quick = self._fast.choose(state, pod, turn, candidates)
+            if isinstance(quick, FitError):
+                return quick
             if quick is not None:
                 name, best = quick
                 return ScheduleResult(name, best.feasible, best.tied, None, best.score)

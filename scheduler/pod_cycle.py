@@ -29,6 +29,7 @@ from tidelog.plugins.default_preemption import DefaultPreemption
 from tidelog.plugins.events import WaitingPod
 from tidelog.plugins.interface import Code, CycleState, Depends, Status
 from tidelog.plugins.node_info import PodInfo
+from tidelog.plugins.node_statuses import grouped
 from tidelog.plugins.preemption_plan import PreemptionPlan
 from tidelog.scheduler.diagnosis import NO_NODES, Diagnosis, FitError
 from tidelog.scheduler.fallback import explained, rejectors_of_preemption
@@ -214,8 +215,9 @@ def _with_nomination_cleared(
 def rejections(node_count: int, diagnosis: Diagnosis) -> tuple[Rejection, ...]:
     """Who rejected how many nodes for which reason, most nodes first."""
     counts: Counter[tuple[str, str]] = Counter()
-    for status in diagnosis.node_statuses.values():
-        counts.update((status.plugin, reason) for reason in status.reasons)
+    for status, nodes in grouped(diagnosis.node_statuses):
+        for reason in status.reasons:
+            counts[status.plugin, reason] += nodes
     absent = node_count - len(diagnosis.node_statuses)
     if absent > 0:
         counts.update({(diagnosis.absent.plugin, reason): absent for reason in diagnosis.absent.reasons})

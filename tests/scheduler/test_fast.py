@@ -14,15 +14,18 @@ from tidelog.api import builders as b
 from tidelog.api.objects import Node, Object, Pod
 from tidelog.plugins.interface import CycleState, Depends, Plugin
 from tidelog.plugins.node_info import NodeInfo, PodInfo
+from tidelog.plugins.node_statuses import resolvable
 from tidelog.plugins.profiles import DEFAULT_PLUGINS
 from tidelog.plugins.registry import Registry
 from tidelog.replay.driver import Driver
 from tidelog.replay.verify import recover, verify
 from tidelog.scheduler.core import Core
+from tidelog.scheduler.diagnosis import FitError
 from tidelog.scheduler.fast import FastEvaluation
 from tidelog.scheduler.fast_index import bits_of, first_from, places_in
 from tidelog.scheduler.fast_shape import Found
 from tidelog.scheduler.framework import Feasible, NodeScores
+from tidelog.scheduler.pod_cycle import rejections
 
 SEEDS = int(environ.get("TIDELOG_FAST_SEEDS", "24"))
 """`TIDELOG_FAST_SEEDS=2000` for a long run."""
@@ -199,8 +202,12 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
         pod: PodInfo,
         turn: int,
         candidates: Sequence[NodeInfo] | None = None,
-    ) -> tuple[str, Found] | None:
+    ) -> tuple[str, Found] | FitError | None:
         answer = choose(self, state, pod, turn, candidates)
+        if isinstance(answer, FitError):
+            counts["nowhere"] += 1
+            assert_same_error(self, answer, state, pod, candidates)
+            return answer
         counts["plain" if answer is None else "fast"] += 1
         if answer is not None:
             assert plain_answer(self, state, pod, turn, candidates) == (*answer, state.skip_filter)
@@ -209,6 +216,29 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
     monkeypatch.setattr(FastEvaluation, "choose", compared)
     return counts
+
+
+def assert_same_error(
+    fast: FastEvaluation,
+    answer: FitError,
+    state: CycleState,
+    pod: PodInfo,
+    candidates: Sequence[NodeInfo] | None,
+) -> None:
+    framework = fast._framework
+    fresh = CycleState(state.at, state.waiting, state.turn)
+    found = framework.find_feasible(fresh, pod, candidates=candidates)
+    assert isinstance(found, FitError)
+    nodes = framework.snapshot.nodes
+    mine, plain = answer.diagnosis, found.diagnosis
+    assert list(mine.statuses(nodes).items()) == list(plain.statuses(nodes).items())
+    assert resolvable(mine.node_statuses) == resolvable(plain.node_statuses)
+    assert (answer.message, rejections(answer.node_count, mine)) == (
+        found.message,
+        rejections(found.node_count, plain),
+    )
+    assert (mine.rejecting, mine.pending, mine.absent) == (plain.rejecting, plain.pending, plain.absent)
+    assert state.skip_filter == fresh.skip_filter
 
 
 def plain_answer(

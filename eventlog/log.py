@@ -239,16 +239,17 @@ class Log(LogReader):
         self._closing = True
         self._work.set()
         await asyncio.wait([self._sequencer])
-        await super().close()
+        async with self._housekeeping:
+            await super().close()
         self._moved.set()
         if not self._sequencer.cancelled() and (error := self._sequencer.exception()) is not None:
             raise error
 
     async def _write(self, work: Awaitable[None]) -> None:
-        """Let the store write; an error is the end of all writing."""
+        """Let the store write; an error is the end of all writing, but not that the caller is cancelled."""
         try:
             await work
-        except BaseException as error:
+        except Exception as error:
             self._stop(error if isinstance(error, LogError) else LogError(f"{self.name}: {error!r}"))
             raise
 

@@ -17,7 +17,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 import aiosqlite
 
-from tidelog.api.errors import LogDamaged, LogError, LogFull, TidelogError
+from tidelog.api.errors import LogDamaged, LogError, LogFull
 from tidelog.eventlog import database, opening
 from tidelog.eventlog.disk import Disk
 from tidelog.eventlog.lock import WriterLock
@@ -248,19 +248,26 @@ class SqliteStore(_Reading):
     ) -> R:
         """Run it in the writer's thread. After any error nothing is written to this log again: what a failed fsync
         lost cannot be told from what it kept, and asking the disk once more would say that all is well."""
-        if self._writer is None or self._failed:
+        if self._writer is None:
             raise LogError(f"{self.name}: the log is closed")
         try:
-            return await self._writer.call(function, *args, **kwargs)
-        except TidelogError:
-            raise
-        except BaseException as error:
+            return await self._writer.call(
+                self._guarded, lambda connection: function(connection, *args, **kwargs)
+            )
+        except (sqlite3.Error, OSError) as error:
+            raise LogError(
+                f"{self.name}: writing failed ({error}): nothing more is written or acknowledged; "
+                "make sure that the disk is well and has room, then start again"
+            ) from error
+
+    def _guarded(self, connection: sqlite3.Connection, work: Callable[[sqlite3.Connection], R]) -> R:
+        """The work, in the thread: there an error is seen even if the task that asked for it was cancelled."""
+        if self._failed:
+            raise LogError(f"{self.name}: writing failed before; start again")
+        try:
+            return work(connection)
+        except BaseException:
             self._failed = True
-            if isinstance(error, sqlite3.Error | OSError):
-                raise LogError(
-                    f"{self.name}: writing failed ({error}): nothing more is written or acknowledged; "
-                    "make sure that the disk is well and has room, then start again"
-                ) from error
             raise
 
     async def tidy(self) -> None:
@@ -283,9 +290,12 @@ class SqliteStore(_Reading):
 
     async def compact(self, anchor: Head) -> None:
         """As in `Store`. The file shrinks too, if there is room for a second copy of what stays."""
-        await self._write(_in_transaction, database.compact, anchor)
-        self.anchor = anchor
+        await self._write(self._compact, anchor)
         await self._write(database.shrink)
+
+    def _compact(self, connection: sqlite3.Connection, anchor: Head) -> None:
+        _in_transaction(connection, database.compact, anchor)
+        self.anchor = anchor
 
     async def close(self) -> None:
         """As in `Store`. A clean close leaves one database file without WAL, which also a read-only folder can hold.

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import os
 import shutil
 import sqlite3
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tidelog.api.errors import LogError, LogFull
 from tidelog.eventlog.faults import FaultyDisk, sqlite_error
-from tidelog.eventlog.log import open_log
+from tidelog.eventlog.log import Log, open_log
 from tidelog.eventlog.records import Draft, Tick
 from tidelog.eventlog.repair import repair
 from tidelog.eventlog.sqlite import RESERVE_BYTES
+from tidelog.eventlog.verify import verify
 
 
 def tick(number: int) -> Draft:
@@ -207,6 +210,59 @@ async def test_failed_snapshot_stops_the_log_and_leaves_the_older_one(tmp_path: 
         newest = await log.snapshot("objects")
         assert newest is not None
         assert newest.blob == b"newer"
+
+
+async def cancel_after(steps: int, work: Coroutine[Any, Any, object], log: Log) -> None:
+    """Cancel this work when the disk has seen so many of its steps."""
+    task = asyncio.create_task(work)
+    for _ in range(steps):
+        await log.snapshots()
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
+
+
+@pytest.mark.parametrize("steps", range(6))
+async def test_cancelled_snapshot_or_compaction_harms_nothing(tmp_path: Path, steps: int) -> None:
+    async with await open_log(tmp_path / "c.db") as log:
+        await log.append([tick(n) for n in range(10)])
+        await cancel_after(steps, log.put_snapshot("objects", 5, bytes(3_000_000)), log)
+        await log.append([tick(10)])
+        await log.put_snapshot("objects", 6, b"state")
+        await cancel_after(steps, log.compact(), log)
+        await log.append([tick(11)])
+
+        assert [r.seq async for r in log.read()] == list(range(log.anchor.seq + 1, 13))
+    async with await open_log(tmp_path / "c.db") as log:
+        await verify(log)
+
+
+async def test_failure_behind_a_cancelled_snapshot_is_not_overlooked(tmp_path: Path) -> None:
+    fault = FailAt()
+    async with await open_log(tmp_path / "c.db", disk=FaultyDisk(fault)) as log:
+        await log.append([tick(0)])
+        fault.arm(3, sqlite_error(sqlite3.SQLITE_IOERR_FSYNC))
+        task = asyncio.create_task(log.put_snapshot("objects", 1, b"state"))
+        await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.wait([task])
+
+        with pytest.raises(LogError, match="writing failed"):
+            await log.append([tick(1)])
+        assert log.failure is not None
+
+
+async def test_closing_waits_for_a_snapshot_under_way(tmp_path: Path) -> None:
+    log = await open_log(tmp_path / "c.db")
+    await log.append([tick(0)])
+    snapshot = asyncio.create_task(log.put_snapshot("objects", 1, bytes(5_000_000)))
+    await asyncio.sleep(0)
+
+    await log.close()
+
+    await snapshot
+    async with await open_log(tmp_path / "c.db") as log:
+        assert await log.snapshot("objects") is not None
 
 
 async def test_compaction_without_room_for_a_copy_still_compacts(tmp_path: Path) -> None:

@@ -13,14 +13,14 @@ import asyncio
 import contextlib
 import logging
 import signal
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping
 from pathlib import Path
 from typing import TypeVar
 
 import msgspec
 
 from tidelog.api.errors import LogLocked, TidelogError
-from tidelog.daemon.actors.protocol import Actor
+from tidelog.daemon.actors.catalogue import Cast, nobody
 from tidelog.daemon.clock import SystemClock
 from tidelog.daemon.facts import FactService
 from tidelog.daemon.http import HttpServer
@@ -59,7 +59,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 class Process:
     """One run of the daemon. `actors` makes those that are to play along, anew each time it is called."""
 
-    def __init__(self, options: Options, actors: Callable[[], Sequence[Actor]] = tuple) -> None:
+    def __init__(self, options: Options, actors: Cast = nobody) -> None:
         """Raises what is wrong with the configuration."""
         self._options = options
         self._actors = actors
@@ -126,7 +126,7 @@ class Process:
             configuration=configuration,
             source=self._source,
             holder=WHAT,
-            actors=self._actors(),
+            actors=self._actors(self._registry),
             limits=self._options.limits,
             watcher=self._recorder,
         )

@@ -12,28 +12,44 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple
 
 from tidelog.api.errors import InvalidObjects, TidelogError
 from tidelog.api.fields import ErrorList
 from tidelog.daemon.actors.protocol import Actor
 from tidelog.plugins import strict
+from tidelog.plugins.registry import Registry
 
-ACTORS: Mapping[str, tuple[str, str]] = {
-    "clusterAutoscaler": ("tidelog.daemon.actors.cluster_autoscaler", "ClusterAutoscaler"),
-    "disruptionController": ("tidelog.daemon.actors.disruption_controller", "DisruptionController"),
-    "nodeAgent": ("tidelog.daemon.actors.node_agent", "NodeAgent"),
+
+class Role(NamedTuple):
+    """Where an actor's class is. It has `Settings`, a struct with `errors(path)`, and is made with one."""
+
+    module: str
+    name: str
+    simulates: bool = False
+    """It tries what the scheduler would do, and so is given the scheduler's plugins too."""
+
+
+ACTORS: Mapping[str, Role] = {
+    "nodeAgent": Role("tidelog.daemon.actors.node_agent", "NodeAgent"),
+    "clusterAutoscaler": Role("tidelog.daemon.actors.cluster_autoscaler", "ClusterAutoscaler", True),
+    "disruptionController": Role("tidelog.daemon.actors.disruption_controller", "DisruptionController"),
 }
-"""Name in the file → module and class. A class has `Settings`, a struct with `errors(path)`, and is made with one."""
+"""By their names in the file."""
 
-Cast = Callable[[], Sequence[Actor]]
-"""Makes the actors, anew each time."""
+Cast = Callable[[Registry], Sequence[Actor]]
+"""Makes the actors, anew each time, for a scheduler with these plugins."""
+
+
+def nobody(_registry: Registry) -> Sequence[Actor]:
+    """No actors."""
+    return ()
 
 
 def read_actors(path: Path | None) -> Cast:
     """Who plays according to the file; nobody without one. Raises TidelogError or InvalidObjects."""
     if path is None:
-        return tuple
+        return nobody
     try:
         text = path.read_bytes()
     except OSError as error:
@@ -45,23 +61,25 @@ def read_actors(path: Path | None) -> Cast:
 def cast_of(data: Any, source: str = "actors", errors: ErrorList | None = None) -> Cast:
     """As `read_actors`, from plain data."""
     errors = ErrorList() if errors is None else errors
-    chosen: list[Callable[[], Actor]] = []
+    chosen: list[Cast] = []
     if not isinstance(data, Mapping):
         errors.invalid("document", data, "must be an object with the names of actors")
         raise InvalidObjects(source, errors)
     for name, given in data.items():
-        if name not in ACTORS:
+        role = ACTORS.get(name)
+        if role is None:
             errors.not_supported(str(name), name, tuple(ACTORS))
             continue
-        module, attribute = ACTORS[name]
-        kind = getattr(importlib.import_module(module), attribute)
+        kind = getattr(importlib.import_module(role.module), role.name)
         settings = strict.decode(kind.Settings, {} if given is None else given, str(name), errors)
         errors.extend(settings.errors(str(name)))
-        chosen.append(_maker(kind, settings))
+        chosen.append(_maker(kind, settings, role))
     if errors:
         raise InvalidObjects(source, errors)
-    return lambda: tuple(make() for make in chosen)
+    return lambda registry: tuple(actor for make in chosen for actor in make(registry))
 
 
-def _maker(kind: Any, settings: Any) -> Callable[[], Actor]:
-    return lambda: cast("Actor", kind(settings))
+def _maker(kind: Any, settings: Any, role: Role) -> Cast:
+    if role.simulates:
+        return lambda registry: (kind(settings, registry),)
+    return lambda _registry: (kind(settings),)

@@ -260,8 +260,11 @@ def _pod_updated(old: Pod, new: Pod, rules: Rules, assumed: Pod | None) -> list[
         events = pod_events(old, new, target=False, upstream=rules.upstream)
         return [Effect(old, new, raised=tuple(Raised(event, old, new) for event in events))]
     if new.spec.node_name:
-        step = QueueStep.DELETE if _is_ours(old, rules) else QueueStep.NOTHING
-        return [Effect(old, new, step, (Raised(_ASSIGNED_ADD, None, new),))]
+        added = Raised(_ASSIGNED_ADD, None, new)
+        if not _is_ours(old, rules):
+            return [Effect(old, new, raised=(added,))]
+        freed = () if rules.upstream else _places_given_up(old, new, assumed)
+        return [Effect(old, new, QueueStep.DELETE, (added, *freed))]
     if not _is_ours(new, rules):
         return []
     if assumed is not None:
@@ -285,6 +288,15 @@ def _pod_deleted(pod: Pod, rules: Rules, assumed: Pod | None) -> list[Effect]:
         return [Effect(pod, None, QueueStep.DELETE, raised, forgets=True)]
     nominated = bool(pod.status.nominated_node_name)
     return [Effect(pod, None, QueueStep.DELETE, (_nomination_gone(pod),) if nominated else ())]
+
+
+def _places_given_up(old: Pod, new: Pod, assumed: Pod | None) -> Iterator[Raised]:
+    """What was set aside for a pod elsewhere than where it is bound now. (kube-scheduler tells nobody.)"""
+    node = new.spec.node_name
+    if assumed is not None and assumed.spec.node_name != node:
+        yield Raised(_ASSIGNED_DELETE, assumed, None)
+    if old.status.nominated_node_name not in ("", node):
+        yield _nomination_gone(old)
 
 
 def _nomination_gone(pod: Pod) -> Raised:

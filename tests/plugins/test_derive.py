@@ -284,6 +284,25 @@ def test_binding_takes_the_pod_out_of_the_queue_and_tells_the_others() -> None:
     ]
 
 
+def test_pod_bound_elsewhere_frees_what_was_set_aside_for_it() -> None:
+    nominated, bound, assumed = WAITING.nominated("m"), WAITING.on("n"), WAITING.on("o")
+    added = Raised(ADDED, None, bound.build())
+    no_nomination = Raised(DELETED, nominated.build(), None, priority_max=7)
+    not_assumed = Raised(DELETED, assumed.build(), None)
+
+    def raised(old: PodBuilder, rules: Rules = OURS, assumed: PodBuilder | None = None) -> list[Raised]:
+        (effect,) = of(old, bound, rules, assumed)
+        return list(effect.raised)
+
+    assert raised(nominated) == [added, no_nomination]
+    assert raised(WAITING, assumed=assumed) == [added, not_assumed]
+    assert raised(nominated, assumed=assumed) == [added, not_assumed, no_nomination]
+    assert raised(nominated, UPSTREAM, assumed) == [added]
+    # In its own place, or as a pod that is not ours to count, it frees nothing.
+    assert raised(WAITING.nominated("n"), assumed=WAITING.on("n")) == [added]
+    assert raised(FOREIGN.nominated("m")) == [added]
+
+
 def test_update_of_a_bound_pod_is_one_event_per_kind_of_change() -> None:
     old, new = WAITING.on("n"), WAITING.on("n").label(app="db").request(cpu="100m")
 

@@ -21,11 +21,18 @@ from msgspec.structs import replace
 
 from tidelog.api.objects import Pod
 from tidelog.plugins.interface import CycleState, Depends, FilterPlugin
+from tidelog.plugins.node_affinity import NodeAffinity
 from tidelog.plugins.node_info import NodeInfo, PodInfo
+from tidelog.plugins.node_name import NodeName
 from tidelog.plugins.node_resources_fit import NodeResourcesFit
+from tidelog.plugins.node_unschedulable import NodeUnschedulable
+from tidelog.plugins.taint_toleration import TaintToleration
 from tidelog.scheduler.framework import Framework
 
 _STATIC = (Depends.POD, Depends.NODE)
+_KNOWN = (NodeName, NodeUnschedulable, TaintToleration, NodeAffinity)
+"""Filters of a node's own object that let a pod on every node without taints, if it does not ask for special ones."""
+
 _encode = msgspec.msgpack.Encoder(order="deterministic").encode
 
 
@@ -51,6 +58,10 @@ class AggregateCheck:
         self._filters = [
             self._static_filters(s, pods[0]) for s, pods in zip(self._states, self._sets, strict=True)
         ]
+        self._open_to_all = any(map(_asks_for_no_node, self._sets)) and all(
+            type(plugin) in _KNOWN for filters in self._filters for plugin in filters
+        )
+        """Some member goes wherever there is no taint, so most nodes need no plugin to be asked."""
         self._usable: dict[str, tuple[bool, tuple[str, ...]]] = {}
         self._least = {} if self._fit is None else _cheapest(self._fit, members, required)
 
@@ -78,6 +89,9 @@ class AggregateCheck:
 
     def _look_at(self, node: NodeInfo) -> tuple[bool, tuple[str, ...]]:
         """Whether some member may use the node, and else who keeps them away; the same for every placement it is in."""
+        spec = node.node.spec
+        if self._open_to_all and not spec.taints and not spec.unschedulable:
+            return True, ()
         found = self._usable.get(node.name)
         if found is None:
             plugins: list[str] = []
@@ -102,6 +116,11 @@ class AggregateCheck:
             if most > max(free, default=0):
                 return f"{name}: no node has {most} free, the most is {max(free, default=0)} ({unit(name)})"
         return ""
+
+
+def _asks_for_no_node(pods: Sequence[PodInfo]) -> bool:
+    spec = pods[0].pod.spec
+    return not spec.node_name and not spec.node_selector and spec.affinity is None
 
 
 def unit(resource: str) -> str:

@@ -31,7 +31,7 @@ from tidelog.eventlog.records import (
 from tidelog.plugins.configuration import SchedulerConfiguration
 from tidelog.plugins.events import WaitingPod
 from tidelog.plugins.interface import Code, CycleState, NormalizePlacementScores, Placement, Status
-from tidelog.plugins.node_info import PodInfo
+from tidelog.plugins.node_info import NodeInfo, PodInfo
 from tidelog.plugins.placement_pod_count_scorer import FUTURE_PODS
 from tidelog.plugins.topology_placement import NO_PLACEMENTS, whole
 from tidelog.scheduler.decision import Relies
@@ -174,7 +174,8 @@ class _Cycle:
 
     def _evaluate_all(self, placements: Sequence[Placement]) -> list[Evaluation]:
         """Rank by rank, until some rank has a placement for all, or `feasible_max` of them."""
-        check = None if self.upstream else self._aggregate_check()
+        # A single placement is tried as fast as it is summed up.
+        check = None if self.upstream or len(placements) == 1 else self._aggregate_check()
         evaluations: list[Evaluation] = []
         full = 0
         for placement in placements:
@@ -240,11 +241,7 @@ class _Cycle:
             raise _Failure(failure)
 
     def _try_members(self, evaluation: Evaluation) -> None:
-        group, framework = self.group, self.framework
-        snapshot = framework.snapshot
-        nodes = [node for node in map(snapshot.get, evaluation.placement.nodes) if node is not None]
-        # In the snapshot's order, so that ties between nodes are broken as for a single pod.
-        nodes.sort(key=lambda node: snapshot.place_of(node.name))
+        group, nodes = self.group, self._candidates(evaluation.placement)
         evaluation.message = self._progress(evaluation, 0)
         if evaluation.message:
             return
@@ -262,6 +259,15 @@ class _Cycle:
         elif not evaluation.is_feasible:
             evaluation.message = progress(group, evaluation, upstream=self.upstream)
 
+    def _candidates(self, placement: Placement) -> list[NodeInfo] | None:
+        """The placement's nodes in the snapshot's order, so that ties between nodes are broken as for a single pod; None for all."""
+        snapshot = self.framework.snapshot
+        if len(placement.nodes) == len(snapshot.nodes):
+            return None
+        nodes = [node for node in map(snapshot.get, placement.nodes) if node is not None]
+        nodes.sort(key=lambda node: snapshot.place_of(node.name))
+        return nodes
+
     def _progress(self, evaluation: Evaluation, tried: int) -> str:
         """Why the placement has failed for good with this many members tried; empty if it has not."""
         group = self.group
@@ -271,7 +277,7 @@ class _Cycle:
             return progress(group, evaluation, upstream=self.upstream)
         return ""
 
-    def _try(self, pod: PodInfo, nodes: list[Any]) -> Step:
+    def _try(self, pod: PodInfo, nodes: list[NodeInfo] | None) -> Step:
         """One member, with those before it on their nodes."""
         framework = self.framework
         state = CycleState(self.stamp.at, self.waiting.get(pod.uid), self.stamp.attempt)
@@ -297,7 +303,7 @@ class _Cycle:
                 self.framework.snapshot.forget(step.pod, step.node)
                 self.framework.run_unreserve(step.state, step.pod, step.node)
 
-    def _count_future(self, evaluation: Evaluation, nodes: list[Any]) -> int:
+    def _count_future(self, evaluation: Evaluation, nodes: list[NodeInfo] | None) -> int:
         """How many of the pods that the group still expects would fit beside those that there are."""
         group = self.group
         missing = group.desired_count - len(group.placed) - len(group.members)

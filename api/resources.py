@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
+import msgspec
+
 from tidelog.api.objects import Container, Pod, Quantity, pod_condition
 from tidelog.api.quantity import parse_resource
 
@@ -220,7 +222,26 @@ class EffectiveRequests(NamedTuple):
 
 
 def effective_requests(pod: Pod) -> EffectiveRequests:
-    """All at once, because for nearly every pod two passes over the containers answer everything."""
+    """All at once, because for nearly every pod two passes over the containers answer everything. The answer is not to be changed."""
+    spec, status = pod.spec, pod.status
+    if spec.resources is not None or status.container_statuses or status.init_container_statuses:
+        return _effective_requests(pod)
+    key = _encode((spec.containers, spec.init_containers, spec.overhead))
+    found = _known.get(key)
+    if found is None:
+        if len(_known) >= _KNOWN_MAX:
+            _known.clear()
+        found = _known[key] = _effective_requests(pod)
+    return found
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_known: dict[bytes, EffectiveRequests] = {}
+"""Encoded containers → what they request: replicas have the same ones."""
+_KNOWN_MAX = 1024
+
+
+def _effective_requests(pod: Pod) -> EffectiveRequests:
     requests = counted(pod_requests(pod))
     scored = counted(score_requests(pod))
     status = pod.status

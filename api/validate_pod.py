@@ -8,6 +8,7 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Collection, Iterable, Sequence
 
+import msgspec
 from msgspec.structs import replace
 
 from tidelog.api import names, validate_common, validate_placement, validate_resources
@@ -41,6 +42,33 @@ CHANGEABLE = (
 def validate_pod(pod: Pod, gates: FeatureGates, errors: ErrorList, keep_fallback: bool = False) -> None:
     """Everything that can be said of a pod alone. `keep_fallback`: its fallbackCriteria are stored already."""
     validate_common.metadata(errors, pod.metadata, True, names.dns_subdomain)
+    key = _spec_key(pod.spec)
+    if key is None or (key, gates, keep_fallback) not in _known_good:
+        found = len(errors)
+        _spec(pod, gates, errors, keep_fallback)
+        if key is not None and len(errors) == found:
+            if len(_known_good) >= _KNOWN_MAX:
+                _known_good.clear()
+            _known_good[key, gates, keep_fallback] = None
+    _status(errors, pod)
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_known_good: dict[tuple[bytes, FeatureGates, bool], None] = {}
+"""Specs in which nothing was found wrong: replicas have the same one, and looking at it again costs ten times as much as this."""
+_KNOWN_MAX = 1024
+
+
+def _spec_key(spec: PodSpec) -> bytes | None:
+    """Equal for equal specs; None for one that cannot be encoded, in which something will be found wrong."""
+    try:
+        return _encode(spec)
+    except (TypeError, ValueError, OverflowError):
+        return None
+
+
+def _spec(pod: Pod, gates: FeatureGates, errors: ErrorList, keep_fallback: bool) -> None:
+    """What can be said of the spec alone."""
     spec = pod.spec
     claim_names = tuple(claim.name for claim in spec.resource_claims)
     _containers(errors, spec, claim_names)
@@ -66,7 +94,6 @@ def validate_pod(pod: Pod, gates: FeatureGates, errors: ErrorList, keep_fallback
         resource_claims(errors, spec.resource_claims, "spec.resourceClaims")
     if spec.volumes:
         _volumes(errors, spec.volumes)
-    _status(errors, pod)
 
 
 # --- containers ---------------------------------------------------------------------------------------------------------

@@ -114,6 +114,8 @@ class Core:
         """`fast=False`: evaluate plainly, every plugin on every node. The decisions are the same."""
         self.registry = registry
         self._fast = fast
+        self._info: PodInfo | None = None
+        """Of the last pod that was asked for."""
         self.epoch = 0
         self.attempts = 0
         """Number of the last attempt."""
@@ -164,6 +166,13 @@ class Core:
     def permit_of(self, uid: str) -> Permit | None:
         """What the pod of this uid waits for with its resources reserved."""
         return self._permits.get(uid)
+
+    def in_full(self, key: str, body: Unschedulable) -> Unschedulable:
+        """What a rejection that is not in the log yet says, where it only refers to the last one of the pod or group of this key."""
+        if not body.same_as:
+            return body
+        pod = self.cluster.pod(key)
+        return self._rejected[key if pod is None else uid_of(pod)][1]
 
     # --- consuming the log ------------------------------------------------------------------------------------------
 
@@ -603,7 +612,7 @@ class Core:
             framework = self.frameworks[popped.profile]
             nominated = self.queue.nominator.node_of(pod)
             result = run_pod_cycle(
-                framework, PodInfo(pod), key, stamp, waiting=popped, nominated_node=nominated
+                framework, self._info_of(pod), key, stamp, waiting=popped, nominated_node=nominated
             )
         uid = uid_of(pod)
         if result.state is not None:
@@ -751,10 +760,17 @@ class Core:
         if pod.spec.node_name:
             self.cluster.cache.put_pod(PodInfo(preempted(pod, body.message, at)))
 
+    def _info_of(self, pod: Pod) -> PodInfo:
+        """What plugins read of the pod; deciding about it and placing it need the same."""
+        info = self._info
+        if info is None or info.pod is not pod:
+            info = self._info = PodInfo(pod)
+        return info
+
     def _assume(self, pod: Pod, node: str) -> None:
         uid = uid_of(pod)
         if not self.cluster.cache.is_assumed(uid):
-            self.cluster.cache.assume(PodInfo(pod), node)
+            self.cluster.cache.assume(self._info_of(pod), node)
         assert self.queue is not None
         self.queue.nominator.forget(pod)
 

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import logging
 import sys
 from collections.abc import Awaitable, Callable, Sequence
@@ -60,6 +61,11 @@ SWITCH_SECONDS = 0.0005
 """How long a thread keeps the interpreter while others wait. The log's own threads would starve beside an event loop that always has work."""
 
 _log = logging.getLogger("tidelog.scheduler")
+
+
+GARBAGE_THRESHOLDS = (50_000, 20, 100)
+"""How often the collector looks for cycles. What the scheduler keeps for long are many objects without any; at Python's own thresholds
+looking at them again and again takes a sixth of the time."""
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
@@ -264,6 +270,8 @@ class Runtime:
     async def _run(self) -> None:
         interval = sys.getswitchinterval()
         sys.setswitchinterval(min(interval, SWITCH_SECONDS))
+        thresholds = gc.get_threshold()
+        gc.set_threshold(*map(max, thresholds, GARBAGE_THRESHOLDS))
         try:
             async with asyncio.TaskGroup() as group:
                 for work in (
@@ -280,6 +288,7 @@ class Runtime:
             self._failure = errors.exceptions[0]
         finally:
             sys.setswitchinterval(interval)
+            gc.set_threshold(*thresholds)
             self.changed.ring()
 
     def _time(self) -> int:

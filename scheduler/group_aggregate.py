@@ -13,7 +13,7 @@ member on it. Nominated pods, and everything that other filters say, are left ou
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -32,6 +32,8 @@ from tidelog.scheduler.framework import Framework
 _STATIC = (Depends.POD, Depends.NODE)
 _KNOWN = (NodeName, NodeUnschedulable, TaintToleration, NodeAffinity)
 """Filters of a node's own object that let a pod on every node without taints, if it does not ask for special ones."""
+
+NO_NODE = "no usable node"
 
 _encode = msgspec.msgpack.Encoder(order="deterministic").encode
 
@@ -74,18 +76,25 @@ class AggregateCheck:
         ]
 
     def shortage(self, nodes: Iterable[NodeInfo]) -> Shortage | None:
-        """What these nodes lack, or None if the group may fit."""
+        """What these nodes lack, or None if the group may fit. Looks at no more of them than it takes to see that it may."""
         if self._fit is None:
             return None
-        usable: list[NodeInfo] = []
         blamed = {self._fit.name}
+        slots = 0
+        free = dict.fromkeys(self._least, (0, 0))
+        """Resource → what is free on all usable nodes so far, and on the best of them."""
         for node in nodes:
             is_usable, plugins = self._look_at(node)
-            blamed.update(plugins)
-            if is_usable:
-                usable.append(node)
-        reason = self._reason(usable)
-        return Shortage(reason, tuple(sorted(blamed))) if reason else None
+            if not is_usable:
+                blamed.update(plugins)
+                continue
+            slots += max(0, node.allowed_pods - len(node.pods))
+            for name, (total, most) in free.items():
+                here = max(0, node.allocatable.get(name, 0) - node.requested.get(name, 0))
+                free[name] = (total + here, max(most, here))
+            if not self._reason(slots, free):
+                return None
+        return Shortage(self._reason(slots, free) or NO_NODE, tuple(sorted(blamed)))
 
     def _look_at(self, node: NodeInfo) -> tuple[bool, tuple[str, ...]]:
         """Whether some member may use the node, and else who keeps them away; the same for every placement it is in."""
@@ -104,17 +113,15 @@ class AggregateCheck:
             found = self._usable[node.name] = (not plugins, tuple(plugins))
         return found
 
-    def _reason(self, nodes: list[NodeInfo]) -> str:
-        slots = sum(max(0, node.allowed_pods - len(node.pods)) for node in nodes)
+    def _reason(self, slots: int, free: Mapping[str, tuple[int, int]]) -> str:
         if slots < self._required:
             return f"aggregate: {slots} places for pods free, {self._required} needed"
-        for name, amounts in self._least.items():
-            free = [max(0, node.allocatable.get(name, 0) - node.requested.get(name, 0)) for node in nodes]
-            needed, most = sum(amounts), amounts[-1]
-            if needed > sum(free):
-                return f"aggregate {name}: {sum(free)} free, {needed} needed ({unit(name)})"
-            if most > max(free, default=0):
-                return f"{name}: no node has {most} free, the most is {max(free, default=0)} ({unit(name)})"
+        for name, (needed, largest) in self._least.items():
+            total, most = free[name]
+            if needed > total:
+                return f"aggregate {name}: {total} free, {needed} needed ({unit(name)})"
+            if largest > most:
+                return f"{name}: no node has {largest} free, the most is {most} ({unit(name)})"
         return ""
 
 
@@ -128,12 +135,12 @@ def unit(resource: str) -> str:
     return {"cpu": "millicores", "memory": "bytes", "ephemeral-storage": "bytes"}.get(resource, "units")
 
 
-def _cheapest(fit: NodeResourcesFit, members: Sequence[PodInfo], required: int) -> dict[str, list[int]]:
-    """Resource → the smallest requests, as many as have to fit, ascending; resources that cost nothing are left out."""
+def _cheapest(fit: NodeResourcesFit, members: Sequence[PodInfo], required: int) -> dict[str, tuple[int, int]]:
+    """Resource → the sum and the largest of the smallest requests, as many as have to fit; resources that cost nothing are left out."""
     wanted = [dict(fit.wanted(pod.requests)) for pod in members]
     names = dict.fromkeys(name for amounts in wanted for name in amounts)
     found = {name: sorted(amounts.get(name, 0) for amounts in wanted)[:required] for name in sorted(names)}
-    return {name: amounts for name, amounts in found.items() if amounts and amounts[-1]}
+    return {name: (sum(amounts), amounts[-1]) for name, amounts in found.items() if amounts and amounts[-1]}
 
 
 def pod_sets(members: Sequence[PodInfo]) -> list[list[PodInfo]]:

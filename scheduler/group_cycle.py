@@ -196,8 +196,8 @@ class _Cycle:
     def _at_a_glance(self, check: AggregateCheck | None, placement: Placement) -> Evaluation | None:
         if check is None:
             return None
-        nodes = [node for node in map(self.framework.snapshot.get, placement.nodes) if node is not None]
-        shortage = check.shortage(nodes)
+        nodes = map(self.framework.snapshot.get, placement.nodes)
+        shortage = check.shortage(node for node in nodes if node is not None)
         if shortage is None:
             return None
         return Evaluation(placement, message=shortage.reason, blamed=shortage.plugins)

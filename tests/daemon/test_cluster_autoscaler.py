@@ -14,6 +14,7 @@ from tidelog.daemon.actors.cluster_autoscaler import ClusterAutoscaler, ClusterA
 from tidelog.daemon.actors.node_groups import NODE_GROUP, ZONE, NodeGroup, Stockout
 from tidelog.daemon.demo_spread import Stage, configuration
 from tidelog.eventlog.records import PodConditionSet, Scheduled, decode_body
+from tidelog.plugins.registry import Registry
 from tidelog.replay.driver import START
 
 SMALL = {"cpu": "2", "memory": "8Gi", "pods": "110"}
@@ -405,6 +406,6 @@ def test_all_mistakes_are_told_at_once() -> None:
 
 
 def test_good_settings_make_an_autoscaler() -> None:
-    (actor,) = cast_of({"clusterAutoscaler": {"nodeGroups": [{**GOOD, "stockouts": [{}]}]}})()
+    (actor,) = cast_of({"clusterAutoscaler": {"nodeGroups": [{**GOOD, "stockouts": [{}]}]}})(Registry())
 
     assert isinstance(actor, ClusterAutoscaler)

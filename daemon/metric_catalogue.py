@@ -296,6 +296,17 @@ class PreemptionMetrics:
             "Victims that were chosen although a PodDisruptionBudget did not allow it.",
             "preemptor",
         )
+        self.outcomes = new.counter(
+            "tidelog_preemption_outcomes_total",
+            "What attempts to make room came to, once durable: nominated, blocked by protected budgets, refused by the eviction endpoint "
+            "on every candidate, no_candidate or not_eligible.",
+            "outcome",
+        )
+        self.evictions = new.counter(
+            "tidelog_evictions_total",
+            "Evictions for preemptors by what became of the request: granted, refused (429), or deleted without one or after it was refused.",
+            "answer",
+        )
         self.disruptions = new.histogram(
             "scheduler_preemption_workload_disruptions",
             "Workloads that one preemption disrupted.",

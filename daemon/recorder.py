@@ -21,6 +21,8 @@ from tidelog.eventlog.records import (
     AttemptAborted,
     AttemptError,
     Body,
+    Evicted,
+    EvictionRefused,
     Nominated,
     ObjectDeleted,
     Outcome,
@@ -29,6 +31,7 @@ from tidelog.eventlog.records import (
     Unschedulable,
     Waiting,
 )
+from tidelog.plugins.default_preemption import NOT_ELIGIBLE, PREFIX
 from tidelog.plugins.events import ClusterEvent
 from tidelog.queue.entity import AnyEntity, Where
 from tidelog.scheduler.core import Core
@@ -50,8 +53,10 @@ ABORT_REASONS = (
     ("pod bound", "the pod was bound"),
     ("pod changed", "the pod"),
     ("cluster changed", "changed, and the choice depends on more"),
-    ("budget changed", "budget"),
-    ("victim changed", "victim"),
+    ("budget changed", "PDB "),
+    ("victim changed", "which was to make room"),
+    ("room promised", "is promised to others"),
+    ("preemption called off", "was called off"),
 )
 """Label → words of the reason: reasons hold names, which must not become labels. The first that fits counts."""
 
@@ -80,6 +85,8 @@ class _Flight(NamedTuple):
     pods: dict[str, _Entity]
     """By record key."""
     landed: list[tuple[str, Body]]
+    preemption: str
+    """What the attempt to make room came to; empty if there was none."""
 
 
 class QueueWatcher(QueueRecorder):
@@ -147,7 +154,9 @@ class Recorder(Watcher):
                 self._queue.left(key.removeprefix("Pod/"), decision.at)
         self._queue.left(decision.key.partition("/")[2], decision.at)
         now = self._lap()
-        self._flights[decision.attempt] = _Flight(now - nanos, nanos, decision.at, pods, [])
+        self._flights[decision.attempt] = _Flight(
+            now - nanos, nanos, decision.at, pods, [], preemption_outcome(core, decision)
+        )
 
     def _entity(self, core: Core, key: str) -> _Entity | None:
         assert core.queue is not None
@@ -176,6 +185,10 @@ class Recorder(Watcher):
             if flight is not None:
                 for key, body in flight.landed:
                     self._land(flight, key, body, now)
+                if flight.preemption and not any(
+                    isinstance(body, AttemptAborted) for _, body in flight.landed
+                ):
+                    self._metrics.preemption.outcomes.labels(flight.preemption).inc()
 
     def _land(self, flight: _Flight, key: str, body: Body, now: int) -> None:
         metrics, pod = self._metrics, flight.pods.get(key)
@@ -184,6 +197,12 @@ class Recorder(Watcher):
             return
         if isinstance(body, Waiting):
             self._waiting[key] = body.at
+            return
+        if isinstance(body, Evicted):
+            metrics.preemption.evictions.labels("granted" if body.method == "evict" else "deleted").inc()
+            return
+        if isinstance(body, EvictionRefused):
+            metrics.preemption.evictions.labels("refused").inc()
             return
         if isinstance(body, Nominated) and body.victims:
             metrics.preemption.victims.observe(len(body.victims))
@@ -212,6 +231,25 @@ class Recorder(Watcher):
     def group_committed(self, records: Sequence[Record], nanos: int) -> None:
         """The log made these durable, in this time."""
         self._metrics.log.committed(Counter(record.kind for record in records), nanos)
+
+
+def preemption_outcome(core: Core, decision: Decision) -> str:
+    """What preemption came to in this attempt, as a label; empty if it was not tried."""
+    key, body = decision.outcomes[0]
+    if not isinstance(body, Unschedulable) or not key.startswith("Pod/"):
+        return ""
+    rest = [other for _, other in decision.outcomes[1:]]
+    if any(isinstance(other, Nominated) and other.victims for other in rest):
+        return "nominated"
+    if any(isinstance(other, EvictionRefused) for other in rest):
+        return "refused"
+    rejection = core.in_full(key, body)
+    if rejection.blocked_by:
+        return "blocked"
+    _, found, said = rejection.message.partition(PREFIX)
+    if not found:
+        return ""
+    return "not_eligible" if said.startswith(NOT_ELIGIBLE) else "no_candidate"
 
 
 def _result_of(body: Body) -> str | None:

@@ -55,8 +55,9 @@ from tidelog.plugins.preemption_plan import (
 from tidelog.plugins.reasons import nodes_message
 
 PREFIX = "preemption: "
-NEVER = "not eligible due to preemptionPolicy=Never."
-TERMINATING = "not eligible due to a terminating pod on the nominated node."
+NOT_ELIGIBLE = "not eligible"
+NEVER = f"{NOT_ELIGIBLE} due to preemptionPolicy=Never."
+TERMINATING = f"{NOT_ELIGIBLE} due to a terminating pod on the nominated node."
 NOT_HELPFUL = "Preemption is not helpful for scheduling"
 WAITING = "waiting for the preemption for this pod to be finished"
 

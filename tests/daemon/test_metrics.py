@@ -75,6 +75,8 @@ flush_would_have_been_needed_total counter plugin
 gated_pods gauge gate
 oldest_inflight_seconds gauge -
 queue_wait_seconds histogram queue 0.001,2,20
+preemption_outcomes_total counter outcome
+evictions_total counter answer
 attempts_aborted_total counter reason
 log_appended_records_total counter kind
 log_commit_duration_seconds histogram - 0.0001,2,15

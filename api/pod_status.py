@@ -67,6 +67,11 @@ def is_rejected_with(pod: Pod, message: str) -> bool:
     )
 
 
+def is_terminal(pod: Pod) -> bool:
+    """The pod has run; for scheduling it is gone, its place free."""
+    return pod.status.phase in ("Succeeded", "Failed")
+
+
 def nominated_to(pod: Pod, node: str) -> Pod:
     """Room is being made for it on this node; an empty name takes the nomination back."""
     if pod.status.nominated_node_name == node:

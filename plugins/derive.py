@@ -17,6 +17,7 @@ from collections.abc import Container, Iterator, Mapping
 from enum import Enum
 from typing import NamedTuple
 
+from tidelog.api import pod_status
 from tidelog.api.objects import (
     DeviceClass,
     Namespace,
@@ -219,9 +220,7 @@ def _is_another(old: Object, new: Object) -> bool:
     return old.metadata.uid != new.metadata.uid and bool(old.metadata.uid and new.metadata.uid)
 
 
-def is_terminal(pod: Pod) -> bool:
-    """The pod has run; for scheduling it is gone, its place free."""
-    return pod.status.phase in ("Succeeded", "Failed")
+is_terminal = pod_status.is_terminal
 
 
 def _pod_effects(old: Object | None, new: Object | None, rules: Rules, assumed: Pod | None) -> list[Effect]:

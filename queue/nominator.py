@@ -26,12 +26,13 @@ class Nominator:
     def nominate(self, pod: Pod, node: str | None = None) -> None:
         """Nominate the pod to `node`, in place of any earlier nomination.
 
-        None takes the node from the pod's status; with an empty name the pod is not nominated any more.
+        None takes the node from the pod's status; with an empty name, and once it has a node, the pod is not nominated
+        any more.
         """
         node = pod.status.nominated_node_name if node is None else node
         uid = pod_uid(pod)
         self._forget(uid)
-        if node:
+        if node and not pod.spec.node_name:
             self._node_of[uid] = node
             self._pods_on.setdefault(node, {})[uid] = PodInfo(pod)
 

@@ -38,6 +38,7 @@ import msgspec
 
 from tidelog.api.errors import InternalError
 from tidelog.api.objects import Pod
+from tidelog.api.pod_status import is_terminal
 from tidelog.plugins.events import (
     FORCE_ACTIVATE,
     TIME,
@@ -185,11 +186,16 @@ class SchedulingQueue:
             self._places.to_active(entity, now, POD_ADDED)
 
     def update(self, pod: Pod, changes: Iterable[ClusterEvent], seq: int, now: int) -> None:
-        """A new version of a pending pod; `changes` are the TargetPod events that tell the two apart."""
+        """A new version of a pending pod; `changes` are the TargetPod events that tell the two apart.
+
+        One that is not known here is added, unless it is not pending any more: a pod that got its node, or ended, while its
+        attempt was under way is told of once more when that attempt is void.
+        """
         uid = pod_uid(pod)
         entity = self._pods.get(pod_key(pod))
         if entity is None or entity.uid != uid:
-            self.add(pod, now)
+            if not (pod.spec.node_name or is_terminal(pod)):
+                self.add(pod, now)
             return
         old, entity.pod = entity.pod, pod
         self.nominator.update(old, pod)

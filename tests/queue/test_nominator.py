@@ -25,6 +25,15 @@ def test_nomination_comes_from_the_status_or_from_the_caller() -> None:
     assert [nominator.node_of(pod(name)) for name in "abc"] == ["n1", "n2", ""]
 
 
+def test_bound_pod_is_not_nominated_whatever_its_status_says() -> None:
+    nominator = Nominator()
+    nominator.nominate(pod("a", "n1"))
+
+    nominator.nominate(build.pod("a").nominated("n1").on("n2").build())
+
+    assert nominator.nominations() == []
+
+
 def test_pods_of_a_node_come_in_the_order_of_their_nomination() -> None:
     nominator = Nominator()
     for name in ("b", "c", "a"):

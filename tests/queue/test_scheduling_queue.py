@@ -307,6 +307,20 @@ def test_update_of_a_pod_that_is_nowhere_adds_it() -> None:
     assert bench.where("p") == "active"
 
 
+@pytest.mark.parametrize("gone", [build.pod("p").on("n"), build.pod("p").phase("Failed")])
+def test_update_of_a_pod_that_is_not_pending_any_more_adds_nothing(gone: build.PodBuilder) -> None:
+    bench = Bench()
+    bench.add("p")
+    bench.pop()
+    bench.queue.delete(build.pod("p").build(), bench.now)
+
+    bench.update(gone)
+    bench.queue.abort(uid("p"), bench.now)
+
+    assert len(bench.queue) == 0
+    assert bench.pop() is None
+
+
 def test_update_in_the_pool_is_judged_by_the_hints_change_by_change() -> None:
     listener = Listener()
     bench = Bench(Toy("A", on(TARGET_LABEL), on(TARGET_CONDITION)), observer=listener)

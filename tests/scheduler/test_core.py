@@ -176,6 +176,32 @@ def test_aborted_pod_is_tried_again_at_once(driver: Driver) -> None:
     assert_replays(driver)
 
 
+@pytest.mark.parametrize(
+    "ended",
+    [
+        b.pod("web").request(cpu="1").scheduler("default-scheduler").on("n1"),
+        b.pod("web").request(cpu="1").scheduler("default-scheduler").on("n2").nominated("n1"),
+        b.pod("web").request(cpu="1").scheduler("default-scheduler").phase("Failed"),
+    ],
+)
+def test_pod_that_somebody_bound_or_that_ended_in_flight_is_not_tried_again(
+    driver: Driver, ended: b.PodBuilder
+) -> None:
+    driver.put(node("n1"), node("n2"), pod("web"))
+    driver.attempt()
+
+    driver.put(ended.build())
+    driver.commit()
+    driver.settle()
+
+    assert [r.kind for r in driver.records][-1] == "AttemptAborted"
+    assert driver.core.queue is not None
+    assert len(driver.core.queue) == len(driver.core.queue.nominator) == 0
+    driver.delete(pod("web"))
+    driver.settle()
+    assert_replays(driver)
+
+
 def test_heartbeat_between_decision_and_commit_hurts_nobody(driver: Driver) -> None:
     driver.put(node("n1"), pod("web"))
     driver.attempt()

@@ -265,6 +265,7 @@ class Runtime:
         else:
             self._configured()
         assert core.seq == self.log.head.seq, "nobody else appends before the runtime runs"
+        self._errands.configured(self._configuration)
         self._errands.begin(KeyedObjects(core.objects), core.seq, self._time())
 
     async def _run(self) -> None:

@@ -142,8 +142,13 @@ class Sandbox(Scheduler):
             await asyncio.sleep(0)
         raise AssertionError(f"still busy after {TURNS_MAX} turns of the event loop")
 
-    async def restart(self) -> None:
-        """As if the process had been killed: what was not in the log yet is lost, and a new runtime comes back from it."""
+    async def restart(self, actors: Sequence[Actor] | None = None) -> None:
+        """As if the process had been killed: what was not in the log yet is lost, and a new runtime comes back from it.
+
+        `actors`: new ones, as a new process has them, in place of the old ones, which begin anew.
+        """
+        if actors is not None:
+            self._actors = tuple(actors)
         runtime = self.runtime
         runtime.abandon()
         await runtime.ended()

@@ -98,7 +98,7 @@ class Option(NamedTuple):
 
 
 class ClusterAutoscaler:
-    """Implements `tidelog.daemon.actors.protocol.Actor`."""
+    """Implements `tidelog.daemon.actors.protocol.Actor` and `Configured`."""
 
     name = "cluster-autoscaler"
     Settings = ClusterAutoscalerSettings
@@ -110,7 +110,7 @@ class ClusterAutoscaler:
         self._registry = registry or Registry()
         self._groups = {group.name: group for group in self._settings.node_groups}
         self._configuration: SchedulerConfiguration | None = None
-        """The one in force; None: none was seen, and the default one is taken."""
+        """The one in force; None: there is none yet, and the default one is taken."""
         self._orders: dict[str, Order] = {}
         """By the node's name."""
         self._refused_until: dict[tuple[str, str], int] = {}
@@ -127,6 +127,10 @@ class ClusterAutoscaler:
 
     # --- the actor's part -----------------------------------------------------------------------------------------------
 
+    def configured(self, configuration: SchedulerConfiguration) -> None:
+        """Pods are tried with these profiles and gates from now on."""
+        self._configuration = configuration
+
     def begin(self, objects: Objects, seq: int, at: int) -> Sequence[Errand]:
         """Forget all but the settings; find the orders under way in the pods' conditions."""
         self._refused_until.clear()
@@ -139,15 +143,11 @@ class ClusterAutoscaler:
         return [*deliveries, self._next_scan(at, seq)]
 
     def react(self, record: Record, body: Body, objects: Objects) -> Sequence[Errand]:
-        """A pod was rejected, or a node is gone that a group may replace: look around at the next scan."""
-        if isinstance(body, ConfigurationLoaded):
-            self._configuration = msgspec.convert(body.configuration, SchedulerConfiguration)
-        elif not (
-            isinstance(body, Unschedulable)
-            or (isinstance(body, ObjectDeleted) and record.key.startswith("Node/"))
-        ):
-            return ()
-        return [self._next_scan(record.at, record.seq)]
+        """A pod was rejected, a node is gone that a group may replace, or other rules apply: look around at the next scan."""
+        node_is_gone = isinstance(body, ObjectDeleted) and record.key.startswith("Node/")
+        if node_is_gone or isinstance(body, Unschedulable | ConfigurationLoaded):
+            return [self._next_scan(record.at, record.seq)]
+        return ()
 
     def run(self, errand: Errand, objects: Objects, at: int) -> Deeds:
         if errand.what == DELIVER:

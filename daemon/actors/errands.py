@@ -1,6 +1,7 @@
 """The errands of actors, kept until they are due. Pure: the caller says what happened and what time it is.
 
     book = ErrandBook([NodeAgent(), …])
+    book.configured(configuration)                    the one in force, if there is one already
     book.begin(objects, seq, at)                      once, on the state to start from
     book.consume(record, body, objects)               for each record after that
     while book.next_at() <= now: for entry in book.take_due(now): book.run(entry, objects, now)   → drafts to append
@@ -14,12 +15,14 @@ import heapq
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+import msgspec
 from msgspec.structs import replace
 
 from tidelog.api.objects import Object
-from tidelog.daemon.actors.protocol import Actor, Errand, Objects
+from tidelog.daemon.actors.protocol import Actor, Configured, Errand, Objects
 from tidelog.eventlog.objects import ObjectTable
-from tidelog.eventlog.records import Body, Draft, Record
+from tidelog.eventlog.records import Body, ConfigurationLoaded, Draft, Record
+from tidelog.plugins.configuration import SchedulerConfiguration
 
 
 class Entry(NamedTuple):
@@ -42,6 +45,12 @@ class ErrandBook:
         """(actor, what, key) → number of the entry that counts."""
         self._numbers = 0
 
+    def configured(self, configuration: SchedulerConfiguration) -> None:
+        """Tell the actors that want to know it which configuration is in force."""
+        for actor in self.actors:
+            if isinstance(actor, Configured):
+                actor.configured(configuration)
+
     def begin(self, objects: Objects, seq: int, at: int) -> None:
         """Forget all errands, and let the actors look at the cluster as it is."""
         self._heap.clear()
@@ -51,6 +60,8 @@ class ErrandBook:
 
     def consume(self, record: Record, body: Body, objects: Objects) -> None:
         """Tell the actors of a record."""
+        if isinstance(body, ConfigurationLoaded):
+            self.configured(msgspec.convert(body.configuration, SchedulerConfiguration))
         for actor in self.actors:
             self._take(actor, actor.react(record, body, objects))
 

@@ -18,10 +18,11 @@ must find in them all that is still to be done. What cannot be found there must 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from tidelog.api.objects import Object
 from tidelog.eventlog.records import Body, Draft, Record
+from tidelog.plugins.configuration import SchedulerConfiguration
 
 
 class Errand(NamedTuple):
@@ -80,4 +81,16 @@ class Actor(Protocol):
 
         Much may have happened since the errand was taken: look again whether it still makes sense, and do nothing if not.
         """
+        ...
+
+
+@runtime_checkable
+class Configured(Protocol):
+    """What an actor has besides that tries what the scheduler would do: it goes by the scheduler's configuration.
+
+    That is no object, and a scheduler that starts again with the same one puts none into the log.
+    """
+
+    def configured(self, configuration: SchedulerConfiguration) -> None:
+        """It is in force. Called before `begin`, and before `react` is told of the record that loads another one."""
         ...

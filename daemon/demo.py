@@ -14,7 +14,7 @@ import tempfile
 from pathlib import Path
 
 from tidelog.api.errors import InternalError, UsageError
-from tidelog.daemon import demo_spread
+from tidelog.daemon import demo_daemon, demo_spread
 from tidelog.daemon.cli import main
 from tidelog.daemon.output import colourful
 from tidelog.daemon.shipped import folder
@@ -29,7 +29,9 @@ def tell(log: Path | None) -> None:
     if log is None:
         log = Path(tempfile.mkdtemp(prefix="tidelog-demo-")) / "cluster.db"
     story = _Story(log)
-    _tell(story, folder("examples"))
+    examples = folder("examples")
+    _tell(story, examples)
+    demo_daemon.tell(story, log, examples, _shown)
     story.say(
         "When a zone has no room",
         "Spread constraints that fall back, with an autoscaler; on a virtual clock:",

@@ -24,7 +24,9 @@ def test_demo_tells_its_story_on_the_log_it_is_given(tidelog: Tidelog, tmp_path:
     assert "15 records, chain ok, head ok" in ran.out
     assert str(log) in ran.out
     assert tidelog("get", "pods", "-o", "name", "--log", log).lines == [
+        "pod/render-1",
         "pod/report-1",
+        *(f"pod/shop-{i}" for i in range(1, 7)),
         "pod/web-1",
         "pod/web-2",
     ]
@@ -87,3 +89,15 @@ def test_step_that_ends_otherwise_than_told_is_our_fault(
 
     assert ran.code == 1
     assert "internal error: the demo's `tidelog apply" in ran.err
+
+
+def test_demo_runs_the_daemon_and_a_hint_gets_the_pod_placed(tidelog: Tidelog, tmp_path: Path) -> None:
+    log = tmp_path / "demo.db"
+
+    ran = tidelog("demo", "--log", log)
+
+    assert ran.code == 0
+    assert "a larger node: the pod asks for 12 cpu" in ran.out
+    assert "NodeAdd node c-3: NodeUnschedulable says that may help" in ran.out
+    assert "pod default/render-1: placed on c-3" in ran.out
+    assert re.search(r"(\d+) outcomes, \1 identical", ran.out)

@@ -99,6 +99,14 @@ def parse_feature_gates(text: str) -> FeatureGates:
     return feature_gates(pairs, "--feature-gates")
 
 
+def recorded_gates(values: object) -> FeatureGates:
+    """Those that a log's configuration records; what another version wrote there, and is no gate here, is passed over."""
+    known = values.items() if isinstance(values, Mapping) else ()
+    return FeatureGates(
+        **{_FIELD_OF_GATE[n]: v for n, v in known if n in _FIELD_OF_GATE and isinstance(v, bool)}
+    )
+
+
 def feature_gates(values: Mapping[str, object], source: str = "featureGates") -> FeatureGates:
     """From gate names and booleans, as a configuration has them. Raises InvalidObjects with all errors."""
     errors = ErrorList()

@@ -58,9 +58,13 @@ class FactService:
         """Those in force; whoever loads another configuration sets them anew."""
 
     @classmethod
-    async def start(cls, log: Log, gates: FeatureGates) -> FactService:
-        """A service for a log that was just opened. Costs reading what came since the last snapshot."""
-        return cls(log, await load_objects(log), gates)
+    async def start(cls, log: Log, gates: FeatureGates | None = None) -> FactService:
+        """A service for a log that was just opened. Costs reading what came since the last snapshot.
+
+        Without `gates` those are in force that the log's last scheduler had.
+        """
+        table = await load_objects(log)
+        return cls(log, table, table.gates if gates is None else gates)
 
     @property
     def objects(self) -> ObjectTable:

@@ -42,6 +42,8 @@ async def submit(
 ) -> Answer:
     """Get the facts into the log at `path`; answered when they are durable. With `create` it may be a new log.
 
+    They are admitted under `gates`, by default those that the log's last scheduler had.
+
     Raises Refused when they break rules; then nothing was changed, and no log made.
     """
     deadline = time.monotonic() + LOCK_SECONDS
@@ -63,7 +65,6 @@ async def _append(
     path: Path, facts: Facts, verb: str, create: bool, dry_run: bool, gates: FeatureGates | None
 ) -> Answer:
     """By ourselves, holding the lock."""
-    gates = gates or FeatureGates()
     is_new = create and _is_new(path)
     if is_new:
         # Whatever is refused must not leave a log behind.
@@ -83,7 +84,7 @@ def _is_new(path: Path) -> bool:
     return not path.exists()
 
 
-async def _try_on_empty(facts: Facts, gates: FeatureGates) -> Answer:
+async def _try_on_empty(facts: Facts, gates: FeatureGates | None) -> Answer:
     async with await memory_log() as log:
         service = await FactService.start(log, gates)
         return await service.submit(facts, dry_run=True)

@@ -19,6 +19,7 @@ from msgspec.structs import replace
 
 from tidelog.api import object_table
 from tidelog.api.errors import LogDamaged, LogError
+from tidelog.api.features import FeatureGates, recorded_gates
 from tidelog.api.objects import (
     KIND_BY_NAME,
     KINDS,
@@ -83,6 +84,8 @@ class ObjectTable:
         self.at = 0
         self.cluster = object_table.ObjectTable()
         """The same objects as admission looks them up, together with those that exist in every cluster."""
+        self.gates = FeatureGates()
+        """Those of the last configuration that a scheduler recorded."""
         self._kinds: dict[str, dict[str, Entry]] = {kind.name: {} for kind in KINDS}
 
     # --- looking ----------------------------------------------------------------------------------------------------
@@ -133,7 +136,8 @@ class ObjectTable:
             case Evicted():
                 self._evicted(record, body)
             case ConfigurationLoaded():
-                # Told anew by each scheduler that takes the log, so that snapshots need not hold it.
+                # What admission needs of it, so that whoever appends without a scheduler admits as the last one would.
+                self.gates = recorded_gates(body.configuration.get("featureGates"))
                 self.cluster.constraints_max = body.configuration.get("maxTopologyConstraints", 1)
             case (
                 Tick()
@@ -219,14 +223,18 @@ class ObjectTable:
     def encode(self) -> bytes:
         """All of it as bytes; equal tables give equal bytes."""
         objects = {kind: self.of_kind(kind) for kind, entries in self._kinds.items() if entries}
-        return msgspec.msgpack.encode((1, self.seq, self.at, objects))
+        settings = (self.gates, self.cluster.constraints_max)
+        return msgspec.msgpack.encode((2, self.seq, self.at, settings, objects))
 
     @classmethod
     def decode(cls, blob: bytes) -> ObjectTable:
         """The table of which these are the bytes."""
-        _, seq, at, objects = msgspec.msgpack.decode(blob, type=tuple[int, int, int, dict[str, msgspec.Raw]])
+        _, seq, at, settings, objects = msgspec.msgpack.decode(
+            blob, type=tuple[int, int, int, tuple[FeatureGates, int], dict[str, msgspec.Raw]]
+        )
         table = cls()
         table.seq, table.at = seq, at
+        table.gates, table.cluster.constraints_max = settings
         for name, raw in objects.items():
             kind = KIND_BY_NAME[name]
             entries = msgspec.msgpack.decode(raw, type=list[tuple[int, kind.type]])  # type: ignore[name-defined]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 import sys
@@ -15,12 +16,21 @@ from tests.daemon.conftest import Tidelog
 from tidelog.api.builders import ZONE, node, pod, priority_class
 from tidelog.api.manifests import as_list
 from tidelog.daemon.output import as_json
+from tidelog.eventlog.log import open_log
+from tidelog.eventlog.records import ConfigurationLoaded, Draft
 
 Manifest = Callable[..., Path]
 
 
 def stdin_is(monkeypatch: pytest.MonkeyPatch, data: bytes) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
+
+
+async def scheduler_ran(path: Path, gates: dict[str, bool]) -> None:
+    """What a scheduler with these gates leaves in a log."""
+    async with await open_log(path) as log:
+        body = ConfigurationLoaded(configuration={"featureGates": gates})
+        await log.append([Draft(body=body, author="scheduler")])
 
 
 def test_new_log_is_made_and_said(at_log: Tidelog, manifest: Manifest, tmp_path: Path) -> None:
@@ -184,6 +194,21 @@ def test_gates_decide_what_is_admitted(at_log: Tidelog, manifest: Manifest) -> N
     assert refused.code == 1
     assert "spec.topologySpreadConstraints[0].fallbackCriteria" in refused.err
     assert admitted.out == "pod/web-1 created\n"
+
+
+def test_gates_of_the_last_scheduler_hold_unless_others_are_given(
+    at_log: Tidelog, manifest: Manifest, tmp_path: Path
+) -> None:
+    asyncio.run(scheduler_ran(tmp_path / "cluster.db", {"PodTopologySpreadFallbackMode": True}))
+    objects = manifest(
+        pod("web-1").label(app="web").spread(ZONE, fallback=("PreemptionFailed",)).build(),
+    )
+
+    refused = at_log("--feature-gates", "PodTopologySpreadFallbackMode=false", "apply", "-f", objects)
+    admitted = at_log("apply", "-f", objects)
+
+    assert refused.code == 1
+    assert admitted == (0, "pod/web-1 created\n", "")
 
 
 def test_unknown_gate_is_refused(two_pods: Tidelog, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidelog.api.errors import LogDamaged, LogError
+from tidelog.api.features import FeatureGates
 from tidelog.api.objects import (
     AllocationResult,
     ClaimConsumer,
@@ -295,6 +296,23 @@ STEPS = st.lists(
     ),
     max_size=30,
 )
+
+
+def test_what_the_last_configuration_admits_is_known_from_a_snapshot_as_well(story: Story) -> None:
+    gates = {
+        "PodTopologySpreadFallbackMode": True,
+        "GateOfALaterVersion": True,
+        "SchedulerQueueingHints": "?",
+    }
+    story.say("", ConfigurationLoaded(configuration={"featureGates": {}, "maxTopologyConstraints": 2}))
+    story.say("", ConfigurationLoaded(configuration={"featureGates": gates, "maxTopologyConstraints": 3}))
+
+    restored = ObjectTable.decode(story.table.encode())
+
+    for table in (story.table, restored):
+        assert table.gates == FeatureGates(pod_topology_spread_fallback_mode=True)
+        assert table.cluster.constraints_max == 3
+    assert restored.digest() == story.table.digest()
 
 
 @settings(deadline=None)

@@ -288,8 +288,10 @@ def compact(connection: sqlite3.Connection, anchor: Head) -> None:
 
 
 def check_storage(connection: sqlite3.Connection) -> list[str]:
-    """What SQLite finds wrong with the structure of the file."""
-    found = [str(line) for (line,) in connection.execute("PRAGMA quick_check(10)").fetchall()]
+    """What SQLite finds wrong with the structure of the file, one line each."""
+    rows = connection.execute("PRAGMA quick_check(10)").fetchall()
+    # A row may hold many lines, beginning with a heading between asterisks.
+    found = [line for (text,) in rows for line in str(text).splitlines() if not line.startswith("***")]
     return [] if found == ["ok"] else found
 
 

@@ -33,8 +33,9 @@ class Verified(msgspec.Struct, frozen=True, kw_only=True):
     rebuilt: int
     """Of these, how many were computed again from the records and compared."""
     problems: tuple[str, ...]
-    """Unsound snapshots, which are passed over when a state is loaded, and what SQLite finds wrong with its file; one
-    sentence each. No record is concerned, and `repair` makes the file anew without losing any."""
+    """Unsound snapshots, which are passed over when a state is loaded; one sentence each. No record is concerned."""
+    storage: tuple[str, ...]
+    """What the storage finds wrong with its file, though no record is concerned: `repair` makes it anew without loss."""
 
 
 async def verify(log: LogReader, progress: Progress | None = None, *, rebuild: bool = False) -> Verified:
@@ -76,7 +77,7 @@ class _Verification:
                 self.head.seq,
                 "the last record is not the one that its head file names",
             )
-        self.problems += await self.log.check_storage()
+        storage = await self.log.check_storage()
         for seq, snapshots in sorted(self.snapshots.items()):
             self.problems += [f"snapshot {s.name} at {seq}: there is no such record" for s in snapshots]
         return Verified(
@@ -88,6 +89,7 @@ class _Verification:
             snapshots=self.sound,
             rebuilt=self.rebuilt,
             problems=tuple(self.problems),
+            storage=tuple(storage),
         )
 
     async def _load_snapshots(self) -> None:

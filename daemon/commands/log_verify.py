@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tidelog.api.errors import LogDamaged
@@ -38,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
     """Check, and print what was found."""
     import asyncio
 
-    from tidelog.daemon.output import formatted
+    from tidelog.daemon.output import formatted, safe
 
     try:
         found = asyncio.run(_verify(args))
@@ -50,9 +52,9 @@ def run(args: argparse.Namespace) -> int:
         print(sentence(found))
     else:
         print(formatted(_as_data(found), args.output))
-    for problem in found.problems:
-        print(f"tidelog: warning: {problem}; it is only a cache, and is not used", file=sys.stderr)
-    return LogDamaged.exit_code if found.problems else 0
+    for warning in _warnings(found, log_path(args)):
+        print(f"tidelog: warning: {safe(warning)}", file=sys.stderr)
+    return LogDamaged.exit_code if found.problems or found.storage else 0
 
 
 async def _verify(args: argparse.Namespace) -> Verified:
@@ -76,6 +78,16 @@ def sentence(found: Verified) -> str:
     return ", ".join(parts)
 
 
+def _warnings(found: Verified, path: Path) -> Iterator[str]:
+    for problem in found.problems:
+        yield f"{problem}; it is only a cache, and is not used"
+    if found.storage:
+        yield (
+            f"every record is there, but SQLite finds its file damaged ({found.storage[0]}); "
+            f"make it anew, without loss: tidelog log repair --accept-loss {path}"
+        )
+
+
 def _as_data(found: Verified) -> dict[str, Any]:
     return {
         "records": found.records,
@@ -86,7 +98,7 @@ def _as_data(found: Verified) -> dict[str, Any]:
         "digest": found.head.digest.hex(),
         "snapshots": found.snapshots,
         "rebuilt": found.rebuilt,
-        "problems": list(found.problems),
+        "problems": [*found.problems, *found.storage],
     }
 
 

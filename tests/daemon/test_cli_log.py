@@ -359,3 +359,23 @@ def test_unsound_snapshot_is_told_and_exit_4(two_pods: Tidelog, tmp_path: Path, 
     assert "records, chain ok, head ok" in ran.out
     assert ran.err.startswith("tidelog: warning: snapshot objects at 3: ")
     assert ran.err.endswith("; it is only a cache, and is not used\n")
+
+
+def test_damaged_structure_of_the_file_is_told_in_one_line_with_the_way_out(
+    two_pods: Tidelog, tmp_path: Path
+) -> None:
+    log = tmp_path / "cluster.db"
+    content = bytearray(log.read_bytes())
+    content[20] ^= 1  # Bytes reserved at the end of each page, of which SQLite computes where cells may be.
+    log.write_bytes(content)
+
+    ran = two_pods("log", "verify")
+    repaired = two_pods("log", "repair", "--accept-loss")
+    after = two_pods("log", "verify")
+
+    assert ran.code == 4
+    assert ran.out == after.out == "2 records, chain ok, head ok\n"
+    assert ran.err.count("\n") == 1
+    assert "every record is there, but SQLite finds its file damaged (" in ran.err
+    assert ran.err.endswith(f"make it anew, without loss: tidelog log repair --accept-loss {log}\n")
+    assert (repaired.code, after.code) == (0, 0)

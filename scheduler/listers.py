@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from tidelog.api.object_table import INITIAL_OBJECTS
 from tidelog.api.objects import (
     DeviceClass,
     LabelSelector,
@@ -30,6 +31,8 @@ _OWNER_TYPES: dict[tuple[str, str], type[ReplicationController | ReplicaSet | St
     ("apps/v1", "ReplicaSet"): ReplicaSet,
     ("apps/v1", "StatefulSet"): StatefulSet,
 }
+_SYSTEM_NAMESPACES = {obj.metadata.name: obj for obj in INITIAL_OBJECTS if isinstance(obj, Namespace)}
+"""No record tells of them, and yet a `namespaceSelector` selects them: they exist in every cluster, for admission too."""
 _Named = dict[str, dict[str, Object]]
 """Namespace → name → object."""
 
@@ -38,7 +41,7 @@ class Listers:
     """Implements `tidelog.plugins.interface.Listers`."""
 
     def __init__(self) -> None:
-        self._namespaces: dict[str, Namespace] = {}
+        self._namespaces = dict(_SYSTEM_NAMESPACES)
         self._tables: dict[type, _Named] = {
             kind: {}
             for kind in (

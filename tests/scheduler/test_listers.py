@@ -107,3 +107,16 @@ def test_objects_of_other_kinds_are_ignored() -> None:
     found.delete(node("n").build())
 
     assert found.namespace("n") is None
+
+
+def test_the_namespaces_of_every_cluster_are_there_before_anybody_describes_them() -> None:
+    found = listers()
+
+    system = found.namespace("kube-system")
+    assert system is not None
+    assert system.metadata.labels == {"kubernetes.io/metadata.name": "kube-system"}
+    found.put(namespace("kube-system", {"team": "core"}))
+    described = found.namespace("kube-system")
+    assert described is not None
+    assert described.metadata.labels["team"] == "core"
+    assert found.namespace("team-a") is None

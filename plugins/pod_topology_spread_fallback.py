@@ -155,7 +155,7 @@ class FallbackRules:
             return Verdict(True, _since(NODE_PROVISIONING_FAILED, condition))
         if condition is not None and condition.status == "True":
             # An answer, so the timeout is off: it is for an autoscaler that says nothing.
-            return Verdict(False, f"{NODE_PROVISIONING_IN_PROGRESS} is True")
+            return Verdict(False, _since(f"{NODE_PROVISIONING_IN_PROGRESS} is True", condition))
         silence = (
             f"no {NODE_PROVISIONING_IN_PROGRESS} condition"
             if condition is None
@@ -237,9 +237,9 @@ def _preemption(index: int, standing: Standing) -> Verdict:
     return Verdict(True, _since(PREEMPTION_FAILED, scheduled))
 
 
-def _since(criterion: str, condition: Condition) -> str:
+def _since(what: str, condition: Condition) -> str:
     at = condition.last_transition_time
-    return f"{criterion} since {at}" if at else criterion
+    return f"{what} since {at}" if at else what
 
 
 def _queue_if(condition: bool) -> Hint:

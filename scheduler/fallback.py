@@ -7,6 +7,8 @@ under which fallback its victims had to go.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+
 from msgspec.structs import replace
 
 from tidelog.api.objects import Pod, pod_condition
@@ -48,6 +50,25 @@ def explained(outcomes: Outcomes, key: str, state: CycleState) -> Outcomes:
         )
         for k, body in with_fallback(outcomes, key, fallback)
     )
+
+
+def lines_of_members(tried: Iterable[tuple[str, CycleState]]) -> Iterator[str]:
+    """For the rejection of a group: what was decided about its members, by key and state. A line that holds for several comes once.
+
+    The placement does not matter for it, so of a member that was tried in several the first counts.
+    """
+    found: dict[str, dict[str, None]] = {}
+    seen: set[str] = set()
+    for key, state in tried:
+        decision = decision_of(state)
+        if key in seen or decision is None:
+            continue
+        seen.add(key)
+        for line in decision.lines:
+            found.setdefault(line, {})[key] = None
+    for line, keys in found.items():
+        others = f" and {len(keys) - 1} more" if len(keys) > 1 else ""
+        yield f"{next(iter(keys))}{others}: {line}"
 
 
 def rejectors_of_preemption(state: CycleState, in_the_way: tuple[str, ...]) -> tuple[str, ...]:

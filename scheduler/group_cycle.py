@@ -36,7 +36,7 @@ from tidelog.plugins.placement_pod_count_scorer import FUTURE_PODS
 from tidelog.plugins.topology_placement import NO_PLACEMENTS, whole
 from tidelog.scheduler.decision import Relies
 from tidelog.scheduler.diagnosis import FitError
-from tidelog.scheduler.fallback import explained
+from tidelog.scheduler.fallback import explained, lines_of_members
 from tidelog.scheduler.framework import Framework
 from tidelog.scheduler.group import Group
 from tidelog.scheduler.group_aggregate import AggregateCheck
@@ -386,12 +386,22 @@ class _Cycle:
         outcomes = ((self.group.key, self._chosen(chosen, evaluations, bound)), *bound.outcomes())
         return GroupResult(
             outcomes,
-            (*bound.relies(), *_group_relies(self.group, chosen.placement)),
+            (*bound.relies(), *_group_relies(self.group), *self._device_relies(chosen.placement)),
             bound.states(),
             tuple(evaluations),
             tuple(placements),
             self.scores,
         )
+
+    def _device_relies(self, placement: Placement) -> Iterator[Relies]:
+        """The claims must want what they wanted, and the slices must have the devices that they had."""
+        pools: set[tuple[str, str]] = set()
+        for claim, allocation in placement.allocations:
+            yield Relies(claim, "")
+            pools.update((result.driver, result.pool) for result in allocation.devices.results)
+        for found in self.framework.handle.listers.resource_slices() if pools else ():
+            if (found.spec.driver, found.spec.pool.name) in pools:
+                yield Relies(f"ResourceSlice//{found.metadata.name}", "")
 
     def _chosen(
         self, chosen: Evaluation, evaluations: Sequence[Evaluation], bound: _Binding
@@ -434,7 +444,10 @@ class _Cycle:
                 for (plugin, reason), nodes in sorted(counts.items(), key=lambda item: (-item[1], item[0]))
             ),
             nodes=len(self.framework.snapshot.nodes),
-            explanation=tuple(placement_lines(evaluations)),
+            explanation=(
+                *placement_lines(evaluations),
+                *lines_of_members((step.pod.key, step.state) for e in evaluations for step in e.steps),
+            ),
             members=_keys(self.group),
         )
         return GroupResult(
@@ -573,7 +586,5 @@ def _relies(group: Group) -> tuple[Relies, ...]:
     return (*pods, *_group_relies(group))
 
 
-def _group_relies(group: Group, placement: Placement | None = None) -> Iterator[Relies]:
+def _group_relies(group: Group) -> Iterator[Relies]:
     yield Relies(group.rule.object_key, "")
-    for claim, _ in () if placement is None else placement.allocations:
-        yield Relies(claim, "")

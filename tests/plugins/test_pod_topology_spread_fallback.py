@@ -241,9 +241,8 @@ def test_true_and_then_no_node_stays_hard() -> None:
     world.advance(seconds=3600)
 
     assert world.node_of("web-1") == ""
-    assert world.explanation("web-1") == (
-        f"{LINE}: hard, waiting for NodeProvisioningFailed (NodeProvisioningInProgress is True)",
-    )
+    answered = "NodeProvisioningInProgress is True since 2023-11-14T22:13:20Z"
+    assert world.explanation("web-1") == (f"{LINE}: hard, waiting for NodeProvisioningFailed ({answered})",)
     world.assert_replays()
 
 
@@ -293,6 +292,25 @@ def test_min_domains_applies_while_hard_only() -> None:
     world.say("web-2", "False")
 
     assert world.attempts("web-2") == [("Unschedulable",), ("Scheduled", "zone")]
+    world.assert_replays()
+
+
+@pytest.mark.parametrize("later", ["False", "True", "node"])
+def test_pod_that_fell_back_by_timeout_stays_whatever_comes_then(later: str) -> None:
+    world = two_zones(timeout="1m")
+    world.put(web("web-1", PROVISIONING))
+    world.advance(seconds=61)
+    placed = (world.node_of("web-1"), world.attempts("web-1"))
+
+    if later == "node":
+        world.put(node("b", 2))
+    else:
+        world.say("web-1", later)
+    world.advance(seconds=600)
+
+    assert placed == ("a1", [("Unschedulable",), ("Scheduled", "zone")])
+    assert (world.node_of("web-1"), world.attempts("web-1")) == placed
+    assert world.ticks() == [60]
     world.assert_replays()
 
 

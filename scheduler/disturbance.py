@@ -21,6 +21,7 @@ from tidelog.api.objects import (
     PodDisruptionBudget,
     PodGroup,
     ResourceClaim,
+    ResourceSlice,
     Workload,
     object_key,
 )
@@ -74,8 +75,8 @@ def disturbance(seq: int, old: Object | None, new: Object | None) -> Disturbance
         return _of_pod(seq, old if isinstance(old, Pod) else None, new if isinstance(new, Pod) else None)
     if isinstance(old or new, PodGroup | Workload):
         return _of_group(seq, old, new)
-    if isinstance(old or new, ResourceClaim):
-        return _of_claim(seq, old, new)
+    if isinstance(old or new, ResourceClaim | ResourceSlice):
+        return _of_devices(seq, old, new)
     if isinstance(new, PodDisruptionBudget):
         return _of_budget(seq, old if isinstance(old, PodDisruptionBudget) else None, new)
     return None
@@ -176,12 +177,14 @@ def _of_group(seq: int, old: Object | None, new: Object | None) -> Disturbance |
     return Disturbance(seq, object_key(found), "", "", Depends.POD, own=f"the group's object {what}")
 
 
-def _of_claim(seq: int, old: Object | None, new: Object | None) -> Disturbance | None:
+def _of_devices(seq: int, old: Object | None, new: Object | None) -> Disturbance | None:
     found = new if old is None else old
     assert found is not None
     if isinstance(old, ResourceClaim) and isinstance(new, ResourceClaim):
         if old.spec == new.spec and old.status.allocation == new.status.allocation:
             return None
+    if isinstance(old, ResourceSlice) and isinstance(new, ResourceSlice) and old.spec == new.spec:
+        return None
     return Disturbance(seq, object_key(found), "", "", Depends.POD, own=f"{object_key(found)} changed")
 
 

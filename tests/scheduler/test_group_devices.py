@@ -126,6 +126,22 @@ def test_claim_that_changes_before_the_commit_aborts_the_group() -> None:
     assert_replays(driver)
 
 
+def test_devices_that_are_withdrawn_before_the_commit_abort_the_group() -> None:
+    driver = two_racks()
+    driver.put(devices("fa", "f1", 2), claim(), b.pod_group("train", min_count=2))
+    driver.put(*members(2, claim="shared"))
+    driver.attempt()
+
+    driver.delete(devices("fa", "f1", 2))
+    driver.put(devices("fb", "f2", 2))
+    driver.commit()
+    driver.settle()
+
+    assert "AttemptAborted" in driver.kinds()
+    assert device_names(driver) == ["fb-0", "fb-1"]
+    assert_replays(driver)
+
+
 def test_selectors_and_unknown_classes_narrow_the_devices() -> None:
     driver = started("DRATestPlugin")
     driver.put(node("a1", "a", "8"), devices("fa", "f1", 2), devices("fb", "f2", 2))

@@ -442,6 +442,90 @@ def test_deadlock_of_gangs_that_would_block_each_other_is_resolved(driver: Drive
     assert_replays(driver)
 
 
+# --- what wakes a group ---------------------------------------------------------------------------------------------------------
+
+
+def test_gang_that_needs_fewer_is_tried_again(driver: Driver) -> None:
+    driver.put(node("a1", "a", "3"), gang(), *members(4))
+    driver.settle()
+
+    driver.put(gang(min_count=3))
+    driver.advance(seconds=3)
+
+    assert len(nodes_of(driver)) == 3
+    assert_replays(driver)
+
+
+def test_workload_whose_group_needs_fewer_is_tried_again(driver: Driver) -> None:
+    pods = [b.pod(f"j-{i}").workload("job", "w").request(cpu="1") for i in range(4)]
+    driver.put(node("a1", "a", "3"), b.workload("job", b.workload_group("w", min_count=4, level=RACK)))
+    driver.put(*(pod.scheduler("default-scheduler").build() for pod in pods))
+    driver.settle()
+    before = driver.placements()
+
+    driver.put(b.workload("job", b.workload_group("w", min_count=3, level=RACK)))
+    driver.advance(seconds=3)
+
+    assert before == {}
+    assert len(driver.placements()) == 3
+    assert_replays(driver)
+
+
+def test_label_that_opens_a_rack_wakes_the_gang(driver: Driver) -> None:
+    driver.put(node("a1", None, "4"), gang(), *members(4))
+    driver.settle()
+    condition = pod_condition(driver.pod("train-0"), "PodScheduled")
+
+    driver.put(node("a1", "a", "4"))
+    driver.advance(seconds=3)
+
+    assert condition is not None
+    assert condition.message == "no feasible placements found"
+    assert len(nodes_of(driver)) == 4
+    assert_replays(driver)
+
+
+def test_pod_that_leaves_wakes_the_gang(driver: Driver) -> None:
+    other = b.pod("other").request(cpu="2").on("a1").build()
+    driver.put(node("a1", "a", "4"), other, gang(), *members(4))
+    driver.settle()
+
+    driver.delete(other)
+    driver.advance(seconds=3)
+
+    assert len(nodes_of(driver)) == 4
+    assert_replays(driver)
+
+
+def test_one_more_member_is_tried_with_the_rejected_gang(driver: Driver) -> None:
+    driver.put(node("a1", "a", "3"), gang(min_count=2), *members(2, cpu="2"))
+    driver.settle()
+    before = driver.placements()
+
+    driver.put(member("train-9", cpu="1"))
+    driver.advance(seconds=3)
+
+    assert before == {}
+    assert sorted(driver.placements()) == ["default/train-0", "default/train-9"]
+    assert_replays(driver)
+
+
+def test_gate_that_is_switched_on_makes_levels_count_from_then_on() -> None:
+    driver = started(gates={})
+    driver.put(node("a1", "a", "2"), node("b1", "b", "2"), gang(), *members(3))
+    gated = driver.settle()
+
+    tidelog = {"featureGates": GATES}
+    driver.configure(resolve_configuration({**HEADER, "tidelog": tidelog}, driver.registry).configuration)
+    driver.put(member("train-3"))
+    driver.advance(seconds=30)
+
+    assert gated == 0
+    assert driver.placements() == {}
+    assert "2 placements" in last(driver, Unschedulable).message
+    assert_replays(driver)
+
+
 # --- permits ----------------------------------------------------------------------------------------------------------------
 
 

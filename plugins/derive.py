@@ -271,8 +271,11 @@ def _pod_updated(old: Pod, new: Pod, rules: Rules, assumed: Pod | None) -> list[
         deleted = new.metadata.deletion_timestamp and not old.metadata.deletion_timestamp
         raised = (Raised(_ASSIGNED_DELETE, assumed, None),)
         return [Effect(old, new, raised=raised, forgets=True)] if deleted else []
-    gave_up = old.status.nominated_node_name and (
-        old.status.nominated_node_name != new.status.nominated_node_name
+    promised = old.status.nominated_node_name
+    gave_up = promised and (
+        promised != new.status.nominated_node_name
+        # As another pod it may take less of its place, or keep others less away. (kube-scheduler tells nobody.)
+        or (not rules.upstream and (old.metadata.labels, old.spec) != (new.metadata.labels, new.spec))
     )
     return [Effect(old, new, QueueStep.UPDATE, (_nomination_gone(old),) if gave_up else ())]
 

@@ -270,6 +270,18 @@ def test_nomination_that_goes_frees_its_place_for_pods_of_no_higher_priority(new
     assert effect.raised == (Raised(DELETED, old.build(), None, priority_max=7),)
 
 
+@pytest.mark.parametrize("new", [WAITING.label(app="db"), WAITING.priority(3), WAITING.request(cpu="1m")])
+def test_nominated_pod_that_becomes_another_may_leave_room_for_others(new: PodBuilder) -> None:
+    old = WAITING.nominated("n")
+
+    (effect,) = of(old, new.nominated("n"))
+    (upstream,) = of(old, new.nominated("n"), UPSTREAM)
+
+    assert effect.raised == (Raised(DELETED, old.build(), None, priority_max=7),)
+    assert upstream.raised == ()
+    assert of(old, old.condition("A"))[0].raised == (), "what only the status says changes nothing there"
+
+
 def test_nomination_that_comes_frees_nothing() -> None:
     (effect,) = of(WAITING, WAITING.nominated("n"))
 

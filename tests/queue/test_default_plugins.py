@@ -25,12 +25,20 @@ STORIES = int(os.environ.get("TIDELOG_QUEUE_HISTORIES", "100"))
 Change = Callable[[], None]
 
 
+class Priorities(World):
+    """Pods of several priorities, so that some preempt others."""
+
+    def pod(self, dice: Dice, name: str) -> Pod:
+        made = super().pod(dice, name)
+        return replace(made, spec=replace(made.spec, priority=dice.pick((-5, 0, 0, 10))))
+
+
 class Story:
     """A cluster in which things happen, with some pods bound by others and some waiting for us."""
 
     def __init__(self, seed: int, *, upstream: bool = False) -> None:
         self.dice = Dice(seed)
-        self.world = World()
+        self.world = Priorities()
         self.driver = Driver()
         configuration = default_configuration(self.driver.registry)
         self.driver.start(replace(configuration, compat="upstream" if upstream else "default"))
@@ -50,6 +58,7 @@ class Story:
         asleep = check.step(change)
         self.seen[kind] += 1
         self.seen["waiting"] += len(queue.contents().unschedulable)
+        self.seen["nominated"] += len(queue.nominator)
         # Some changes fall into an attempt. Until its outcome is committed it has no event, so nobody is tried in between.
         if self.dice.chance(30):
             self.driver.attempt()
@@ -75,7 +84,7 @@ class Story:
         waiting = [pod for pod in pods if not pod.spec.node_name]
         bound = [pod for pod in pods if pod.spec.node_name]
         self.number += 1
-        match dice.below(12):
+        match dice.below(14):
             case 0:
                 added: Object = self.world.node(dice, f"n{self.number}")
                 return "node added", lambda: put(added)
@@ -98,7 +107,17 @@ class Story:
                 name = dice.pick(nodes).metadata.name
                 stranger: Object = self.world.occupant(dice, f"s{self.number}", name)
                 return "bound pod added", lambda: put(stranger)
-            case 10:
+            case 10 if waiting:
+                promised = dice.pick(waiting)
+                status = replace(promised.status, nominated_node_name=dice.pick(nodes).metadata.name)
+                nominated: Object = replace(promised, status=status)
+                return "pod nominated", lambda: put(nominated)
+            case 11 if waiting:
+                taken = dice.pick(waiting)
+                place = replace(taken.spec, node_name=dice.pick(nodes).metadata.name, scheduling_gates=())
+                by_hand: Object = replace(taken, spec=place)
+                return "pod bound by hand", lambda: put(by_hand)
+            case 12:
                 label: Object = self.world.namespace(dice, dice.pick(("default", "other")))
                 return "namespace changed", lambda: put(label)
             case _:
@@ -118,8 +137,9 @@ def test_no_pod_that_fits_is_left_asleep() -> None:
             assert story.step() == [], f"story {seed}, step {number}"
         seen += story.seen
 
-    assert len(seen) == 10, f"not everything happened: {sorted(seen)}"
+    assert len(seen) == 13, f"not everything happened: {sorted(seen)}"
     assert seen["waiting"] > 20 * STORIES, "hardly any pod ever waited"
+    assert seen["nominated"] > 5 * STORIES, "hardly any pod was promised a place"
 
 
 def test_the_check_finds_the_gaps_that_kube_scheduler_has() -> None:

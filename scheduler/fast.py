@@ -5,7 +5,7 @@
 It knows the default plugins, by their classes, and how they may be asked: once per state of nodes, once per node's own object, or by
 counts of domains that are kept (`fast_shape`, `fast_spread`, `fast_affinity`). It answers None, and the plain evaluation decides,
 wherever something else has a say: another plugin, a set of nodes from PreFilter, a pod that can fall back, a nomination beside counted
-domains; and where counted domains or nominations leave no node, because then it takes every node's own reason.
+domains; and where counted domains leave no node, because then it takes every node's own reason.
 
 Its tables are caches: nothing of them is state, and an answer does not depend on which of them exist.
 """
@@ -23,7 +23,7 @@ from tidelog.api.selectors import SelectorError
 from tidelog.plugins.arithmetic import scan_start
 from tidelog.plugins.image_locality import ImageLocality
 from tidelog.plugins.inter_pod_affinity import Incoming, InterPodAffinity
-from tidelog.plugins.interface import Code, CycleState, Plugin
+from tidelog.plugins.interface import Code, CycleState, Plugin, Status
 from tidelog.plugins.node_affinity import NodeAffinity
 from tidelog.plugins.node_info import NodeInfo, PodInfo
 from tidelog.plugins.node_name import NodeName
@@ -114,11 +114,10 @@ class FastEvaluation:
         feasible = shape.feasible()
         if candidates is not None:
             feasible &= self._bits_of(candidates)
+        if feasible:
+            feasible = self._without_nominated(feasible, prepared, pod, skipped)
         if not feasible:
             return self._nowhere(prepared, state, pod, candidates)
-        feasible = self._without_nominated(feasible, prepared, pod, skipped)
-        if not feasible:
-            return None
         nodes = self._framework.snapshot.nodes
         found = shape.choose(feasible, scan_start(turn, len(nodes)))
         state.skip_filter = skipped
@@ -131,10 +130,9 @@ class FastEvaluation:
         pod: PodInfo,
         candidates: Sequence[NodeInfo] | None,
     ) -> FitError | None:
-        """Why no node is left, in groups. None where a filter counts domains, or nominated pods are in the way."""
+        """Why no node is left, in groups. None where a filter counts domains."""
         framework, index = self._framework, self._index
-        assert isinstance(framework.nominated, Nominator)
-        if len(framework.nominated) or prepared.filters_by_domains(prepared.skip_filter()):
+        if prepared.filters_by_domains(prepared.skip_filter()):
             return None
         outcome = framework.run_pre_filter(state, pod)
         if outcome.status is not None or outcome.nodes is not None:
@@ -146,12 +144,37 @@ class FastEvaluation:
             # Called, if at all, before the attempt is over.
             return lambda: [node.name for node in picked(nodes, bits)]
 
-        groups = [
-            (status, bits.bit_count(), names_of(bits)) for status, bits in prepared.shape.rejections(among)
-        ]
+        beside = self._rejections_beside_nominated(among, state, pod)
+        if beside is None:
+            return None
+        alone = among
+        for bits in beside.values():
+            alone ^= bits
+        for status, bits in prepared.shape.rejections(alone):
+            beside[status] = beside.get(status, 0) | bits
+        groups = [(status, bits.bit_count(), names_of(bits)) for status, bits in beside.items()]
         diagnosis = Diagnosis()
         diagnosis.reject_nodes(NodeStatuses(groups, names_of(among)))
         return FitError(among.bit_count(), diagnosis)
+
+    def _rejections_beside_nominated(
+        self, among: Bits, state: CycleState, pod: PodInfo
+    ) -> dict[Status, Bits] | None:
+        """What is said of the nodes to which somebody is nominated, one by one; None if a plugin fails."""
+        framework, snapshot = self._framework, self._framework.snapshot
+        assert isinstance(framework.nominated, Nominator)
+        found: dict[Status, Bits] = {}
+        for name in framework.nominated.nodes():
+            node = snapshot.get(name)
+            if node is None:
+                continue
+            bit = 1 << snapshot.place_of(name)
+            if among & bit:
+                status = framework.run_filters(state, pod, node)
+                if status is None or not status.is_rejected:
+                    return None
+                found[status] = found.get(status, 0) | bit
+        return found
 
     def _bits_of(self, candidates: Sequence[NodeInfo]) -> Bits:
         """A placement's nodes, which every member of its group asks for."""
@@ -200,12 +223,18 @@ class FastEvaluation:
             node = snapshot.get(name)
             if node is None:
                 continue
-            bit = 1 << snapshot.place_of(name)
+            place = snapshot.place_of(name)
+            bit = 1 << place
             if not feasible & bit:
                 continue
             if prepared.filters_by_domains(skipped):
                 return 0
-            if framework.run_filters(state, pod, node) is not None:
+            looked_at = (node.generation, self._index.state_at[place], nominator.pods_on(name))
+            known = prepared.beside_nominated.get(name)
+            if known is None or known[0] != looked_at:
+                passes = framework.run_filters(state, pod, node) is None
+                known = prepared.beside_nominated[name] = (looked_at, passes)
+            if not known[1]:
                 feasible ^= bit
         return feasible
 
@@ -217,6 +246,8 @@ class _Prepared:
         """Raises NotFast, or SelectorError."""
         self.state = CycleState()
         self._skipped = _pre_filtered(framework, self.state, pod)
+        self.beside_nominated: dict[str, tuple[tuple[object, ...], bool]] = {}
+        """Node with nominated pods → what decided whether a pod of the shape may go there beside them, and whether it may."""
         self._dynamic: list[tuple[str, Domains]] = []
         evaluation = _evaluation(framework, self.state, pod, self._skipped)
         domains: list[tuple[Domains, int]] = []

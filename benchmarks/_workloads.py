@@ -7,7 +7,7 @@ two runs write the same facts. What the suite does in the background by the cloc
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -22,6 +22,7 @@ from tidelog.api.builders import (
     node,
     pod,
     pod_group,
+    priority_class,
     service,
 )
 from tidelog.api.objects import Object, Pod
@@ -46,6 +47,8 @@ class Story(NamedTuple):
     measured: Sequence[Object]
     """Put as fast as they are taken; the clock stops when the last outcome about them is durable."""
     background: Background | None = None
+    gates: Mapping[str, bool] = {}
+    """Feature gates other than the default ones."""
 
 
 class Workload(NamedTuple):
@@ -95,11 +98,12 @@ def _low() -> PodBuilder:
 
 def _large(name: str) -> PodBuilder:
     """pod-high-priority-large-cpu, which never fits a node of 4 cores."""
-    return _requesting(_pod(name, "churn"), cpu="9").priority(10)
+    return _requesting(_pod(name, "churn"), cpu="9").priority_class("large")
 
 
 def _spaces(*names: str) -> list[Object]:
-    return [namespace(name) for name in names]
+    classes = [priority_class("large", 10), priority_class("high", 9_999_999)]
+    return [*classes, *(namespace(name) for name in names)]
 
 
 _ALL_SPACES = _spaces("init", "measured", "churn")
@@ -233,7 +237,7 @@ def _preemption(nodes: int, pods: int) -> Story:
     """PreemptionAsync: nodes full of low pods; now and then one comes that must evict four of them, the measured ones always fit."""
 
     def step(n: int) -> tuple[Sequence[Object], Sequence[Object]]:
-        high = _requesting(_pod(f"high-{n:05}", "churn"), cpu="3970m").priority(9_999_999).grace(0)
+        high = _requesting(_pod(f"high-{n:05}", "churn"), cpu="3970m").priority_class("high").grace(0)
         return (), (high.build(),)
 
     setup = [*_ALL_SPACES, *_nodes(nodes), *_copies("low", 4 * nodes, _low())]
@@ -252,7 +256,8 @@ def _gangs(size: int, level: str | None) -> Callable[[int, int], Story]:
             measured.append(pod_group(name, namespace="measured", min_count=size, level=level))
             like = _requesting(_pod(name, "measured"), memory="100Mi").group(name)
             measured += _copies(name, size, like)
-        return Story([*_ALL_SPACES, *there], measured)
+        gates = {"TopologyAwareWorkloadScheduling": True} if level else {}
+        return Story([*_ALL_SPACES, *there], measured, gates=gates)
 
     return build
 

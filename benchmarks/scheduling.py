@@ -28,11 +28,14 @@ if __name__ == "__main__":
     # Started as a script, this file's folder comes first on the path, and some files in it are called like standard modules.
     sys.path[:] = [entry for entry in sys.path if Path(entry).resolve() != Path(__file__).resolve().parent]
 
-from tidelog.api.objects import Object, Pod, object_key
+from msgspec.structs import replace
+
+from tidelog.api.objects import Object, Pod, PriorityClass, object_key
 from tidelog.benchmarks._workloads import WORKLOADS, Story, pods_of
 from tidelog.daemon.runtime import Watcher
 from tidelog.daemon.scheduler_api import Scheduler
 from tidelog.eventlog.records import Body, Record, Scheduled
+from tidelog.plugins.configuration import default_configuration
 from tidelog.replay.driver import Driver
 from tidelog.scheduler.core import Core
 from tidelog.scheduler.decision import Decision
@@ -110,7 +113,7 @@ class _Meter(Watcher):
 
 async def _end_to_end(story: Story, path: Path) -> dict[str, Any]:
     meter = _Meter(pods_of(story.measured))
-    async with Scheduler.open(path, watcher=meter) as scheduler:
+    async with Scheduler.open(path, watcher=meter, gates=story.gates) as scheduler:
         for chunk in _chunks(story.setup, _BEFORE):
             await scheduler.apply(chunk)
         await scheduler.settled()
@@ -181,8 +184,9 @@ def _size(path: Path) -> int:
 
 def _core(story: Story) -> dict[str, Any]:
     driver = Driver()
-    driver.start()
-    driver.put(*story.setup)
+    driver.start(default_configuration(driver.registry, story.gates))
+    admitted = _Admission()
+    driver.put(*map(admitted, story.setup))
     driver.settle(limit=len(story.setup) + 1)
     attempts: list[int] = []
     known, head = len(driver.placements()), len(driver.records)
@@ -192,7 +196,7 @@ def _core(story: Story) -> dict[str, Any]:
         for one in gone:
             if object_key(one) in driver.core.objects:
                 driver.delete(one)
-        driver.put(*objects)
+        driver.put(*map(admitted, objects))
         while True:
             at = time.perf_counter_ns()
             if driver.attempt() is None:
@@ -211,6 +215,21 @@ def _core(story: Story) -> dict[str, Any]:
         "placed": len(driver.placements()) - known,
         "attempts": len(attempts),
     }
+
+
+class _Admission:
+    """What the core relies on admission for."""
+
+    def __init__(self) -> None:
+        self._priorities: dict[str, int] = {}
+
+    def __call__(self, obj: Object) -> Object:
+        if isinstance(obj, PriorityClass):
+            self._priorities[obj.metadata.name] = obj.value
+        elif isinstance(obj, Pod) and obj.spec.priority_class_name:
+            priority = self._priorities[obj.spec.priority_class_name]
+            return replace(obj, spec=replace(obj.spec, priority=priority))
+        return obj
 
 
 # --- figures ----------------------------------------------------------------------------------------------------------------

@@ -153,12 +153,13 @@ class Process:
 
     @contextlib.asynccontextmanager
     async def _reloading(self, runtime: Runtime) -> AsyncIterator[None]:
-        async with asyncio.TaskGroup() as group:
-            task = group.create_task(self._reload_when_told(runtime))
-            try:
-                yield
-            finally:
-                task.cancel()
+        # Not a task group: what ends the block is to be raised as it is.
+        task = asyncio.create_task(self._reload_when_told(runtime))
+        try:
+            yield
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
 
     async def _reload_when_told(self, runtime: Runtime) -> None:
         while True:
@@ -169,6 +170,8 @@ class Process:
                 await runtime.configure(self._loaded.configuration, self._source)
             except TidelogError as error:
                 _log.error("the configuration is refused, the old one stays", extra=fields(error=str(error)))
+            except Exception:
+                _log.exception("the configuration could not be read again, the old one stays")
             else:
                 _log.info("the configuration was read again", extra=fields(source=self._source))
 

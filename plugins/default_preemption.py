@@ -95,7 +95,7 @@ class DefaultPreemption(Plugin):
 
     def __init__(self, args: Any, handle: Handle) -> None:
         super().__init__(args, handle)
-        self._memory = Memory(handle.listers)
+        self._memory = Memory()
 
     @classmethod
     def validate_args(cls, args: Any, path: str, gates: FeatureGates) -> list[FieldError]:
@@ -202,10 +202,15 @@ class DefaultPreemption(Plugin):
         for name in names:
             node = self.handle.snapshot.get(name)
             assert node is not None, f"a status for node {name}, which is not in the snapshot"
-            found = self._memory.recall(known, port, pod, node)
-            if found is None:
+            answer = self._memory.recall(known, port, allowances, pod, node)
+            if answer is None:
                 found = run.on(node)
-                self._memory.keep(known, port, pod, node, found)
+                blockers = run.blockers.get(name, ())
+                self._memory.keep(known, port, allowances, pod, node, found, blockers)
+            else:
+                found = answer.found
+                if answer.blockers:
+                    run.blockers[name] = answer.blockers
             if isinstance(found, Status):
                 failed[name] = found
                 continue

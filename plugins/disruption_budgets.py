@@ -16,6 +16,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+import msgspec
+
 from tidelog.api.objects import Pod, PodDisruptionBudget, object_key, pod_condition
 from tidelog.api.selectors import SelectorError, is_empty, label_matcher
 from tidelog.api.times import parse_time
@@ -24,6 +26,8 @@ from tidelog.plugins.node_info import PodInfo
 from tidelog.plugins.preemption_plan import PreemptionPort, Refusal
 
 Budgets = tuple[PodDisruptionBudget, ...]
+
+_encode = msgspec.msgpack.Encoder(order="deterministic").encode
 
 NEVER_HEALTHY = ("Pending", "Succeeded", "Failed")
 """Phases of pods that no budget counts as healthy, so that their end costs nothing."""
@@ -77,6 +81,30 @@ class Allowances:
         self._upstream = upstream
         self._left: dict[str, int] = {}
         """By the budget's key, as far as asked for."""
+        self._standings: dict[str, bytes] = {}
+
+    def standing(self, namespace: str) -> bytes:
+        """How things stand for the pods of a namespace: while it is the same, what is said here of the same pods is the same.
+
+        Empty if there are no budgets. Asked before anything is charged.
+        """
+        found = self._standings.get(namespace)
+        if found is None:
+            budgets = self._listers.budgets(namespace)
+            found = _encode([self._as_it_stands(budget) for budget in budgets]) if budgets else b""
+            self._standings[namespace] = found
+        return found
+
+    def _as_it_stands(self, budget: PodDisruptionBudget) -> tuple[object, ...]:
+        disrupted = budget.status.disrupted_pods
+        return (
+            budget.metadata.name,
+            budget.spec,
+            self.left(budget),
+            is_observed(budget),
+            _has_enough(budget),
+            disrupted,
+        )
 
     def selecting(self, pod: PodInfo) -> Budgets:
         """The budgets that are about the pod, by name."""
@@ -195,10 +223,11 @@ class EvictionsFromBudgets:
 
 def _lets_unready_go(budget: PodDisruptionBudget) -> bool:
     """A pod that is not Ready may go without charge: always, or while the others are enough."""
-    status = budget.status
-    return budget.spec.unhealthy_pod_eviction_policy == "AlwaysAllow" or (
-        status.current_healthy >= status.desired_healthy > 0
-    )
+    return budget.spec.unhealthy_pod_eviction_policy == "AlwaysAllow" or _has_enough(budget)
+
+
+def _has_enough(budget: PodDisruptionBudget) -> bool:
+    return budget.status.current_healthy >= budget.status.desired_healthy > 0
 
 
 def _time(text: str) -> int | None:

@@ -57,7 +57,7 @@ class DryRun:
         self._state = state
         self._pod = pod
         self._guarded = guarded
-        self.blockers: dict[str, list[Blocker]] = {}
+        self.blockers: dict[str, Sequence[Blocker]] = {}
         """Node → why it is out, for the nodes that are out because of protected pods only."""
 
     def is_protected(self, victim: PodInfo) -> bool:

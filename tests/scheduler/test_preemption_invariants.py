@@ -314,17 +314,27 @@ def test_laws_of_preemption_hold(first: int) -> None:
     assert total["evict"] > 0
 
 
-def test_what_earlier_dry_runs_have_shown_changes_no_decision(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without budgets and with many alike preemptors the memory is used; forgetful, the scheduler writes the same log."""
+@pytest.mark.parametrize("budgets", [0, 2])
+def test_what_earlier_dry_runs_have_shown_changes_no_decision(
+    budgets: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With many alike preemptors the memory is used; forgetful, the scheduler writes the same log."""
 
     def play(seed: int) -> list[Record]:
         world, dice = World(), random.Random(seed)
         world.add(*(node(f"n{i}", cpu=str(dice.randint(2, 4))) for i in range(5)))
+        for app in APPS[:budgets]:
+            world.put(b.pdb(app, f"app={app}", allowed=dice.randint(0, 2)))
         for number in range(12):
-            world.add(running(f"run-{number}", f"n{number % 5}", "700m", dice.randint(0, 3)))
+            made = running(
+                f"run-{number}", f"n{number % 5}", "700m", dice.randint(0, 3), app=dice.choice("abc")
+            )
+            world.add(made.guarded_below(9) if dice.random() < 0.5 else made)
         for number in range(10):
             world.add(pending(f"new-{number}", "1500m", dice.choice((5, 5, 6))))
             world.attempt()
+            if budgets and dice.random() < 0.2:
+                world.put(b.pdb("a", "app=a", allowed=dice.randint(0, 2)))
             if dice.random() < 0.6:
                 world.commit()
             if dice.random() < 0.3:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from tidelog.daemon.framework_recorder import FrameworkRecorder
+from tidelog.daemon.group_recorder import profile_of, record_group
 from tidelog.daemon.logs import fields
 from tidelog.daemon.metric_families import Distribution
 from tidelog.daemon.metrics import Metrics
@@ -36,6 +37,7 @@ from tidelog.plugins.events import ClusterEvent
 from tidelog.queue.entity import AnyEntity, Where
 from tidelog.scheduler.core import Core
 from tidelog.scheduler.decision import Decision
+from tidelog.scheduler.group import is_group_key
 
 _log = logging.getLogger("tidelog.scheduler")
 
@@ -87,6 +89,8 @@ class _Flight(NamedTuple):
     landed: list[tuple[str, Body]]
     preemption: str
     """What the attempt to make room came to; empty if there was none."""
+    group_profile: str = ""
+    """The profile of the group that it was about; empty if it was about a pod."""
 
 
 class QueueWatcher(QueueRecorder):
@@ -154,8 +158,9 @@ class Recorder(Watcher):
                 self._queue.left(key.removeprefix("Pod/"), decision.at)
         self._queue.left(decision.key.partition("/")[2], decision.at)
         now = self._lap()
+        profile = profile_of(core, decision.key) if is_group_key(decision.key) else ""
         self._flights[decision.attempt] = _Flight(
-            now - nanos, nanos, decision.at, pods, [], preemption_outcome(core, decision)
+            now - nanos, nanos, decision.at, pods, [], preemption_outcome(core, decision), profile
         )
 
     def _entity(self, core: Core, key: str) -> _Entity | None:
@@ -192,6 +197,8 @@ class Recorder(Watcher):
 
     def _land(self, flight: _Flight, key: str, body: Body, now: int) -> None:
         metrics, pod = self._metrics, flight.pods.get(key)
+        if is_group_key(key):
+            record_group(metrics.groups, flight.group_profile, body, now - flight.began, flight.algorithm)
         if isinstance(body, AttemptAborted):
             metrics.attempts.aborted.labels(abort_label(body.reason)).inc()
             return

@@ -6,7 +6,7 @@
     {"head": {…}}                                             last line: an export that was cut short is noticed
 
 Bodies are readable JSON. They come back as the same bytes, so that the digests still match: where a body is not the same
-after a round trip through JSON (which no body of ours is), it is written as base64 under `msgpack` instead.
+after a round trip through JSON (which every body of ours is), it is written as base64 under `msgpack` instead.
 """
 
 from __future__ import annotations

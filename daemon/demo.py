@@ -14,7 +14,7 @@ import tempfile
 from pathlib import Path
 
 from tidelog.api.errors import InternalError, UsageError
-from tidelog.daemon import demo_daemon, demo_spread
+from tidelog.daemon import demo_daemon, demo_gangs, demo_preemption, demo_spread
 from tidelog.daemon.cli import main
 from tidelog.daemon.output import colourful
 from tidelog.daemon.shipped import folder
@@ -37,6 +37,13 @@ def tell(log: Path | None) -> None:
         "Spread constraints that fall back, with an autoscaler; on a virtual clock:",
     )
     demo_spread.tell()
+    story.say(
+        "A promise that is kept",
+        "Preemption with a guarded disruption budget, with a disruption controller and node agents:",
+    )
+    demo_preemption.tell()
+    story.say("All or nothing", "Gangs that are placed whole, into one rack:")
+    demo_gangs.tell()
     story.say("The log", f"It is {log}, one file with its head beside it. Go on with it:")
     print(f"{INDENT}export TIDELOG_LOG={shlex.quote(str(log))}")
     program = "tidelog" if shutil.which("tidelog") else _shown(Path(sys.argv[0]))

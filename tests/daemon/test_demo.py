@@ -45,6 +45,17 @@ def test_demo_makes_its_own_log_whatever_the_environment_names(
     assert (tmp_path / "cluster.db").exists()
 
 
+def test_demo_has_a_chapter_for_each_of_the_proposals(tidelog: Tidelog, tmp_path: Path) -> None:
+    """What the chapters tell is tested with them."""
+    told = tidelog("demo", "--log", tmp_path / "demo.db").out
+
+    chapters = ("When a zone has no room", "A promise that is kept", "All or nothing", "The log")
+    places = [told.index(f"\n{title}\n") for title in chapters]
+    assert places == sorted(places)
+    assert "protected by PDB default/brokers" in told[places[1] : places[2]]
+    assert "alpha" in told[places[2] : places[3]]
+
+
 def test_demo_writes_into_no_log_that_is_there(two_pods: Tidelog) -> None:
     ran = two_pods("demo")
 

@@ -144,7 +144,7 @@ def _affinity(
 
     def build(nodes: int, pods: int) -> Story:
         there = _zoned(nodes, [zone]) if zone else _nodes(nodes)
-        before = nodes if init is None else min(init, nodes)
+        before = nodes if init is None else min(init, nodes // 5)
         setup = [
             *_spaces("sched-0", "sched-1"),
             *there,

@@ -2,7 +2,7 @@
 
     tidelog bench SchedulingBasic --nodes 5000 --pods 10000        (any name of `benchmarks/_workloads.py`)
     tidelog bench scheduling                                       SchedulingBasic
-    .venv/bin/python benchmarks/scheduling.py [--core] [--verify] WORKLOAD [NODES [PODS]]
+    .venv/bin/python benchmarks/scheduling.py [--core] WORKLOAD [NODES [PODS]]
 
 End to end: a scheduler as `tidelog run` has it, on a log file in the directory for temporary files. Facts are admitted in requests of
 250 objects, four at a time, as an importer of a cluster sends them; each outcome is durable before it counts. With `--core` only the
@@ -61,17 +61,27 @@ def measure(
     pods: int | None = None,
     *,
     core_only: bool = False,
-    log: Path | None = None,
 ) -> dict[str, Any]:
-    """As `run`. The log is left at `log`, if one is given."""
+    """As `run`, or of the core alone."""
+    if not core_only:
+        return asyncio.run(measured(workload, nodes, pods))
+    sizes, story = _sized(workload, nodes, pods)
+    return {**sizes, **_core(story)}
+
+
+async def measured(
+    workload: str, nodes: int | None = None, pods: int | None = None, *, log: Path | None = None
+) -> dict[str, Any]:
+    """As `run`, from within a loop. The log is left at `log`, if one is given."""
+    sizes, story = _sized(workload, nodes, pods)
+    with tempfile.TemporaryDirectory(prefix="tidelog-bench-") as folder:
+        return {**sizes, **await _end_to_end(story, log or Path(folder) / "cluster.db")}
+
+
+def _sized(workload: str, nodes: int | None, pods: int | None) -> tuple[dict[str, Any], Story]:
     found = WORKLOADS[workload]
     nodes, pods = nodes or found.nodes, pods or found.pods
-    story = found.build(nodes, pods)
-    sizes = {"workload": workload, "nodes": nodes, "pods": pods}
-    if core_only:
-        return {**sizes, **_core(story)}
-    with tempfile.TemporaryDirectory(prefix="tidelog-bench-") as folder:
-        return {**sizes, **asyncio.run(_end_to_end(story, log or Path(folder) / "cluster.db"))}
+    return {"workload": workload, "nodes": nodes, "pods": pods}, found.build(nodes, pods)
 
 
 # --- end to end -------------------------------------------------------------------------------------------------------------
@@ -117,7 +127,7 @@ async def _end_to_end(story: Story, path: Path) -> dict[str, Any]:
         for chunk in _chunks(story.setup, _BEFORE):
             await scheduler.apply(chunk)
         await scheduler.settled()
-        before, size, head = scheduler.placements, _size(path), scheduler.runtime.log.head.seq
+        size, head = _size(path), scheduler.runtime.log.head.seq
         meter.attempts.clear()
         meter.placed.clear()
         gc.collect()
@@ -135,7 +145,7 @@ async def _end_to_end(story: Story, path: Path) -> dict[str, Any]:
             "peak_rss_mib": _peak_rss(),
             "log_bytes_per_pod": round((_size(path) - size) / new),
             "records_per_pod": round((scheduler.runtime.log.head.seq - head) / new, 2),
-            "placed": len(scheduler.placements) - len(before),
+            "placed": len(meter.placed),
             "attempts": len(meter.attempts),
             "samples": _samples(meter.placed, began),
         }

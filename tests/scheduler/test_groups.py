@@ -18,6 +18,7 @@ from tidelog.plugins.interface import Code, PermitResult, Plugin, Status
 from tidelog.plugins.registry import Registry
 from tidelog.replay.driver import Driver
 from tidelog.replay.verify import recover, verify
+from tidelog.scheduler.state import encode_state, load_state
 
 RACK = "topology.kubernetes.io/rack"
 HEADER = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
@@ -440,6 +441,31 @@ def test_deadlock_of_gangs_that_would_block_each_other_is_resolved(driver: Drive
     chosen = [record.key for record in driver.records if record.kind == "PlacementChosen"]
     assert sorted(chosen) == [f"PodGroup/default/{name}" for name in names]
     assert_replays(driver)
+
+
+# --- coming back -----------------------------------------------------------------------------------------------------------
+
+
+def test_scheduler_loaded_from_a_snapshot_goes_on_like_the_one_that_was_not() -> None:
+    """At every record at which nothing was in flight: gated, rejected, placed, with late members, with replicas."""
+    driver = started()
+    work = b.workload("job", b.workload_group("w", min_count=2, level=RACK))
+    replicas = [b.pod(f"j-{i}").workload("job", "w", f"r{i % 2}").request(cpu="1") for i in range(4)]
+    driver.put(node("a1", "a", "4"), node("b1", "b", "3"), gang(min_count=4), work, *members(3))
+    blobs = [(encode_state(driver.core), len(driver.records))]
+    for pod in (*members(6)[3:], *(pod.scheduler("default-scheduler").build() for pod in replicas)):
+        driver.put(pod)
+        blobs.append((encode_state(driver.core), len(driver.records)))
+        driver.advance(seconds=7)
+        blobs.append((encode_state(driver.core), len(driver.records)))
+
+    for blob, seen in blobs:
+        core = load_state(blob, driver.registry)
+        assert core is not None
+        assert core.seq == seen
+        assert recover(driver.records[seen:], driver.registry, core=core).digest() == driver.core.digest()
+        fresh = load_state(blob, driver.registry)
+        assert verify(driver.records[seen:], driver.registry, core=fresh).first_difference is None
 
 
 # --- what wakes a group ---------------------------------------------------------------------------------------------------------

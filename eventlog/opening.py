@@ -13,12 +13,13 @@ Everything here is synchronous and runs in the thread that will own the connecti
 
 from __future__ import annotations
 
+import errno
 import os
 import sqlite3
 
 import msgspec
 
-from tidelog.api.errors import LogDamaged, LogError
+from tidelog.api.errors import LogDamaged, LogError, LogFull
 from tidelog.eventlog import database
 from tidelog.eventlog.disk import Disk
 from tidelog.eventlog.head import NO_FILE, HeadFile, HeadReading
@@ -94,6 +95,8 @@ def open_writing(path: str, disk: Disk, *, create: bool) -> Opened:
             # Not before there is another connection: the last one to close would touch the WAL.
             examined.close()
     except OSError as error:
+        if error.errno == errno.ENOSPC:
+            raise LogFull(path, disk.room(path)[0]) from error
         raise LogError(f"{path}: cannot be opened: {error.strerror or error}") from error
 
 
@@ -114,6 +117,8 @@ def _go_on_writing(path: str, disk: Disk, examined: Opened) -> Opened:
         if connection is not None:
             connection.close()
         if isinstance(error, sqlite3.Error):
+            if getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_FULL:
+                raise LogFull(path, disk.room(path)[0]) from error
             raise LogError(f"{path}: cannot be opened for writing: {error}") from error
         raise
 

@@ -318,3 +318,30 @@ async def test_small_disk_keeps_a_smaller_reserve(tmp_path: Path) -> None:
         disk.free = 2**20 // 20 - 1
         with pytest.raises(LogFull, match="51 KiB are free"):
             await log.append([tick(1)])
+
+
+@pytest.mark.parametrize(
+    ("step", "error"),
+    [
+        ("before checkpoint", sqlite_error(sqlite3.SQLITE_FULL)),
+        ("before create", OSError(errno.ENOSPC, "No space left on device")),
+    ],
+)
+async def test_log_that_cannot_be_opened_on_a_full_disk_says_what_to_do(
+    tmp_path: Path, step: str, error: Exception
+) -> None:
+    def fail(at: str) -> None:
+        if at == step:
+            raise error
+
+    if step == "before checkpoint":
+        async with await open_log(tmp_path / "c.db") as log:
+            await log.append([tick(0)])
+    disk = SmallDisk(fail)
+    disk.free = 4096
+
+    with pytest.raises(LogFull, match="only 4 KiB are free on this disk, so nothing was written; make room"):
+        await open_log(tmp_path / "c.db", disk=disk)
+
+    async with await open_log(tmp_path / "c.db") as log:
+        await log.append([tick(1)])

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from tidelog.api.errors import PluginError
 from tidelog.api.features import FeatureGates
 from tidelog.plugins.configuration_v1 import PluginEntry, Plugins, PluginSet
 from tidelog.plugins.interface import Handle, Plugin
@@ -166,7 +167,10 @@ HandleFactory = Callable[[ProfileSpec], Handle]
 
 
 def build_profile(spec: ProfileSpec, registry: Registry, handle: Handle) -> Profile:
-    """The plugins of one profile. Its names are registered: resolving the configuration made sure of that."""
+    """The plugins of one profile. Its names are registered: resolving the configuration made sure of that.
+
+    Raises PluginError for one whose constructor fails.
+    """
     plugins = {name: _make(name, spec, registry, handle) for name in spec.plugin_names()}
     points = {
         point: tuple(plugins[entry.name] for entry in entries) for point, entries in spec.points.items()
@@ -177,7 +181,10 @@ def build_profile(spec: ProfileSpec, registry: Registry, handle: Handle) -> Prof
 def _make(name: str, spec: ProfileSpec, registry: Registry, handle: Handle) -> Plugin:
     plugin = _known(registry, name)
     args = None if plugin.Args is None else msgspec.convert(spec.args[name], plugin.Args)
-    return plugin(args, handle)
+    try:
+        return plugin(args, handle)
+    except Exception as error:
+        raise PluginError(name, f"cannot be made: {type(error).__name__}: {error}") from error
 
 
 def build_profiles(

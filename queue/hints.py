@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
-from tidelog.api.errors import FieldError, InvalidObjects
+from tidelog.api.errors import FieldError, InvalidObjects, PluginError
 from tidelog.api.objects import Pod
 from tidelog.plugins.events import Action, ClusterEvent, EventRegistration, Hint, HintFn, Resource, matches
 from tidelog.plugins.interface import (
@@ -69,7 +69,12 @@ def registrations_of(plugins: Sequence[Plugin]) -> dict[str, tuple[EventRegistra
     found: dict[str, tuple[EventRegistration, ...]] = {}
     errors: list[FieldError] = []
     for plugin in plugins:
-        declared = plugin.events_to_register()
+        try:
+            declared = plugin.events_to_register()
+        except Exception as error:
+            raise PluginError(
+                plugin.name, f"cannot say what may wake its pods: {type(error).__name__}: {error}"
+            ) from error
         if declared is None:
             declared = DEFAULT_REGISTRATIONS if isinstance(plugin, REJECTING_POINTS) else ()
         # Without a hint, every pod that the plugin rejected would be tried again at each tick.

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from tidelog.api.errors import PluginError
 from tidelog.api.features import FeatureGates
 from tidelog.plugins import profiles
 from tidelog.plugins.configuration_v1 import PluginEntry, Plugins, PluginSet
@@ -170,6 +171,19 @@ def test_plugin_is_made_once_per_profile_with_that_profiles_arguments_and_handle
     assert two.plugins["A"].handle.scheduler_name == "two"
     assert one.weights("score") == {"A": 3, "Scorer": 1}
     assert one.name == "one"
+
+
+def test_plugin_that_cannot_be_made_is_named() -> None:
+    class Broken(WithArgs):
+        def __init__(self, args: Any, handle: Any) -> None:
+            raise ValueError("nothing works")
+
+    spec = ProfileSpec(
+        scheduler_name="s", points={"filter": (EnabledPlugin("WithArgs"),)}, args={"WithArgs": {}}
+    )
+
+    with pytest.raises(PluginError, match="plugin WithArgs: cannot be made: ValueError: nothing works"):
+        build_profiles([spec], Registry([Broken]), lambda _spec: None)  # type: ignore[arg-type, return-value]
 
 
 def test_profile_survives_the_log() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tidelog.api import builders as build
-from tidelog.api.errors import InvalidObjects
+from tidelog.api.errors import InvalidObjects, PluginError
 from tidelog.plugins.events import (
     FORCE_ACTIVATE,
     TIME,
@@ -119,6 +119,17 @@ def test_time_without_a_hint_is_refused_by_name() -> None:
         "the list of plugins is invalid: plugins[Hasty].eventsToRegister[1]: Required value: "
         "a registration for Time needs a hint"
     )
+
+
+def test_plugin_that_fails_to_register_is_named() -> None:
+    class Failing(Toy):
+        def events_to_register(self) -> list[EventRegistration]:
+            raise ValueError("no events today")
+
+    with pytest.raises(
+        PluginError, match="plugin A: cannot say what may wake its pods: ValueError: no events today"
+    ):
+        registrations_of([Failing("A")])  # type: ignore[list-item]
 
 
 def test_time_is_heard_only_by_who_registered_for_it() -> None:

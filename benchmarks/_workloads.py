@@ -273,11 +273,6 @@ def _heterogeneous(nodes: int, pods: int) -> Story:
     return Story([*_ALL_SPACES, *_nodes(nodes)], measured)
 
 
-def _held_back(selector: str) -> PodBuilder:
-    """A pod that only room on a full node can help."""
-    return _requesting(_pod("pod", "measured"), cpu="2").label(wants=selector)
-
-
 def _pod_delete(nodes: int, pods: int) -> Story:
     """EventHandlingPodDelete, its part without volumes: every node is full of pods that leave one by one, which lets others in."""
     blockers = _copies("blocker", 2 * nodes, _requesting(_pod("blocker", "init"), cpu="2").grace(0))
@@ -292,7 +287,11 @@ def _node_add(nodes: int, pods: int) -> Story:
     background = Background(
         max(1, pods // nodes), lambda n: ((), _nodes(nodes)[n : n + 1] if n < nodes else ())
     )
-    return Story([*_ALL_SPACES, *_nodes(1)], _copies("pod", pods, _held_back("a node")), background)
+    return Story(
+        [*_ALL_SPACES, *_nodes(1)],
+        _copies("pod", pods, _requesting(_pod("pod", "measured"), cpu="2")),
+        background,
+    )
 
 
 WORKLOADS: dict[str, Workload] = {

@@ -37,13 +37,13 @@ RACK_NODES = 100
 """Nodes of a rack in the suite's workload."""
 
 
-def run(nodes: int = 5000, groups: int = 100, size: int = 4) -> dict[str, Any]:
-    """The figures. `groups` of `size` pods, and one group of as many pods as all of them together."""
+def run(nodes: int = 5000, pods: int = 400) -> dict[str, Any]:
+    """The figures. So many pods in groups of three or four, as in the suite, and all of them in one group."""
     return {
-        "gangs": workload(nodes, groups, size, level=None),
-        "gangs_one_group": workload(nodes, 1, groups * size, level=None),
-        "tas": workload(nodes, groups, size, level=RACK),
-        "tas_one_group": workload(nodes, 1, groups * size, level=RACK),
+        "gangs": workload(nodes, pods // 3, 3, level=None),
+        "gangs_one_group": workload(nodes, 1, pods, level=None),
+        "tas": workload(nodes, pods // 4, 4, level=RACK),
+        "tas_one_group": workload(nodes, 1, pods, level=RACK),
         "placements": [placements(count) for count in (10, 100, 1000)],
     }
 

@@ -1,7 +1,11 @@
-"""The cluster autoscaler in the real runtime, and across a restart of the process, which makes a new one that remembers nothing."""
+"""The user stories of KEP-3990 and KEP-3022 in the real runtime, with the cluster autoscaler where they have one.
+
+And across a restart of the process, which makes a new autoscaler that remembers nothing.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,16 +13,18 @@ from tidelog.api import builders as b
 from tidelog.api.objects import pod_condition
 from tidelog.api.times import NANOS
 from tidelog.daemon.actors.cluster_autoscaler import ClusterAutoscaler, ClusterAutoscalerSettings
+from tidelog.daemon.actors.node_agent import NodeAgent
 from tidelog.daemon.actors.node_groups import ZONE, NodeGroup, Stockout
 from tidelog.daemon.demo_spread import configuration
 from tidelog.daemon.sandbox import Sandbox
 from tidelog.daemon.virtual_time import START
-from tidelog.eventlog.records import Scheduled, decode_body
+from tidelog.eventlog.records import Record, Scheduled, decode_body
 from tidelog.plugins.configuration import SchedulerConfiguration, resolve_configuration
 from tidelog.plugins.registry import Registry
 
 NP = "NodeProvisioningInProgress"
 FALLS_BACK = "NodeProvisioningFailed"
+PREEMPTION = "PreemptionFailed"
 
 
 def cluster_of(
@@ -57,6 +63,12 @@ def said(cluster: Sandbox, pod: str) -> tuple[str, str] | None:
     return None if condition is None else (condition.status, condition.reason)
 
 
+def fallen_back(records: Sequence[Record]) -> list[bool]:
+    """For each binding, whether a constraint had fallen back."""
+    bodies = [decode_body(record) for record in records]
+    return [bool(body.fallback) for body in bodies if isinstance(body, Scheduled)]
+
+
 async def seconds_of(cluster: Sandbox, kind: str) -> list[float]:
     return [(r.at - START) / NANOS for r in await cluster.records() if r.kind == kind]
 
@@ -69,9 +81,52 @@ async def test_zone_that_runs_out_lets_the_pods_fall_back() -> None:
         await cluster.advance(minutes=2)
 
         assert all(node_of(cluster, f"web-{i}") for i in range(4))
-        bodies = [decode_body(record) for record in await cluster.records()]
-        fallen = [bool(body.fallback) for body in bodies if isinstance(body, Scheduled)]
-        assert fallen == [False, False, False, True]
+        assert fallen_back(await cluster.records()) == [False, False, False, True]
+        await cluster.verify()
+
+
+async def test_min_domains_spreads_a_deployment_over_at_least_five_nodes() -> None:
+    """KEP-3022's story: six pods fit on the three nodes with a skew of two, the other four wait for two more nodes."""
+    async with cluster_of([group("g", "a", cpu="8", provisioning_seconds=60)]) as cluster:
+        await cluster.apply([node(f"n{i}", "a", "8") for i in range(3)])
+        await cluster.apply(
+            [
+                b.pod(f"web-{i}")
+                .label(app="web")
+                .request(cpu="1")
+                .spread(b.HOSTNAME, "app=web", max_skew=2, min_domains=5)
+                .build()
+                for i in range(10)
+            ]
+        )
+        at_once = len(cluster.placements)
+        await cluster.advance(minutes=5)
+
+        assert at_once == 6
+        assert sorted(Counter(cluster.placements.values()).values()) == [2, 2, 2, 2, 2]
+        await cluster.verify()
+
+
+async def test_preemption_is_tried_before_the_pods_fall_back() -> None:
+    """Story 3 of KEP-3990: web-1 pushes the balloon out of zone b; for web-2 there is nobody to push, so it takes zone a."""
+    balloon = b.pod("balloon").request(cpu="4").priority_class("balloon").on("b1").build()
+    async with Sandbox(configuration(), actors=[NodeAgent()]) as cluster:
+        await cluster.apply(b.priority_class("balloon", -10))
+        await cluster.apply([node("a1", "a", "4"), node("b1", "b", "4"), balloon])
+        await cluster.apply(web("web-0", PREEMPTION))
+        await cluster.apply(web("web-1", PREEMPTION, cpu="4"))
+        await cluster.advance(minutes=2)
+        full = cluster.placements
+        await cluster.apply(web("web-2", PREEMPTION))
+        await cluster.advance(minutes=2)
+        await cluster.apply(web("web-3", PREEMPTION))
+        await cluster.advance(minutes=2)
+
+        records = await cluster.records()
+        assert [record.key for record in records if record.kind == "Evicted"] == ["Pod/default/balloon"]
+        assert full == {"default/web-0": "a1", "default/web-1": "b1"}
+        assert (node_of(cluster, "web-2"), node_of(cluster, "web-3")) == ("a1", "a1")
+        assert fallen_back(records) == [False, False, False, True]
         await cluster.verify()
 
 

@@ -13,18 +13,10 @@ from tidelog.api import builders as b
 from tidelog.api.builders import HOSTNAME, ZONE
 from tidelog.api.errors import InvalidObjects
 from tidelog.api.features import FeatureGates
-from tidelog.api.objects import Condition, Node, Pod, pod_condition
+from tidelog.api.objects import Condition, Pod
 from tidelog.api.pod_status import POD_SCHEDULED
-from tidelog.api.times import parse_time
-from tidelog.eventlog.objects import ObjectTable
 from tidelog.eventlog.records import (
-    Body,
-    Nominated,
-    ObjectDeleted,
-    ObjectPut,
     PodConditionSet,
-    Record,
-    Scheduled,
     Unschedulable,
     Waiting,
     decode_body,
@@ -43,6 +35,7 @@ from tidelog.replay.driver import SECOND, Driver
 from tidelog.replay.verify import recover, verify
 from tidelog.scheduler.fallback import withdraws_fallback
 
+from ..kep.spread_judge import Judge  # noqa: TID252
 from ..kep.spread_world import (  # noqa: TID252
     NP,
     PREEMPTION,
@@ -700,6 +693,8 @@ def test_plugin_keeps_its_promises_with_fallback() -> None:
 # --- random stories -----------------------------------------------------------------------------------------------------------------
 
 STORIES = int(os.environ.get("TIDELOG_SPREAD_STORIES", "25"))
+SECONDS = {"45s": 45, "2m": 120, "5m": 300, None: None}
+"""nodeProvisioningTimeout, as it is configured and in seconds."""
 
 
 class Story:
@@ -709,7 +704,7 @@ class Story:
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
-        self.timeout = self.random.choice(["45s", "2m", "5m", None])
+        self.timeout = self.random.choice(list(SECONDS))
         only = self.random.random() < 0.3
         self.world = World(timeout=self.timeout, fallbackOnlyIfRejectedBySpread=only)
         self.driver = self.world.driver
@@ -778,90 +773,13 @@ class Story:
         return [obj for obj in self.driver.core.objects.values() if isinstance(obj, Pod)]
 
 
-class Judge:
-    """Reads a log and holds each binding to the constraints and criteria, by its own plain arithmetic."""
-
-    def __init__(self, story: Story) -> None:
-        self.timeout = {"45s": 45, "2m": 120, "5m": 300, None: None}[story.timeout]
-        self.pods: dict[str, Pod] = {}
-        self.nodes: dict[str, Node] = {}
-        self.rejected: dict[str, int] = {}
-        self.nominated: dict[str, Nominated] = {}
-        self.hard = self.fallen = 0
-
-    def consume(self, record: Record, body: Body) -> None:
-        if isinstance(body, Scheduled):
-            self._bound(self.pods[record.key], body, record.key)
-        if isinstance(body, Unschedulable) and not body.same_as:
-            self._all_hold(self.pods[record.key], body, record.key)
-        if isinstance(body, Unschedulable) and "PodTopologySpread" in body.plugins:
-            self.rejected.setdefault(record.key, record.at)
-        if isinstance(body, Nominated):
-            self.nominated[record.key] = body
-        if isinstance(body, ObjectDeleted):
-            for table in (self.pods, self.nodes, self.rejected, self.nominated):
-                table.pop(record.key, None)  # type: ignore[attr-defined]
-            return
-        if isinstance(body, ObjectPut) and isinstance(body.object, Node):
-            self.nodes[record.key] = body.object
-
-    def _bound(self, pod: Pod, body: Scheduled, key: str) -> None:
-        self._all_hold(pod, body, key)
-        indices = {f.constraint for f in body.fallback}
-        hard = [c for i, c in enumerate(pod.spec.topology_spread_constraints) if i not in indices]
-        keys = [c.topology_key for c in hard]
-        counted = [n for n in self.nodes.values() if all(k in n.metadata.labels for k in keys)]
-        for constraint in hard:
-            counts = {n.metadata.labels[constraint.topology_key]: 0 for n in counted}
-            for other in self.pods.values():
-                home = self.nodes.get(f"Node//{other.spec.node_name}")
-                if home in counted and not other.metadata.deletion_timestamp:
-                    counts[home.metadata.labels[constraint.topology_key]] += 1  # type: ignore[union-attr]
-            domain = self.nodes[f"Node//{body.node}"].metadata.labels[constraint.topology_key]
-            least = min(counts.values()) if len(counts) >= (constraint.min_domains or 1) else 0
-            assert counts[domain] + 1 - least <= constraint.max_skew, (key, body.node, counts)
-            self.hard += 1
-
-    def _all_hold(self, pod: Pod, body: Scheduled | Unschedulable, key: str) -> None:
-        for fallen in body.fallback:
-            constraint = pod.spec.topology_spread_constraints[fallen.constraint]
-            assert fallen.criteria == constraint.fallback_criteria
-            for criterion in constraint.fallback_criteria:
-                assert self._holds(criterion, pod, fallen.constraint, body.at, key), (key, criterion, body)
-            self.fallen += 1
-
-    def _holds(self, criterion: str, pod: Pod, index: int, at: int, key: str) -> bool:
-        if criterion == PROVISIONING:
-            condition = pod_condition(pod, NP)
-            if condition is not None and condition.status in ("True", "False"):
-                return condition.status == "False"
-            since = self.rejected.get(key)
-            return self.timeout is not None and since is not None and at - since >= self.timeout * SECOND
-        scheduled, where = pod_condition(pod, POD_SCHEDULED), pod.status.nominated_node_name
-        if where:
-            made = self.nominated[key]
-            return made.node == where and index in {f.constraint for f in made.fallback}
-        return (
-            scheduled is not None
-            and (scheduled.status, scheduled.reason) == ("False", "Unschedulable")
-            and parse_time(scheduled.last_transition_time) <= at
-        )
-
-
 @pytest.mark.parametrize("seed", range(STORIES))
 def test_random_story_keeps_constraints_or_proves_the_fallback(seed: int) -> None:
     story = Story(seed)
     story.run(120)
-    judge, table = Judge(story), ObjectTable()
+    judge = Judge(SECONDS[story.timeout])
 
-    for record in story.driver.records:
-        judge.pods = {
-            f"Pod/{entry.object.metadata.namespace}/{entry.object.metadata.name}": entry.object
-            for entry in table.of_kind("Pod")
-            if isinstance(entry.object, Pod)
-        }
-        judge.consume(record, decode_body(record))
-        table.apply(record)
+    judge.read(story.driver.records)
 
     assert judge.hard + judge.fallen
     story.world.assert_replays()

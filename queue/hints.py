@@ -26,7 +26,7 @@ from tidelog.plugins.interface import (
     ReservePlugin,
     WaitsForTime,
 )
-from tidelog.queue.entity import AnyEntity, QueuedGroup, QueuedPod, Rejector, Strategy, pod_uid
+from tidelog.queue.entity import AnyEntity, QueuedGroup, QueuedPod, Rejector, Strategy, pod_key, pod_uid
 from tidelog.queue.in_flight import InFlightEvent
 
 REJECTING_POINTS = (PreEnqueuePlugin, PreFilterPlugin, FilterPlugin, ReservePlugin, PermitPlugin)
@@ -151,7 +151,7 @@ class HintMap:
             return self._judge(entity, entity.unschedulable_plugins, entity.pending_plugins, event, old, new)
         best = Strategy.SKIP
         blamed = entity.has_rejectors
-        for member in entity.members.values():
+        for member in self._addressed(entity, event, new) if blamed else entity.members.values():
             unschedulable, pending = _rejectors_in_group(entity, member)
             # A member that nobody rejected says nothing about a group that somebody did. (Upstream lets it speak.)
             if blamed and not unschedulable and not pending:
@@ -160,6 +160,14 @@ class HintMap:
             if _is_settled(best, entity):
                 break
         return best
+
+    def _addressed(self, group: QueuedGroup, event: ClusterEvent, new: Any) -> Iterable[QueuedPod]:
+        """The members that the event can concern. A change of one is nobody else's business, and a group of n that is rejected
+        has n of them: judging all by each would cost n²."""
+        if event.resource is not Resource.TARGET_POD or self._upstream or not isinstance(new, Pod):
+            return group.members.values()
+        own = group.members.get(pod_key(new))
+        return () if own is None else (own,)
 
     def concerns(self, pod: QueuedPod, event: ClusterEvent) -> bool:
         """Whether such an event has to be judged at all for a rejected pod. Anything else is a Skip."""

@@ -16,6 +16,7 @@ from tidelog.eventlog.records import AttemptAborted, PlacementChosen, Unschedula
 from tidelog.plugins.configuration import resolve_configuration
 from tidelog.plugins.interface import Code, PermitResult, Plugin, Status
 from tidelog.plugins.registry import Registry
+from tidelog.queue.hints import HintMap
 from tidelog.replay.driver import Driver
 from tidelog.replay.verify import recover, verify
 from tidelog.scheduler.state import encode_state, load_state
@@ -469,6 +470,27 @@ def test_scheduler_loaded_from_a_snapshot_goes_on_like_the_one_that_was_not() ->
 
 
 # --- what wakes a group ---------------------------------------------------------------------------------------------------------
+
+
+def test_rejecting_a_large_gang_does_not_judge_every_member_by_every_other_ones_condition(
+    driver: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    judged: list[str] = []
+    judge = HintMap._judge
+
+    def counting(self: HintMap, waiting: Any, *rest: Any) -> Any:
+        judged.append(waiting.key)
+        return judge(self, waiting, *rest)
+
+    driver.put(node("a1", "a", "3"), gang(min_count=40), *members(40))
+    driver.attempt()
+    monkeypatch.setattr(HintMap, "_judge", counting)
+
+    driver.commit()
+
+    # Each member's condition is one or two events, for that member.
+    assert max(judged.count(key) for key in set(judged)) <= 2
+    assert len(set(judged)) == 40
 
 
 def test_gang_that_needs_fewer_is_tried_again(driver: Driver) -> None:

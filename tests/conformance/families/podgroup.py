@@ -18,7 +18,6 @@ from tidelog.plugins.registry import Registry
 from tidelog.queue.entity import QueuedGroup, Where
 from tidelog.replay.driver import Driver
 from tidelog.replay.verify import verify
-from tidelog.scheduler.diagnosis import FitError
 from tidelog.scheduler.group_cycle import GroupOptions, GroupResult
 from tidelog.scheduler.group_trial import Evaluation
 from tidelog.scheduler.pod_cycle import Stamp
@@ -195,8 +194,7 @@ def _evaluation(e: Evaluation) -> Json:
         if step.node:
             pod["node"] = step.node
         else:
-            assert isinstance(step.error, FitError)
-            pod["message"] = step.error.message
+            pod["message"] = step.message
         found["pods"].append(pod)
     return found
 

@@ -7,6 +7,7 @@
 5. Nobody is evicted for a pod that is not more important.
 6. Nothing half done: when all is quiet, every nominated pod either waits for a victim or has its place.
 7. The log verifies, and a scheduler recovered from it is in the same state.
+8. Nobody sleeps through what helps him: the flush of those left over finds nobody who could have gone before.
 
 They are judged on the log alone, with arithmetic of their own. More seeds: `TIDELOG_PREEMPTION_SEEDS=20000 pytest …`.
 """
@@ -22,7 +23,8 @@ import pytest
 from msgspec.structs import replace
 
 from tidelog.api import builders as b
-from tidelog.api.objects import Node, Pod, PodDisruptionBudget, object_key, pod_condition
+from tidelog.api.objects import Condition, Node, Pod, PodDisruptionBudget, object_key, pod_condition
+from tidelog.api.pod_status import with_pod_condition
 from tidelog.api.quantity import parse_exact
 from tidelog.eventlog.objects import ObjectTable
 from tidelog.eventlog.records import Body, Evicted, Nominated, Record
@@ -33,6 +35,7 @@ from .preemption_world import World, node, pending, running, transactions
 SEEDS = int(os.environ.get("TIDELOG_PREEMPTION_SEEDS", "2000"))
 BATCH = 100
 APPS = ("a", "b")
+TIERS = ("x", "y")
 THRESHOLDS = (None, 6, 9, 20)
 
 
@@ -65,6 +68,9 @@ class Sandbox:
         for app in APPS[: self.dice.randint(0, 2)]:
             least = self.dice.randint(0, 3)
             self.world.put(b.pdb(app, f"app={app}", min_available=least))
+        for name, selector in (("tier", "tier=x"), ("both", "app=a,tier=x"), ("all", "")):
+            if self.dice.random() < 0.5:
+                self.world.put(b.pdb(name, selector, min_available=self.dice.randint(0, 3)))
         self.control()
 
     def play(self) -> World:
@@ -78,6 +84,9 @@ class Sandbox:
             (self.pass_time, 2),
             (self.disturb, 2),
             (self.race, 4),
+            (self.turn_ready, 1),
+            (self.relabel, 1),
+            (self.kill, 1),
         )
         for _ in range(self.dice.randint(8, 18)):
             (step,) = self.dice.choices([s for s, _ in steps], [weight for _, weight in steps])
@@ -97,9 +106,8 @@ class Sandbox:
         while left >= 500 and self.dice.random() < 0.9:
             cpu = min(self.dice.choice((500, 1000, 1500, 2000)), left)
             left -= cpu
-            made = running(
-                self._name("run"), on, f"{cpu}m", self.dice.randint(0, 6), app=self.dice.choice(APPS)
-            )
+            labels = {"app": self.dice.choice(APPS), "tier": self.dice.choice(TIERS)}
+            made = running(self._name("run"), on, f"{cpu}m", self.dice.randint(0, 6), **labels)
             threshold = self.dice.choice(THRESHOLDS)
             made = made if threshold is None else made.guarded_below(threshold)
             self.world.add(made.condition("Ready", self.dice.choice(("True", "True", "True", "False"))))
@@ -152,6 +160,32 @@ class Sandbox:
             self.world.delete(self.dice.choice(pods))
             self.control()
 
+    def turn_ready(self) -> None:
+        """A pod becomes Ready, or is not any more, and the budgets know at once."""
+        pod = self._someone()
+        if pod is not None:
+            turned = Condition(type="Ready", status="False" if _is_ready(pod) else "True")
+            self.world.put(with_pod_condition(pod, turned, self.world.now))
+            self.control()
+
+    def relabel(self) -> None:
+        """A pod comes under other budgets, and they know at once."""
+        pod = self._someone()
+        if pod is not None:
+            labels = {**pod.metadata.labels, "tier": self.dice.choice(TIERS)}
+            self.world.put(replace(pod, metadata=replace(pod.metadata, labels=labels)))
+            self.control()
+
+    def _someone(self) -> Pod | None:
+        """A pod on a node."""
+        pods = [p for p in self.world.core.objects.values() if isinstance(p, Pod) and p.spec.node_name]
+        return self.dice.choice(pods) if pods else None
+
+    def kill(self) -> None:
+        """The scheduler dies with what it has not committed, and another one takes over."""
+        self.world.submitted.clear()
+        self.world.restart()
+
     def race(self) -> None:
         """Between decision and commit somebody else spends what is left of a budget."""
         self.preemptor()
@@ -167,16 +201,13 @@ class Sandbox:
 
 def healthy(budget: PodDisruptionBudget, objects: object) -> list[Pod]:
     """The pods that count for the budget."""
-    assert budget.spec.selector is not None
-    app = budget.spec.selector.match_labels["app"]
     return [
         obj
         for obj in objects  # type: ignore[attr-defined]
         if isinstance(obj, Pod)
-        and obj.metadata.labels.get("app") == app
+        and _selects(budget, obj)
         and not obj.metadata.deletion_timestamp
-        and (ready := pod_condition(obj, "Ready")) is not None
-        and ready.status == "True"
+        and _is_ready(obj)
     ]
 
 
@@ -242,12 +273,15 @@ class Judge:
         if not any(isinstance(body, Evicted) and body.protected for _, body in group):
             return
         gone = {r.key for r, body in group if isinstance(body, Evicted) and not body.protected}
+        seen: set[str] = set()
         for entry in self.table.of_kind("PodDisruptionBudget"):
             budget = entry.object
             assert isinstance(budget, PodDisruptionBudget)
             hit = [key for key in self._protected(group) if _selects(budget, self.table.get(key))]
             if not hit:
                 continue
+            self.counts["under several"] += any(key in seen for key in hit)
+            seen.update(hit)
             good = healthy(budget, self._pods())
             back = sum(
                 _selects(budget, self.table.get(key)) and _is_ready(self.table.get(key)) for key in gone
@@ -263,8 +297,8 @@ class Judge:
 
 def _selects(budget: PodDisruptionBudget, obj: object) -> bool:
     assert budget.spec.selector is not None
-    wanted = budget.spec.selector.match_labels["app"]
-    return isinstance(obj, Pod) and obj.metadata.labels.get("app") == wanted
+    wanted = budget.spec.selector.match_labels.items()
+    return isinstance(obj, Pod) and wanted <= obj.metadata.labels.items()
 
 
 def _is_ready(obj: object) -> bool:
@@ -285,6 +319,23 @@ def judge_end(world: World) -> None:
     assert len(world.core.evictions) == 0
 
 
+def judge_sleepers(sandbox: Sandbox) -> None:
+    """Law 8: when all is quiet, time alone moves nobody."""
+    world = sandbox.world
+    while world.finish_terminating():
+        sandbox.control()
+        world.advance(12)
+    world.advance(36)
+
+    def places() -> dict[str, tuple[str, str]]:
+        pods = ((key, obj) for key, obj in world.core.objects.items() if isinstance(obj, Pod))
+        return {key: (pod.spec.node_name, pod.status.nominated_node_name) for key, pod in pods}
+
+    before = places()
+    world.advance(330)
+    assert before == places(), "law 8"
+
+
 def try_seed(seed: int) -> Counter[str]:
     judge = Judge()
     sandbox = Sandbox(seed)
@@ -296,6 +347,8 @@ def try_seed(seed: int) -> Counter[str]:
         judge_end(world)
         judge_again = Judge()
         judge_again.read(world)
+    if seed % 10 == 2:
+        judge_sleepers(sandbox)
     return judge.counts
 
 
@@ -310,6 +363,7 @@ def test_laws_of_preemption_hold(first: int) -> None:
 
     assert total["protected"] > 0
     assert total["kept"] > 0
+    assert total["under several"] > 0
     assert total["delete"] > 0
     assert total["evict"] > 0
 

@@ -33,7 +33,7 @@ from tidelog.plugins.registry import Registry
 from tidelog.replay.verify import Report, recover, verify
 from tidelog.scheduler.core import Core
 
-TURNS_MAX = 1_000_000
+TURNS_MAX = 200_000
 """With more turns of the event loop than this before everything is settled, something goes round in circles."""
 
 TURNS_AT_REST = 3

@@ -28,3 +28,19 @@ def test_tests_of_the_document_pass(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     tests = sum(block.count("\nasync def test_") + block.count("\ndef test_") for block in blocks)
     assert f"{tests} passed" in done.stdout
+
+
+def test_plugin_does_not_stand_in_the_way_where_pytest_asyncio_is_missing() -> None:
+    code = "import sys; sys.modules['pytest_asyncio'] = None; import tidelog.daemon.pytest_plugin"
+
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_plugin_imports_nothing_of_tidelog_by_itself() -> None:
+    code = "import sys, tidelog.daemon.pytest_plugin; print([m for m in sys.modules if m.startswith('tidelog.')])"
+
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+
+    assert done.stdout.strip() == "['tidelog.daemon', 'tidelog.daemon.pytest_plugin']"

@@ -183,8 +183,9 @@ class ObjectTable:
         """One record binds the whole group, so that no state of the table has a part of it bound."""
         for claim, result in body.claims.items():
             self._change(claim, ResourceClaim, partial(allocated, result=result, group=record.key))
+        waiting = frozenset(body.waiting)
         for key, node in body.assignment.items():
-            if key not in body.waiting:
+            if key not in waiting:
                 self._change_pod(key, partial(bound_to, node=node, at=record.at))
         self._state_of_group(record, "True", "Scheduled", "")
 

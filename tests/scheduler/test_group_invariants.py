@@ -262,14 +262,16 @@ def test_laws_3_and_4_of_histories(steps: list[str], draw: st.DataObject) -> Non
         step(driver, what, draw, sizes)
     driver.commit()
 
-    _check_growth(driver)
+    table = _check_growth(driver)
+    for key, obj in driver.core.objects.items():
+        assert table.get(key) == obj
     cut = draw.draw(st.sampled_from(_boundaries(driver)))
     back = recover(driver.records[:cut], driver.registry)
     assert back.seq == cut
     assert back.digest() == recover(driver.records[:cut], driver.registry).digest()
 
 
-def _check_growth(driver: Driver) -> None:
+def _check_growth(driver: Driver) -> ObjectTable:
     """The number of bound members grows by `PlacementChosen` alone, by all of its pods at once, and to the quorum."""
     table, minimum = ObjectTable(), {"one": 2, "two": 3}
     for record in driver.records:
@@ -287,6 +289,7 @@ def _check_growth(driver: Driver) -> None:
                 assert record.key == f"PodGroup/default/{name}"
                 assert grown == len(body.assignment)
                 assert bound(table, name) >= minimum[name]
+    return table
 
 
 def _boundaries(driver: Driver) -> list[int]:

@@ -65,6 +65,27 @@ def test_queue_is_the_standard_librarys_under_pytest() -> None:
     assert is_standard_library(queue.__file__)
 
 
+def test_tests_run_beside_what_an_editable_install_leaves_in_the_root(tmp_path: Path) -> None:
+    """From its list of files pytest takes `queue` and `selectors` for modules of the plugin, and warns that they are there already."""
+    left = tmp_path / "tidelog.egg-info"
+    left.mkdir()
+    (left / "PKG-INFO").write_text("Metadata-Version: 2.4\nName: tidelog\nVersion: 0.1.0\n")
+    (left / "SOURCES.txt").write_text("api/selectors.py\nqueue/order.py\n")
+    (left / "entry_points.txt").write_text("[pytest11]\ntidelog = tidelog.daemon.pytest_plugin\n")
+    command = (sys.executable, "-m", "pytest", "--collect-only", "-q", "tests/api/test_names.py")
+
+    done = subprocess.run(
+        command,
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 @pytest.mark.slow
 def test_wheel_installs_nothing_at_top_level_but_tidelog(tmp_path: Path) -> None:
     source = tmp_path / "source"

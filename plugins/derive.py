@@ -236,6 +236,11 @@ def _pod_effects(old: Object | None, new: Object | None, rules: Rules, assumed: 
     return _pod_updated(before, after, rules, assumed)
 
 
+def is_leaving(pod: Pod) -> bool:
+    """The pod is being deleted. Without a node it is never given one: as kube-scheduler's skipPodSchedule."""
+    return bool(pod.metadata.deletion_timestamp)
+
+
 def _is_ours(pod: Pod, rules: Rules) -> bool:
     return pod.spec.scheduler_name in rules.schedulers
 
@@ -248,7 +253,7 @@ _UNSCHEDULED_ADD = ClusterEvent(Resource.UNSCHEDULED_POD, Action.ADD)
 def _pod_added(pod: Pod, rules: Rules) -> list[Effect]:
     if pod.spec.node_name:
         return [Effect(None, pod, raised=(Raised(_ASSIGNED_ADD, None, pod),))]
-    if not _is_ours(pod, rules):
+    if not _is_ours(pod, rules) or is_leaving(pod):
         return []
     raised = (Raised(_UNSCHEDULED_ADD, None, pod),) if rules.gangs else ()
     return [Effect(None, pod, QueueStep.ADD, raised)]
@@ -266,11 +271,11 @@ def _pod_updated(old: Pod, new: Pod, rules: Rules, assumed: Pod | None) -> list[
         return [Effect(old, new, QueueStep.DELETE, (added, *freed))]
     if not _is_ours(new, rules):
         return []
+    if is_leaving(new):
+        # It wants no node any more: not in the queue, and not where it was assumed or nominated.
+        return [] if is_leaving(old) else _pending_pod_gone(old, new, assumed)
     if assumed is not None:
-        # Its place is decided; only that it is being deleted still matters.
-        deleted = new.metadata.deletion_timestamp and not old.metadata.deletion_timestamp
-        raised = (Raised(_ASSIGNED_DELETE, assumed, None),)
-        return [Effect(old, new, raised=raised, forgets=True)] if deleted else []
+        return []  # Its place is decided.
     promised = old.status.nominated_node_name
     gave_up = promised and (
         promised != new.status.nominated_node_name
@@ -283,13 +288,16 @@ def _pod_updated(old: Pod, new: Pod, rules: Rules, assumed: Pod | None) -> list[
 def _pod_deleted(pod: Pod, rules: Rules, assumed: Pod | None) -> list[Effect]:
     if pod.spec.node_name:
         return [Effect(pod, None, raised=(Raised(_ASSIGNED_DELETE, pod, None),))]
-    if not _is_ours(pod, rules):
-        return []
+    return _pending_pod_gone(pod, None, assumed) if _is_ours(pod, rules) else []
+
+
+def _pending_pod_gone(old: Pod, new: Pod | None, assumed: Pod | None) -> list[Effect]:
+    """It leaves the queue, and whatever was set aside for it is free again."""
     if assumed is not None:
         raised = (Raised(_ASSIGNED_DELETE, assumed, None),)
-        return [Effect(pod, None, QueueStep.DELETE, raised, forgets=True)]
-    nominated = bool(pod.status.nominated_node_name)
-    return [Effect(pod, None, QueueStep.DELETE, (_nomination_gone(pod),) if nominated else ())]
+        return [Effect(old, new, QueueStep.DELETE, raised, forgets=True)]
+    nominated = bool(old.status.nominated_node_name)
+    return [Effect(old, new, QueueStep.DELETE, (_nomination_gone(old),) if nominated else ())]
 
 
 def _places_given_up(old: Pod, new: Pod, assumed: Pod | None) -> Iterator[Raised]:

@@ -15,7 +15,16 @@ from typing import Protocol, assert_never
 from msgspec.structs import replace
 
 from tidelog.api.objects import Node, Object, Pod
-from tidelog.plugins.derive import Effect, QueueStep, Raised, Rules, effects, is_terminal, pod_events
+from tidelog.plugins.derive import (
+    Effect,
+    QueueStep,
+    Raised,
+    Rules,
+    effects,
+    is_leaving,
+    is_terminal,
+    pod_events,
+)
 from tidelog.plugins.events import ClusterEvent
 from tidelog.plugins.node_info import PodInfo
 from tidelog.queue.scheduling_queue import SchedulingQueue
@@ -45,6 +54,11 @@ class EventObserver(Protocol):
         ...
 
 
+def wants_node(pod: Pod) -> bool:
+    """Whether the pod belongs into the queue: without a node, not ended, and not being deleted."""
+    return not pod.spec.node_name and not is_terminal(pod) and not is_leaving(pod)
+
+
 class Cluster:
     """Objects, cache, listers, and the queue that is kept in step with them."""
 
@@ -72,9 +86,9 @@ class Cluster:
         return found if isinstance(found, Pod) else None
 
     def pending_pods(self) -> Iterator[Pod]:
-        """Every pod that has no node, in the order of creation."""
+        """Every pod that has no node and wants one, in the order of creation."""
         for obj in self.objects.values():
-            if isinstance(obj, Pod) and not obj.spec.node_name and not is_terminal(obj):
+            if isinstance(obj, Pod) and wants_node(obj):
                 yield obj
 
     def change(self, key: str, new: Object | None, *, settles: bool = False, expected: bool = False) -> None:

@@ -72,7 +72,7 @@ from tidelog.plugins.registry import Registry
 from tidelog.queue.entity import AnyEntity, QueuedGroup
 from tidelog.queue.scheduling_queue import QueueConfig, SchedulingQueue
 from tidelog.scheduler.cache import CacheLayout
-from tidelog.scheduler.cluster import Cluster, uid_of
+from tidelog.scheduler.cluster import Cluster, uid_of, wants_node
 from tidelog.scheduler.decision import Decision, Relies, relies_on_plan
 from tidelog.scheduler.disturbance import Conflict, called_off, conflict, promised_again, released
 from tidelog.scheduler.fallback import preemption_marks, with_fallback
@@ -205,6 +205,8 @@ class Core:
             case ObjectPut():
                 old = cluster.pod(key)
                 cluster.change(key, body.object)
+                if old is not None and uid_of(old) in self._permits:
+                    self._look_at_waiting(old, cluster.pod(key))
                 if old is not None and self.evictions.get(uid_of(old)) is not None:
                     self._look_at_victim(old, cluster.pod(key))
             case ObjectDeleted():
@@ -259,8 +261,13 @@ class Core:
             for other in [k for k in self._rejected if k == key or k.startswith(f"{key}/")]:
                 del self._rejected[other]
         if pod is not None:
-            self._forget_pod(uid_of(pod))
+            self._stop_attempts(uid_of(pod))
             self._end_eviction(uid_of(pod))
+
+    def _look_at_waiting(self, old: Pod, new: Pod | None) -> None:
+        """A pod that waits for a permit has a new version: perhaps one that wants no node, or not from us, any more."""
+        if new is None or uid_of(new) != uid_of(old) or not wants_node(new):
+            self._stop_attempts(uid_of(old))
 
     def _look_at_victim(self, old: Pod, new: Pod | None) -> None:
         """A pod that was asked to go has a new version: it has finished, is another one, or somebody took the request back."""
@@ -268,6 +275,12 @@ class Core:
         took_back = self.evictions.is_told(uid_of(old)) and not new.metadata.deletion_timestamp
         if is_terminal(new) or uid_of(new) != uid_of(old) or took_back:
             self._end_eviction(uid_of(old))
+
+    def _stop_attempts(self, uid: str) -> None:
+        """The pod wants no node any more. If it waited for a permit, no outcome will come to end that attempt."""
+        if uid in self._permits and self.queue is not None:
+            self.queue.done(uid)
+        self._forget_pod(uid)
 
     def _forget_pod(self, uid: str) -> None:
         self._permits.pop(uid, None)
@@ -382,7 +395,7 @@ class Core:
             self._stop_waiting(uid, found)
             if self.queue is not None:
                 pod = self.cluster.pod(found)
-                if pod is not None and uid_of(pod) == uid:
+                if pod is not None and uid_of(pod) == uid and wants_node(pod):
                     # What came while it was assumed has not reached the queue, and may be what the attempt was aborted for.
                     self.queue.update(pod, (), self.seq, self.at)
                     # A nomination that the attempt made does not count any more; one from before it does.

@@ -361,7 +361,7 @@ def test_assumed_pod_ignores_everything_but_its_deletion() -> None:
     (deleting,) = of(WAITING, WAITING.terminating(), assumed=assumed)
     (deleted,) = of(WAITING, None, assumed=assumed)
 
-    assert (deleting.queue, deleting.forgets, deleting.raised) == (QueueStep.NOTHING, True, freed)
+    assert (deleting.queue, deleting.forgets, deleting.raised) == (QueueStep.DELETE, True, freed)
     assert (deleted.queue, deleted.forgets, deleted.raised) == (QueueStep.DELETE, True, freed)
 
 

@@ -227,6 +227,7 @@ class Runtime:
 
     async def configure(self, configuration: SchedulerConfiguration, source: str = "") -> None:
         """Put another configuration in force; returns when it is."""
+        self.core.check(configuration)
         (record,) = await self._append([_loaded(configuration, source)])
         await self._consumed(record.seq)
 
@@ -260,6 +261,7 @@ class Runtime:
         self._apply(started, decode_body(started))
         if core.configuration != self._configuration:
             # The same one again would wake every waiting pod for nothing.
+            core.check(self._configuration)
             for record in await self.log.append([_loaded(self._configuration, self._source)]):
                 self._apply(record, decode_body(record))
         else:

@@ -277,8 +277,9 @@ class Core:
             self._end_eviction(uid_of(old))
 
     def _stop_attempts(self, uid: str) -> None:
-        """The pod wants no node any more. If it waited for a permit, no outcome will come to end that attempt."""
-        if uid in self._permits and self.queue is not None:
+        """The pod wants no node any more. If it just waited for a permit, no outcome will come to end that attempt."""
+        waits = uid in self._permits and not any(uid in pods for pods in self._flights.values())
+        if waits and self.queue is not None:
             self.queue.done(uid)
         self._forget_pod(uid)
 
@@ -477,6 +478,13 @@ class Core:
         self.group_flights.put_back(body.attempt)
 
     # --- configuration --------------------------------------------------------------------------------------------------
+
+    def check(self, configuration: SchedulerConfiguration) -> None:
+        """Raise what putting this configuration to work would raise: once it is a record, it is too late.
+
+        The plugins are made for a core of their own, and nothing here changes.
+        """
+        Core(self.registry)._install(configuration)
 
     def _configure(self, configuration: SchedulerConfiguration) -> None:
         """Another configuration is in force from this record on. The pods keep their places and counters."""

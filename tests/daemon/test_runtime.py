@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from tidelog.api.builders import node, pod
-from tidelog.api.errors import LogError, LogFull
+from tidelog.api.errors import LogError, LogFull, PluginError
 from tidelog.api.objects import Node, Pod
 from tidelog.api.resources import occupied_requests, parse_requests
 from tidelog.daemon.fact_messages import Delete
@@ -21,7 +21,8 @@ from tidelog.eventlog.memory import MemoryStore
 from tidelog.eventlog.objects import ObjectTable
 from tidelog.eventlog.records import AttemptAborted, Record, Scheduled, decode_body
 from tidelog.eventlog.store import Head
-from tidelog.plugins.interface import Code, CycleState, PermitResult, Plugin, Status
+from tidelog.plugins.configuration import resolve_configuration
+from tidelog.plugins.interface import Code, CycleState, Handle, PermitResult, Plugin, Status
 from tidelog.plugins.node_info import PodInfo
 from tidelog.plugins.registry import IN_TREE, Registry
 from tidelog.scheduler.core import Core
@@ -505,3 +506,31 @@ async def test_event_loop_gets_its_turn_between_slices(tidelog_sandbox: MakeSand
     steps = [b - a for a, b in pairwise(attempts)]
     assert max(steps) <= 8
     assert sum(steps) == 200
+
+
+class Breaks(Plugin):
+    """A plugin that cannot be made."""
+
+    name = "Breaks"
+
+    def __init__(self, args: object, handle: Handle) -> None:
+        raise RuntimeError("no licence")
+
+    def post_bind(self, state: CycleState, pod: PodInfo, node: str) -> None:
+        """Never reached."""
+
+
+async def test_configuration_with_a_plugin_that_cannot_be_made_never_enters_the_log() -> None:
+    registry = Registry((*IN_TREE, Breaks))
+    broken = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "profiles": [{"plugins": {"postBind": {"enabled": [{"name": "Breaks"}]}}}],
+    }
+    async with Sandbox(registry=registry) as cluster:
+        before = cluster.log.head.seq
+
+        with pytest.raises(PluginError, match="no licence"):
+            await cluster.runtime.configure(resolve_configuration(broken, registry).configuration)
+
+        assert cluster.log.head.seq == before

@@ -13,6 +13,7 @@ Its tables are caches: nothing of them is state, and an answer does not depend o
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -38,6 +39,7 @@ from tidelog.queue.nominator import Nominator
 from tidelog.scheduler.diagnosis import Diagnosis, FitError
 from tidelog.scheduler.fast_affinity import Affinity
 from tidelog.scheduler.fast_index import Bits, NodeIndex, bits_of, picked
+from tidelog.scheduler.fast_once import find_once
 from tidelog.scheduler.fast_shape import Domains, Evaluation, Found, NotFast, Shape
 from tidelog.scheduler.fast_spread import Spread
 
@@ -64,6 +66,15 @@ _KNOWN: frozenset[type] = frozenset(
 _BY_DOMAINS = (PodTopologySpread, InterPodAffinity)
 _FAILURES = (NotFast, SelectorError)
 
+
+class _Unknown(Enum):
+    """In place of what is known about a shape."""
+
+    UNKNOWN = 0
+
+
+_UNKNOWN = _Unknown.UNKNOWN
+
 _encode = msgspec.msgpack.Encoder().encode
 
 
@@ -83,7 +94,7 @@ class FastEvaluation:
         self._framework = framework
         self._knows_all = _knows_all(framework)
         self._index = NodeIndex(framework.snapshot)
-        self._shapes: dict[bytes, _Prepared | None] = {}
+        self._shapes: dict[bytes, _Prepared | _Unknown | None] = {}
         """The latest used last; None: only the plain evaluation can tell."""
         self._candidates: tuple[Sequence[NodeInfo], int, Bits] = ((), -1, 0)
         """The latest candidates, for which epoch, and as a set."""
@@ -104,8 +115,15 @@ class FastEvaluation:
         prepared = self._prepared(pod)
         if prepared is None:
             return None
-        shape = prepared.shape
+        nodes = self._framework.snapshot.nodes
+        start = scan_start(turn, len(nodes))
+        if prepared.shape is None and candidates is None:
+            found = self._find_once(prepared, start)
+            if found is not None:
+                state.skip_filter = prepared.skip_filter()
+                return nodes[found.place].name, found
         try:
+            shape = prepared.made_shape()
             shape.refresh()
         except _FAILURES:
             self._shapes.clear()
@@ -118,8 +136,7 @@ class FastEvaluation:
             feasible = self._without_nominated(feasible, prepared, pod, skipped)
         if not feasible:
             return self._nowhere(prepared, state, pod, candidates)
-        nodes = self._framework.snapshot.nodes
-        found = shape.choose(feasible, scan_start(turn, len(nodes)))
+        found = shape.choose(feasible, start)
         state.skip_filter = skipped
         return nodes[found.place].name, found
 
@@ -150,7 +167,7 @@ class FastEvaluation:
         alone = among
         for bits in beside.values():
             alone ^= bits
-        for status, bits in prepared.shape.rejections(alone):
+        for status, bits in prepared.made_shape().rejections(alone):
             beside[status] = beside.get(status, 0) | bits
         groups = [(status, bits.bit_count(), names_of(bits)) for status, bits in beside.items()]
         diagnosis = Diagnosis()
@@ -176,6 +193,14 @@ class FastEvaluation:
                 found[status] = found.get(status, 0) | bit
         return found
 
+    def _find_once(self, prepared: _Prepared, start: int) -> Found | None:
+        """The first pod of a shape, perhaps the only one: without a table."""
+        nominator = self._framework.nominated
+        assert isinstance(nominator, Nominator)
+        if len(nominator) or not prepared.decides_by_nodes_alone():
+            return None
+        return find_once(self._index, prepared.evaluation, start)
+
     def _bits_of(self, candidates: Sequence[NodeInfo]) -> Bits:
         """A placement's nodes, which every member of its group asks for."""
         index = self._index
@@ -196,15 +221,23 @@ class FastEvaluation:
         if pod.pod.status.container_statuses or pod.pod.status.init_container_statuses:
             return None  # What it requests is not told by its spec alone.
         key = shape_key(pod.pod)
-        if key in shapes:
-            found = shapes.pop(key)
+        found = shapes.pop(key, _UNKNOWN)
+        if isinstance(found, _Prepared) and found.shape is None:
+            # It was used once, and without a table, so what it knows is as old as that.
+            found = _UNKNOWN
+            again = True
         else:
+            again = False
+        if found is _UNKNOWN:
             if len(shapes) >= SHAPES_MAX:
                 del shapes[next(iter(shapes))]
             try:
                 found = _Prepared(self._framework, self._index, pod)
+                if again:
+                    found.made_shape()
             except _FAILURES:
                 found = None
+        assert not isinstance(found, _Unknown)
         shapes[key] = found
         return found
 
@@ -249,14 +282,25 @@ class _Prepared:
         self.beside_nominated: dict[str, tuple[tuple[object, ...], bool]] = {}
         """Node with nominated pods → what decided whether a pod of the shape may go there beside them, and whether it may."""
         self._dynamic: list[tuple[str, Domains]] = []
-        evaluation = _evaluation(framework, self.state, pod, self._skipped)
-        domains: list[tuple[Domains, int]] = []
+        self.evaluation = _evaluation(framework, self.state, pod, self._skipped)
+        self.shape: Shape | None = None
+        self._index = index
+        self._domains: list[tuple[Domains, int]] = []
         for plugin in framework.pre_filter:
             if isinstance(plugin, _BY_DOMAINS):
                 counted = _domains_of(plugin, framework, index, pod)
-                domains.append((counted, framework.weights.get(plugin.name, 1)))
+                self._domains.append((counted, framework.weights.get(plugin.name, 1)))
                 self._dynamic.append((plugin.name, counted))
-        self.shape = Shape(index, evaluation, domains)
+
+    def made_shape(self) -> Shape:
+        """The table, which is made when it is first asked for: in the attempt for which this was prepared."""
+        if self.shape is None:
+            self.shape = Shape(self._index, self.evaluation, self._domains)
+        return self.shape
+
+    def decides_by_nodes_alone(self) -> bool:
+        """Whether no plugin counts domains for the pod."""
+        return all(domain.has_no_say for domain, _ in self._domains)
 
     def skip_filter(self) -> set[str]:
         """The names of the plugins that PreFilter skips, as things are now."""

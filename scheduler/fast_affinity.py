@@ -150,6 +150,10 @@ class Affinity:
     def skips_filter(self) -> bool:
         return not self._asks and not self._unwanted.sets
 
+    @property
+    def has_no_say(self) -> bool:
+        return self.skips_filter and not self._weights
+
     def follow(self, place: int, node: NodeInfo) -> None:
         incoming, labels = self._incoming, node.labels
         existing: Counter[TopologyPair] = Counter()

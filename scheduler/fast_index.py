@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TypeVar
 
+from tidelog.api.resources import CPU, MEMORY
 from tidelog.plugins.node_info import NodeInfo
 from tidelog.scheduler.snapshot import Snapshot
 
@@ -21,6 +22,9 @@ T = TypeVar("T")
 
 Bits = int
 """A set of places."""
+
+GRID = 128
+"""Nodes are about equally full if so many steps of cpu and memory do not tell them apart; arbitrary within a factor of two."""
 
 EMPTY_STATES_MAX = 1_000
 """So many states are kept although no node is in them: the next node is likely to come into one of them, and its verdicts are known."""
@@ -53,12 +57,59 @@ def picked(items: Sequence[T], bits: Bits) -> list[T]:
 class NodeState:
     """Nodes that are alike in everything but name, labels and who is on them."""
 
-    __slots__ = ("bits", "key")
+    __slots__ = ("bits", "cell", "use")
 
-    def __init__(self, key: tuple[object, ...]) -> None:
-        self.key = key
+    def __init__(self, cell: Cell, node: NodeInfo) -> None:
+        self.cell = cell
+        self.use = (
+            node.requested.get(CPU, 0),
+            node.requested.get(MEMORY, 0),
+            node.non_zero_cpu,
+            node.non_zero_memory,
+        )
+        """Of cpu and memory: what is requested, and what counts as requested where NodeResourcesFit scores."""
         self.bits: Bits = 0
         """Its nodes, as of now; often none."""
+
+
+class Cell:
+    """States of equal nodes that are about equally full. The bounds hold for all states that it has ever had."""
+
+    __slots__ = (
+        "bits",
+        "cpu",
+        "cpu_high",
+        "cpu_low",
+        "is_full",
+        "memory",
+        "memory_high",
+        "memory_low",
+        "scored_cpu_low",
+        "scored_memory_low",
+        "states",
+        "static",
+    )
+
+    def __init__(self, static: int, node: NodeInfo, is_full: bool) -> None:
+        self.static = static
+        """The number of what the nodes' own objects contribute."""
+        self.is_full = is_full
+        """They take no pods any more."""
+        self.cpu, self.memory = node.allocatable.get(CPU, 0), node.allocatable.get(MEMORY, 0)
+        self.states: dict[NodeState, None] = {}
+        """Those that nodes are in."""
+        self.bits: Bits = 0
+        self.cpu_low = self.cpu_high = node.requested.get(CPU, 0)
+        self.memory_low = self.memory_high = node.requested.get(MEMORY, 0)
+        self.scored_cpu_low, self.scored_memory_low = node.non_zero_cpu, node.non_zero_memory
+
+    def widen(self, node: NodeInfo) -> None:
+        """The bounds hold for this node as well."""
+        cpu, memory = node.requested.get(CPU, 0), node.requested.get(MEMORY, 0)
+        self.cpu_low, self.cpu_high = min(self.cpu_low, cpu), max(self.cpu_high, cpu)
+        self.memory_low, self.memory_high = min(self.memory_low, memory), max(self.memory_high, memory)
+        self.scored_cpu_low = min(self.scored_cpu_low, node.non_zero_cpu)
+        self.scored_memory_low = min(self.scored_memory_low, node.non_zero_memory)
 
 
 class Topology:
@@ -104,6 +155,8 @@ class NodeIndex:
         self.states: dict[tuple[object, ...], NodeState] = {}
         """By key: all that nodes are in, and some that nodes were in."""
         self._states_max = EMPTY_STATES_MAX
+        self.cells: dict[tuple[object, ...], Cell] = {}
+        """All that nodes are in, and some that nodes were in."""
         self._topologies: dict[str, Topology] = {}
         self._static: list[int] = []
         """Place → number of what the node's own object contributes to its state."""
@@ -145,6 +198,7 @@ class NodeIndex:
         self._static_numbers = {}
         self._static = [self._static_number(node) for node in nodes]
         self.states = {}
+        self.cells = {}
         self.state_at = []
         places: dict[NodeState, list[int]] = {}
         for place, node in enumerate(nodes):
@@ -153,6 +207,8 @@ class NodeIndex:
             places.setdefault(state, []).append(place)
         for state, found in places.items():
             state.bits = bits_of(found, len(nodes))
+            state.cell.states[state] = None
+            state.cell.bits |= state.bits
         self._states_max = 2 * len(self.states) + EMPTY_STATES_MAX
         self._object_generation = self.snapshot.object_generation
 
@@ -162,13 +218,22 @@ class NodeIndex:
             return
         bit = 1 << place
         old.bits ^= bit
+        if not old.bits:
+            del old.cell.states[old]
+        if not new.bits:
+            new.cell.states[new] = None
         new.bits |= bit
+        if old.cell is not new.cell:
+            old.cell.bits ^= bit
+            new.cell.bits |= bit
         self.state_at[place] = new
         if len(self.states) > self._states_max:
             self._drop_empty_states()
 
     def _drop_empty_states(self) -> None:
         self.states = {key: state for key, state in self.states.items() if state.bits}
+        cells = dict.fromkeys(state.cell for state in self.states.values())
+        self.cells = {key: cell for key, cell in self.cells.items() if cell in cells}
         self._states_max = 2 * len(self.states) + EMPTY_STATES_MAX
 
     def _state(self, place: int, node: NodeInfo) -> NodeState:
@@ -183,8 +248,24 @@ class NodeIndex:
         )
         state = self.states.get(key)
         if state is None:
-            state = self.states[key] = NodeState(key)
+            state = self.states[key] = NodeState(self._cell(place, node), node)
         return state
+
+    def _cell(self, place: int, node: NodeInfo) -> Cell:
+        static, is_full = self._static[place], len(node.pods) >= node.allowed_pods
+        requested, allocatable = node.requested, node.allocatable
+        key = (
+            static,
+            is_full,
+            requested.get(CPU, 0) * GRID // (allocatable.get(CPU, 0) or 1),
+            requested.get(MEMORY, 0) * GRID // (allocatable.get(MEMORY, 0) or 1),
+        )
+        cell = self.cells.get(key)
+        if cell is None:
+            cell = self.cells[key] = Cell(static, node, is_full)
+        else:
+            cell.widen(node)
+        return cell
 
     def _static_number(self, node: NodeInfo) -> int:
         spec = node.node.spec

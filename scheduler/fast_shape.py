@@ -44,6 +44,11 @@ class Domains(Protocol):
         """As PreFilter would say for the cluster as it is now."""
         ...
 
+    @property
+    def has_no_say(self) -> bool:
+        """It lets all nodes pass, and scores none, as the cluster is now."""
+        ...
+
     def follow(self, place: int, node: NodeInfo) -> None:
         """The pods on the node at this place have changed."""
         ...
@@ -138,11 +143,6 @@ class Shape:
         self._unlabelled: dict[Status, Bits] = {}
         """What NodeAffinity says → of which nodes."""
         self._fill()
-
-    @property
-    def skipping(self) -> Sequence[bool]:
-        """For each of `domains`, whether PreFilter skips it."""
-        return [domain.skips_filter for domain, _ in self._domains]
 
     # --- keeping up ---------------------------------------------------------------------------------------------------
 

@@ -125,6 +125,10 @@ class Spread:
         if not needs_all_keys and any("" in counted.topology.bits for counted in self._soft):
             raise NotFast("nodes without a key share a domain with those whose value is empty")
 
+    @property
+    def has_no_say(self) -> bool:
+        return not self._hard and not self._soft
+
     def follow(self, place: int, node: NodeInfo) -> None:
         for counted in self._hard:
             counted.follow(place, node)

@@ -6,6 +6,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from os import environ
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -365,3 +366,38 @@ def test_replicas_ask_the_plugins_about_changed_nodes_only(monkeypatch: pytest.M
 
     assert len(driver.placements()) == 300
     assert calls <= 3
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_pods_of_which_no_two_are_alike_are_placed_as_by_the_plain_evaluation(
+    seed: int, asked: Counter[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tidelog.scheduler import fast
+
+    once = Counter[bool]()
+    find_once = fast.find_once
+
+    def counted(*args: Any) -> Found | None:
+        found = find_once(*args)
+        once[found is not None] += 1
+        return found
+
+    monkeypatch.setattr(fast, "find_once", counted)
+    draw = random.Random(seed)
+    driver = Driver()
+    driver.start()
+    for i in range(40):
+        made = b.node(f"n{i}").capacity(cpu=draw.choice(["2", "4"]), memory=draw.choice(["4Gi", "8Gi"]))
+        made = made.image("web:1", 900 * 2**20) if draw.random() < 0.3 else made
+        driver.put(made.taint("full", "", "NoSchedule").build() if draw.random() < 0.1 else made.build())
+    for i in range(120):
+        made_pod = b.pod(f"p{i}").scheduler("default-scheduler").image("web:1").label(app=f"a{i}")
+        if draw.random() < 0.9:
+            made_pod = made_pod.request(cpu=f"{draw.randint(1, 900)}m", memory=f"{draw.randint(1, 1500)}Mi")
+        driver.put(made_pod.build())
+
+    driver.settle()
+
+    assert asked["fast"] + asked["nowhere"] == 120
+    assert once[True] > 80
+    assert verify(driver.records, driver.registry).first_difference is None

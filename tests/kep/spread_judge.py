@@ -1,4 +1,7 @@
-"""A judge of logs in which topology spread may fall back, who shares no arithmetic with the scheduler."""
+"""A judge of logs in which topology spread may fall back, who shares no arithmetic with the scheduler.
+
+It holds that nobody falls back before the criteria hold, and nobody much later than a timeout allows.
+"""
 
 from __future__ import annotations
 
@@ -24,6 +27,9 @@ from tidelog.replay.driver import SECOND
 
 from .spread_world import NP, PROVISIONING
 
+PATIENCE = (30 + 10) * SECOND
+"""From one tick to the next, and the longest backoff."""
+
 
 class Judge:
     """Reads a log and holds each binding to the constraints and criteria, by its own plain arithmetic."""
@@ -37,6 +43,8 @@ class Judge:
         self.nominated: dict[str, Nominated] = {}
         self.said: dict[int, Unschedulable] = {}
         """Rejections by seq, repetitions written out."""
+        self.last: dict[str, Unschedulable] = {}
+        """By pod, the newest rejection."""
         self.hard = self.fallen = 0
 
     def read(self, records: Iterable[Record]) -> None:
@@ -52,23 +60,45 @@ class Judge:
             table.apply(record)
 
     def consume(self, record: Record, body: Body) -> None:
+        for key, pod in self.pods.items():
+            assert not self._is_overdue(key, pod, record.at), (key, record)
         if isinstance(body, Scheduled):
             self._bound(self.pods[record.key], body, record.key)
         if isinstance(body, Unschedulable):
             if body.same_as:
                 body = replace(self.said[body.same_as], at=body.at)
-            self.said[record.seq] = body
+            self.said[record.seq] = self.last[record.key] = body
             self._all_hold(self.pods[record.key], body, record.key)
         if isinstance(body, Unschedulable) and "PodTopologySpread" in body.plugins:
             self.rejected.setdefault(record.key, record.at)
         if isinstance(body, Nominated):
             self.nominated[record.key] = body
         if isinstance(body, ObjectDeleted):
-            for table in (self.pods, self.nodes, self.rejected, self.nominated):
+            for table in (self.pods, self.nodes, self.rejected, self.nominated, self.last):
                 table.pop(record.key, None)
             return
         if isinstance(body, ObjectPut) and isinstance(body.object, Node):
             self.nodes[record.key] = body.object
+
+    def _is_overdue(self, key: str, pod: Pod, at: int) -> bool:
+        """A timeout alone would let the pod fall back, and it was not tried again although a tick and its backoff would be over."""
+        last, rejected = self.last.get(key), self.rejected.get(key)
+        if (
+            self.timeout is None
+            or last is None
+            or rejected is None
+            or "PodTopologySpread" not in last.plugins
+        ):
+            return False
+        if pod.spec.node_name or pod.metadata.deletion_timestamp:
+            return False
+        if all(c.fallback_criteria != (PROVISIONING,) for c in pod.spec.topology_spread_constraints):
+            return False
+        condition, due = pod_condition(pod, NP), rejected + self.timeout * SECOND
+        if last.at >= due or (condition is not None and condition.status != "Unknown"):
+            return False
+        changed = 0 if condition is None else parse_time(condition.last_transition_time)
+        return at > max(due, changed) + PATIENCE
 
     def _bound(self, pod: Pod, body: Scheduled, key: str) -> None:
         self._all_hold(pod, body, key)

@@ -24,6 +24,7 @@ from tidelog.scheduler.core import Core
 from tidelog.scheduler.diagnosis import FitError
 from tidelog.scheduler.fast import FastEvaluation
 from tidelog.scheduler.fast_index import bits_of, first_from, places_in
+from tidelog.scheduler.fast_once import find_once
 from tidelog.scheduler.fast_shape import Found
 from tidelog.scheduler.framework import Feasible, NodeScores
 from tidelog.scheduler.pod_cycle import rejections
@@ -372,17 +373,14 @@ def test_replicas_ask_the_plugins_about_changed_nodes_only(monkeypatch: pytest.M
 def test_pods_of_which_no_two_are_alike_are_placed_as_by_the_plain_evaluation(
     seed: int, asked: Counter[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tidelog.scheduler import fast
-
     once = Counter[bool]()
-    find_once = fast.find_once
 
     def counted(*args: Any) -> Found | None:
         found = find_once(*args)
         once[found is not None] += 1
         return found
 
-    monkeypatch.setattr(fast, "find_once", counted)
+    monkeypatch.setattr("tidelog.scheduler.fast.find_once", counted)
     draw = random.Random(seed)
     driver = Driver()
     driver.start()

@@ -145,11 +145,15 @@ class ClusterAutoscaler:
     def react(self, record: Record, body: Body, objects: Objects) -> Sequence[Errand]:
         """A pod was rejected, a node is gone that a group may replace, or other rules apply: look around at the next scan."""
         node_is_gone = isinstance(body, ObjectDeleted) and record.key.startswith("Node/")
+        if isinstance(body, ObjectPut):
+            self._orders.pop(record.key.removeprefix("Node//"), None)
         if node_is_gone or isinstance(body, Unschedulable | ConfigurationLoaded):
             return [self._next_scan(record.at, record.seq)]
         return ()
 
     def run(self, errand: Errand, objects: Objects, at: int) -> Deeds:
+        for name in [name for name in self._orders if objects.get(f"Node//{name}") is not None]:
+            del self._orders[name]
         if errand.what == DELIVER:
             return self._deliver(errand, objects, at)
         if self.is_stopped or not self._groups:
@@ -162,13 +166,14 @@ class ClusterAutoscaler:
         return Errand(-(-at // period) * period, SCAN, "", cause)
 
     def _deliver(self, errand: Errand, objects: Objects, at: int) -> Deeds:
-        """The node comes, unless its zone has run out meanwhile."""
-        order = self._orders.pop(errand.key, None)
+        """The node comes, unless its zone has run out meanwhile. The order stands until the node is there."""
+        order = self._orders.get(errand.key)
         group = None if order is None else self._groups.get(order.group)
-        if order is None or group is None or objects.get(f"Node//{order.name}") is not None:
+        if order is None or group is None:
             return NOTHING
         again = self._next_scan(at + 1, errand.cause)
         if group.is_out_of_stock(order.zone, at):
+            del self._orders[order.name]
             self.refuse(group, order.zone, at)
             return Deeds((), (again,))
         node = group.node(order.zone, order.name)

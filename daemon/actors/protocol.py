@@ -80,6 +80,7 @@ class Actor(Protocol):
         """The errand is due. `objects` are the newest there are: newer, perhaps, than the last record that `react` was told of.
 
         Much may have happened since the errand was taken: look again whether it still makes sense, and do nothing if not.
+        If what came of it could not be written, because the disk was full, it is run again.
         """
         ...
 

@@ -10,8 +10,10 @@ from tidelog.api import builders as b
 from tidelog.api.errors import InvalidObjects
 from tidelog.api.times import NANOS, format_time
 from tidelog.daemon.actors.catalogue import cast_of
-from tidelog.daemon.actors.cluster_autoscaler import ClusterAutoscaler, ClusterAutoscalerSettings
+from tidelog.daemon.actors.cluster_autoscaler import DELIVER, ClusterAutoscaler, ClusterAutoscalerSettings
+from tidelog.daemon.actors.errands import KeyedObjects
 from tidelog.daemon.actors.node_groups import NODE_GROUP, ZONE, NodeGroup, Stockout
+from tidelog.daemon.actors.protocol import Errand
 from tidelog.daemon.demo_spread import Stage, configuration
 from tidelog.eventlog.records import PodConditionSet, Scheduled, decode_body
 from tidelog.plugins.registry import Registry
@@ -315,6 +317,23 @@ def test_orders_survive_the_loss_of_the_actors_memory() -> None:
 
     assert story.bought() == [(60, "g-a-1")]
     assert story.said("p") == [(0, "True", "NodeOrdered")]
+    story.assert_verifies()
+
+
+def test_delivery_that_could_not_be_written_is_made_again() -> None:
+    """The disk was full: the runtime asks once more."""
+    story = Story(group("g", "a", provisioning_seconds=60))
+    story.put(node("a1", "a", "1"), plain("p", "2"))
+    story.play(30)
+    objects, due = KeyedObjects(story.driver.core.objects), START + 60 * NANOS
+
+    lost = story.autoscaler.run(Errand(due, DELIVER, "g-a-1", 1), objects, due)
+    story.play(60)
+
+    assert [draft.key for draft in lost.drafts] == ["Node//g-a-1"]
+    assert story.bought() == [(60, "g-a-1")]
+    assert story.node_of("p") == "g-a-1"
+    assert not story.autoscaler.orders
     story.assert_verifies()
 
 

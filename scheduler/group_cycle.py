@@ -24,9 +24,7 @@ from tidelog.eventlog.records import (
     Body,
     PlacementChosen,
     Rejection,
-    Scheduled,
     Unschedulable,
-    Waiting,
 )
 from tidelog.plugins.configuration import SchedulerConfiguration
 from tidelog.plugins.events import WaitingPod
@@ -36,16 +34,14 @@ from tidelog.plugins.placement_pod_count_scorer import FUTURE_PODS
 from tidelog.plugins.topology_placement import NO_PLACEMENTS, whole
 from tidelog.scheduler.decision import Relies
 from tidelog.scheduler.diagnosis import FitError
-from tidelog.scheduler.fallback import explained, lines_of_members
+from tidelog.scheduler.fallback import lines_of_members
 from tidelog.scheduler.framework import Framework
 from tidelog.scheduler.group import Group
 from tidelog.scheduler.group_aggregate import AggregateCheck
+from tidelog.scheduler.group_binding import GroupBinding
 from tidelog.scheduler.group_messages import infeasible_message, placement_lines, progress
-from tidelog.scheduler.group_trial import Evaluation, Step, future_pod
-from tidelog.scheduler.pod_cycle import Stamp, rejections, relied_on
-
-BARRIER = "GangScheduling"
-"""For whom the members of a gang wait that have nothing to wait for themselves."""
+from tidelog.scheduler.group_trial import Evaluation, GroupFailure, Step, future_pod
+from tidelog.scheduler.pod_cycle import Stamp, rejections
 
 
 class GroupOptions(NamedTuple):
@@ -94,14 +90,6 @@ def group_error(group: Group, stamp: Stamp, message: str, plugin: str = "") -> G
     return GroupResult(((group.key, body),), _relies(group))
 
 
-class _Failure(Exception):
-    """A plugin failed: the attempt is over."""
-
-    def __init__(self, status: Status) -> None:
-        super().__init__(status.message)
-        self.status = status
-
-
 class _Cycle:
     def __init__(
         self,
@@ -132,7 +120,7 @@ class _Cycle:
     def run(self) -> GroupResult:
         try:
             return self._run()
-        except _Failure as failure:
+        except GroupFailure as failure:
             return group_error(self.group, self.stamp, failure.status.message, failure.status.plugin)
 
     def _run(self) -> GroupResult:
@@ -159,7 +147,7 @@ class _Cycle:
         for plugin in self.framework.placement_generate:
             made, status = self.framework.run_generate(plugin, self.state, self.group, placements)
             if status is not None and not status.is_rejected:
-                raise _Failure(status)
+                raise GroupFailure(status)
             if status is not None or not made:
                 return (), status or Status(Code.UNSCHEDULABLE, (NO_PLACEMENTS,), plugin.name)
             if list(made) != list(placements):
@@ -227,7 +215,7 @@ class _Cycle:
             if status is not None:
                 self._revert(placement, count)
                 if not status.is_rejected:
-                    raise _Failure(status)
+                    raise GroupFailure(status)
                 return status
         return len(plugins)
 
@@ -238,7 +226,7 @@ class _Cycle:
             status = self.framework.run_revert(plugin, self.state, self.group, placement)
             failure = failure or status
         if failure is not None:
-            raise _Failure(failure)
+            raise GroupFailure(failure)
 
     def _try_members(self, evaluation: Evaluation) -> None:
         group, nodes = self.group, self._candidates(evaluation.placement)
@@ -284,14 +272,14 @@ class _Cycle:
         found = framework.schedule_pod(state, pod, turn=self.stamp.attempt, candidates=nodes)
         if isinstance(found, Status):
             if not found.is_rejected:
-                raise _Failure(found)
+                raise GroupFailure(found)
             return Step(pod, state, "", reason=found.message)
         if isinstance(found, FitError):
             return Step(pod, state, "", error=found)
         status = framework.run_reserve(state, pod, found.node)
         if status is not None:
             if not status.is_rejected:
-                raise _Failure(status)
+                raise GroupFailure(status)
             return Step(pod, state, "", error=FitError.of_node(found.node, status))
         framework.snapshot.assume(pod, found.node)
         return Step(pod, state, found.node, result=found)
@@ -351,7 +339,7 @@ class _Cycle:
                 plugin, self.state, self.group, evaluation.placement, evaluation.assignment
             )
             if isinstance(score, Status):
-                raise _Failure(score)
+                raise GroupFailure(score)
             scores.append(score)
         return (
             plugin.normalize_placement_scores(scores)
@@ -365,10 +353,10 @@ class _Cycle:
         self, chosen: Evaluation, evaluations: Sequence[Evaluation], placements: Sequence[Placement]
     ) -> GroupResult:
         """The rest of each member's cycle, with the node and the state of the simulation."""
-        bound = _Binding(self, chosen)
+        bound = GroupBinding(self.framework, self.group, self.stamp, chosen, needs_all=self.needs_all)
         assumed = self._assume(chosen.placement)
         if isinstance(assumed, Status):
-            raise _Failure(assumed)
+            raise GroupFailure(assumed)
         try:
             bound.run()
         finally:
@@ -404,7 +392,7 @@ class _Cycle:
                 yield Relies(f"ResourceSlice//{found.metadata.name}", "")
 
     def _chosen(
-        self, chosen: Evaluation, evaluations: Sequence[Evaluation], bound: _Binding
+        self, chosen: Evaluation, evaluations: Sequence[Evaluation], bound: GroupBinding
     ) -> PlacementChosen:
         return PlacementChosen(
             **self.stamp._asdict(),
@@ -452,127 +440,6 @@ class _Cycle:
         )
         return GroupResult(
             ((self.group.key, body),), _relies(self.group), evaluations=tuple(evaluations), scores=self.scores
-        )
-
-
-class _Binding:
-    """The members of the chosen placement, from Reserve to PostBind."""
-
-    def __init__(self, cycle: _Cycle, chosen: Evaluation) -> None:
-        self.cycle = cycle
-        self.chosen = chosen
-        self.steps: list[Step] = []
-        self.waits: dict[str, tuple[tuple[str, int], ...]] = {}
-        """Uid → (plugin, nanoseconds) that it waits for."""
-
-    @property
-    def placed(self) -> list[Step]:
-        return [step for step in self.steps if step.node]
-
-    @property
-    def is_enough(self) -> bool:
-        """Nothing that was found in the simulation was lost that the group needs."""
-        group, placed = self.cycle.group, len(self.placed)
-        if self.cycle.needs_all:
-            return placed == len(group.members)
-        return placed > 0 and len(group.placed) + placed >= group.quorum
-
-    def as_evaluation(self) -> Evaluation:
-        return Evaluation(self.chosen.placement, steps=self.steps)
-
-    def run(self) -> None:
-        for step in self.chosen.steps:
-            self.steps.append(self._go_on(step) if step.node else step)
-
-    def _go_on(self, step: Step) -> Step:
-        framework, pod, node = self.cycle.framework, step.pod, step.node
-        status = framework.run_reserve(step.state, pod, node)
-        if status is None:
-            permit = framework.run_permit(step.state, pod, node)
-            status = permit.status
-            if status is not None and status.code is Code.WAIT:
-                self.waits[pod.uid] = permit.waits
-                status = None
-            elif status is None:
-                status = framework.run_pre_bind(step.state, pod, node) or framework.run_bind(
-                    step.state, pod, node
-                )
-            if status is not None:
-                framework.run_unreserve(step.state, pod, node)
-        if status is None:
-            framework.snapshot.assume(pod, node)
-            return step
-        if not status.is_rejected:
-            self.unreserve()
-            raise _Failure(status)
-        return Step(pod, step.state, "", error=FitError.of_node(node, status))
-
-    def forget(self) -> None:
-        for step in reversed(self.placed):
-            self.cycle.framework.snapshot.forget(step.pod, step.node)
-
-    def unreserve(self) -> None:
-        for step in reversed(self.placed):
-            self.cycle.framework.run_unreserve(step.state, step.pod, step.node)
-
-    def post_bind(self) -> None:
-        if not self.waits:
-            for step in self.placed:
-                self.cycle.framework.run_post_bind(step.state, step.pod, step.node)
-
-    def states(self) -> dict[str, CycleState]:
-        return {step.pod.uid: step.state for step in self.placed} if self.waits else {}
-
-    def relies(self) -> list[Relies]:
-        framework = self.cycle.framework
-        return [
-            Relies(f"Pod/{s.pod.key}", s.pod.uid, s.node, relied_on(framework, s.state)) for s in self.steps
-        ]
-
-    def outcomes(self) -> Iterator[tuple[str, Body]]:
-        """One for each member. While any of them waits all do: what is bound is bound together."""
-        deadline = min((wait for waits in self.waits.values() for _, wait in waits), default=0)
-        for step in self.steps:
-            key = f"Pod/{step.pod.key}"
-            if not step.node:
-                body: Body = self._left_over(step)
-            elif self.waits:
-                waits = self.waits.get(step.pod.uid, ())
-                body = Waiting(
-                    **self.cycle.stamp._asdict(),
-                    node=step.node,
-                    plugins=tuple(plugin for plugin, _ in waits) or (BARRIER,),
-                    deadline=self.cycle.stamp.at + deadline,
-                    group=self.cycle.group.key,
-                )
-            else:
-                body = self._scheduled(step)
-            yield from explained(((key, body),), key, step.state)
-
-    def _scheduled(self, step: Step) -> Scheduled:
-        assert step.result is not None
-        return Scheduled(
-            **self.cycle.stamp._asdict(),
-            node=step.node,
-            score=step.result.score,
-            feasible=step.result.feasible,
-            group=self.cycle.group.key,
-        )
-
-    def _left_over(self, step: Step) -> Unschedulable:
-        error = step.error
-        if error is None:
-            return Unschedulable(
-                **self.cycle.stamp._asdict(), message=step.reason, group=self.cycle.group.key
-            )
-        return Unschedulable(
-            **self.cycle.stamp._asdict(),
-            message=error.message,
-            plugins=error.unschedulable_plugins,
-            pending=error.pending_plugins,
-            rejections=rejections(error.node_count, error.diagnosis),
-            nodes=error.node_count,
-            group=self.cycle.group.key,
         )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from tidelog.plugins.interface import CycleState, Placement
+from tidelog.plugins.interface import CycleState, Placement, Status
 from tidelog.plugins.node_info import PodInfo
 from tidelog.scheduler.diagnosis import FitError
 from tidelog.scheduler.framework import ScheduleResult
@@ -100,6 +100,14 @@ class Evaluation:
         """Those of them that wait for something to finish."""
         errors = [step.error for step in self.steps if step.error is not None]
         return list(dict.fromkeys(plugin for error in errors for plugin in error.pending_plugins))
+
+
+class GroupFailure(Exception):
+    """A plugin failed: the group's attempt is over."""
+
+    def __init__(self, status: Status) -> None:
+        super().__init__(status.message)
+        self.status = status
 
 
 def future_pod(like: PodInfo, number: int) -> PodInfo:

@@ -33,7 +33,8 @@ from tidelog.plugins.preemption_memory import Memory
 from .preemption_world import World, node, pending, running, transactions
 
 SEEDS = int(os.environ.get("TIDELOG_PREEMPTION_SEEDS", "2000"))
-BATCH = 100
+BATCH = 500
+"""So many that each of the cases that are counted comes up."""
 APPS = ("a", "b")
 TIERS = ("x", "y")
 THRESHOLDS = (None, 6, 9, 20)

@@ -17,6 +17,7 @@ line and exits with `exit_code`; a traceback is shown only with `--debug`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Literal
 
@@ -54,6 +55,8 @@ class FieldError(msgspec.Struct, frozen=True, kw_only=True):
 
 def quoted(value: object, limit: int = 120) -> str:
     """The value as JSON, shortened, with control characters escaped, so that it is safe to print."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)  # JSON has no such number, and null would name another value.
     try:
         text = msgspec.json.encode(value).decode()
     except (TypeError, ValueError, msgspec.MsgspecError):

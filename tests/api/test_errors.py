@@ -59,6 +59,7 @@ def test_several_errors_make_one_line() -> None:
         ("é\u202e", '"é\\u202e"'),
         ("x" * 300, '"' + "x" * 116 + "..."),
         ({"a": [1]}, '{"a":[1]}'),
+        (float("inf"), "inf"),
         (object, "\"<class 'object'>\""),
         ("\ud800", "\"'\\\\ud800'\""),
     ],

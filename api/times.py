@@ -63,11 +63,16 @@ def _offset(sign: str | None, hours: str | None, minutes: str | None) -> int:
 def format_time(at: int) -> str:
     """RFC 3339 in UTC, with only as many digits of the second as the moment needs."""
     seconds, nanos = divmod(at, NANOS)
+    fraction = f".{nanos:09}".rstrip("0") if nanos else ""
+    return f"{_whole_seconds(seconds)}{fraction}Z"
+
+
+@lru_cache(maxsize=256)
+def _whole_seconds(seconds: int) -> str:
+    """Without fraction and zone. Moments that are written down come many to a second."""
     days, rest = divmod(seconds, 86400)
     day = date.fromordinal(_EPOCH_DAY + days)
-    clock = f"{rest // 3600:02}:{rest // 60 % 60:02}:{rest % 60:02}"
-    fraction = f".{nanos:09}".rstrip("0") if nanos else ""
-    return f"{day.isoformat()}T{clock}{fraction}Z"
+    return f"{day.isoformat()}T{rest // 3600:02}:{rest // 60 % 60:02}:{rest % 60:02}"
 
 
 def parse_duration(value: str | float) -> int:

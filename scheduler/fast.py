@@ -281,6 +281,8 @@ class _Prepared:
         self._skipped = _pre_filtered(framework, self.state, pod)
         self.beside_nominated: dict[str, tuple[tuple[object, ...], bool]] = {}
         """Node with nominated pods → what decided whether a pod of the shape may go there beside them, and whether it may."""
+        self._skipped_sets: dict[tuple[bool, ...], set[str]] = {}
+        """What `skip_filter` has answered; nobody changes such a set."""
         self._dynamic: list[tuple[str, Domains]] = []
         self.evaluation = _evaluation(framework, self.state, pod, self._skipped)
         self.shape: Shape | None = None
@@ -304,7 +306,12 @@ class _Prepared:
 
     def skip_filter(self) -> set[str]:
         """The names of the plugins that PreFilter skips, as things are now."""
-        return self._skipped | {name for name, counted in self._dynamic if counted.skips_filter}
+        silent = tuple(counted.skips_filter for _, counted in self._dynamic)
+        known = self._skipped_sets.get(silent)
+        if known is None:
+            known = self._skipped | {name for name, counted in self._dynamic if counted.skips_filter}
+            self._skipped_sets[silent] = known
+        return known
 
     def filters_by_domains(self, skipped: set[str]) -> bool:
         """Whether a plugin counts domains for the filter: then PreFilter's state would be needed."""

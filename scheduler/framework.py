@@ -226,6 +226,8 @@ class Framework:
         self._hooks: tuple[tuple[str, PodHooks], ...] = tuple(
             (plugin.name, plugin) for plugin in points.get("preFilter", ()) if isinstance(plugin, PodHooks)
         )
+        self._looked_at: dict[frozenset[str], Depends] = {}
+        """Names of skipped filters → what the others look at."""
         self._fast = FastEvaluation(self) if fast else None
 
     @property
@@ -403,10 +405,14 @@ class Framework:
 
     def looked_at(self, state: CycleState) -> Depends:
         """What the filters look at that have something to say about the pod."""
-        on = Depends.POD
-        for plugin in self.active_filters(state):
-            on |= getattr(plugin, "filter_depends", Depends.CLUSTER)
-        return on
+        skipped = frozenset(state.skip_filter)
+        found = self._looked_at.get(skipped)
+        if found is None:
+            found = Depends.POD
+            for plugin in self.active_filters(state):
+                found |= getattr(plugin, "filter_depends", Depends.CLUSTER)
+            self._looked_at[skipped] = found
+        return found
 
     def run_filters(
         self,

@@ -128,7 +128,16 @@ def _bind(
         framework.run_unreserve(state, pod, node)
         return _failed(key, stamp, status, clears=True)
     framework.run_post_bind(state, pod, node)
-    scheduled = Scheduled(**stamp._asdict(), node=node, score=result.score, feasible=result.feasible)
+    attempt, observed, at, epoch = stamp
+    scheduled = Scheduled(
+        attempt=attempt,
+        observed=observed,
+        at=at,
+        epoch=epoch,
+        node=node,
+        score=result.score,
+        feasible=result.feasible,
+    )
     return CycleResult(((key, scheduled),), node, relied_on(framework, state), state)
 
 

@@ -195,7 +195,7 @@ def test_compacted_log_has_its_objects_and_no_past(two_pods: Tidelog, manifest: 
     assert two_pods("get", "pods", "-o", "json").out == before
     assert two_pods("apply", "-f", manifest(pod("web-3").build())).code == 0
     assert two_pods("log", "verify", "--rebuild").out == (
-        "1 records, chain ok, head ok, 1 snapshot ok (1 computed again), records 1 to 2 were compacted\n"
+        "1 records, chain ok, head ok, 2 snapshots ok (1 computed again), records 1 to 2 were compacted\n"
     )
 
 
@@ -229,16 +229,31 @@ def test_compact_to_a_record_that_is_not_there(two_pods: Tidelog, seq: str, code
     assert two_pods("log", "verify").out == "2 records, chain ok, head ok\n"
 
 
-async def test_log_of_a_scheduler_without_snapshot_is_not_compacted(tmp_path: Path) -> None:
+def test_scheduler_comes_back_from_a_compacted_log_though_none_ever_kept_its_state(
+    two_pods: Tidelog, manifest: Manifest, tmp_path: Path
+) -> None:
     import asyncio
 
-    from tidelog.daemon.cli import main
+    from tidelog.daemon.recovering import recovered_core
+    from tidelog.daemon.scheduler_api import installed_plugins
     from tidelog.eventlog.log import open_log
 
-    async with await open_log(tmp_path / "cluster.db") as log:
-        await log.take_over("a test")
+    async def recovered() -> list[str]:
+        async with await open_log(tmp_path / "cluster.db") as log:
+            await log.take_over("a test")
+            core = await recovered_core(log, installed_plugins())
+            assert core.seq == log.head.seq
+            return [pod.metadata.name for pod in core.cluster.pending_pods()]
 
-    assert await asyncio.to_thread(main, ["log", "compact", str(tmp_path / "cluster.db")]) == 1
+    before_any = two_pods("log", "compact")
+    first = asyncio.run(recovered())
+    two_pods("apply", "-f", manifest(pod("web-3").build()))
+    after_one = two_pods("log", "compact")
+    second = asyncio.run(recovered())
+
+    assert (before_any.code, first) == (0, ["web-1", "web-2"])
+    assert after_one.out.startswith("records 3 to 4 dropped, the log begins at record 5: ")
+    assert second == ["web-1", "web-2", "web-3"]
 
 
 # --- export, import -------------------------------------------------------------------------------------------------

@@ -28,6 +28,12 @@ HostPort = tuple[str, str, int]
 ANY_IP = "0.0.0.0"
 
 
+JOURNAL_FROM = 200
+"""With so many pods a node remembers who came and left, for its clones; arbitrary, more than an ordinary node has."""
+JOURNAL_MAX = 512
+"""So many entries at most; a clone that is further behind is made anew."""
+
+
 class PodInfo:
     """One version of a pod, read once."""
 
@@ -124,6 +130,9 @@ class NodeInfo:
     """A node with the pods on it, terminating ones included until they are gone."""
 
     __slots__ = (
+        "_journal",
+        "_journal_start",
+        "_position",
         "affinity_pods",
         "allocatable",
         "allowed_pods",
@@ -141,6 +150,12 @@ class NodeInfo:
     )
 
     def __init__(self, node: Node, pods: Iterable[PodInfo] = ()) -> None:
+        self._journal: list[tuple[PodInfo, bool]] | None = None
+        """Pods that came (True) and left, latest last, since a clone of this node wanted to follow it; None: nobody does."""
+        self._journal_start = 0
+        """How many entries were dropped from its beginning."""
+        self._position = -1
+        """Of a clone: up to where it has followed its origin's journal; -1: it cannot."""
         self.generation = 0
         """The cache's generation at the last change of this node; grows with each change, over all nodes."""
         self.pods: dict[str, PodInfo] = {}
@@ -189,6 +204,8 @@ class NodeInfo:
         for ip, protocol, port in pod.host_ports:
             holders = self.used_ports.setdefault((protocol, port), {})
             holders[ip] = holders.get(ip, 0) + 1
+        if self._journal is not None:
+            self._note(pod, True)
 
     def remove_pod(self, pod: PodInfo) -> None:
         """The exact inverse of `add_pod` for the pod of this uid, in the version in which it was added."""
@@ -213,6 +230,8 @@ class NodeInfo:
                 del holders[ip]
                 if not holders:
                     del self.used_ports[protocol, port]
+        if self._journal is not None:
+            self._note(removed, False)
 
     def conflicts_with(self, ports: Iterable[HostPort]) -> bool:
         """Whether one of the ports is taken: same protocol and port, and the same IP or one of the two any IP."""
@@ -225,9 +244,41 @@ class NodeInfo:
                 return True
         return False
 
+    def _note(self, pod: PodInfo, came: bool) -> None:
+        journal = self._journal
+        assert journal is not None
+        journal.append((pod, came))
+        if len(journal) > JOURNAL_MAX:
+            half = len(journal) // 2
+            del journal[:half]
+            self._journal_start += half
+
+    def follow(self, origin: NodeInfo) -> bool:
+        """Become as `origin` is now, of which this is an earlier clone, pod by pod; False if that cannot be told any more.
+
+        A clone can be followed up only if its origin had many pods when it was made: to copy few costs less.
+        """
+        journal = origin._journal
+        at = self._position - origin._journal_start
+        if journal is None or self._position < 0 or at < 0 or self.node is not origin.node:
+            return False
+        for pod, came in journal[at:]:
+            if came:
+                self.add_pod(pod)
+            else:
+                self.remove_pod(pod)
+        self._position += len(journal) - at
+        self.generation = origin.generation
+        return True
+
     def clone(self) -> NodeInfo:
         """A copy whose pods can be added and removed without touching this one. What `set_node` computed is shared."""
         other: NodeInfo = NodeInfo.__new__(NodeInfo)
+        if self._journal is None and len(self.pods) >= JOURNAL_FROM:
+            self._journal = []
+        other._journal = None
+        other._journal_start = 0
+        other._position = -1 if self._journal is None else self._journal_start + len(self._journal)
         other.generation = self.generation
         other.node = self.node
         other.name = self.name

@@ -119,7 +119,9 @@ class Snapshot:
         for name in reversed(changed):
             node = source.get(name)
             old = self.get(name)
-            copy = None if node is None else node.clone()
+            # A node with thousands of pods is not copied for one of them.
+            follows = node is not None and old is not None and old.follow(node)
+            copy = old if follows else None if node is None else node.clone()
             self._note(name, old, copy)
             if new_layout:
                 if copy is not None:

@@ -64,6 +64,7 @@ from tidelog.eventlog.records import (
     Waiting,
     decode_body,
 )
+from tidelog.eventlog.store import Snapshot
 
 SNAPSHOT = "objects"
 """The name of this table's snapshots."""
@@ -228,6 +229,14 @@ class ObjectTable:
         return msgspec.msgpack.encode((2, self.seq, self.at, settings, objects))
 
     @classmethod
+    def from_snapshot(cls, snapshot: Snapshot | None) -> ObjectTable | None:
+        """The table that this snapshot holds; None if it holds none, or one that another version of tidelog wrote."""
+        try:
+            return None if snapshot is None else cls.decode(snapshot.blob)
+        except (msgspec.MsgspecError, KeyError):
+            return None
+
+    @classmethod
     def decode(cls, blob: bytes) -> ObjectTable:
         """The table of which these are the bytes."""
         _, seq, at, settings, objects = msgspec.msgpack.decode(
@@ -275,11 +284,12 @@ async def load_objects(log: LogReader, seq: int | None = None) -> ObjectTable:
         raise LogError(
             f"{log.name}: the state at record {seq} is gone: the log was compacted to {log.anchor.seq}"
         )
-    snapshot = await log.snapshot(SNAPSHOT, seq)
-    table = ObjectTable() if snapshot is None else ObjectTable.decode(snapshot.blob)
+    table = ObjectTable.from_snapshot(await log.snapshot(SNAPSHOT, seq))
+    if table is None:
+        table = ObjectTable()
     if table.seq < log.anchor.seq:
         raise LogDamaged(
-            log.name, 1, log.anchor.seq, "they were compacted, and no sound snapshot of the objects is left"
+            log.name, 1, log.anchor.seq, "they were compacted, and no usable snapshot of the objects is left"
         )
     async for batch in log.read_batches(table.seq + 1, seq):
         for record in batch:

@@ -113,7 +113,7 @@ class _Verification:
             return ObjectTable()
         for snapshot in self.snapshots.get(self.anchor.seq, ()):
             if snapshot.name == SNAPSHOT and snapshot.chain == self.anchor.digest:
-                return ObjectTable.decode(snapshot.blob)
+                return ObjectTable.from_snapshot(snapshot)
         return None
 
     def _check_snapshots(self, seq: int, digest: bytes, table: ObjectTable | None) -> None:
@@ -122,7 +122,9 @@ class _Verification:
             if snapshot.chain != digest:
                 self.problems.append(f"{what}: it was made from another log")
             elif snapshot.name == SNAPSHOT and table is not None and table.encode() != snapshot.blob:
-                self.problems.append(f"{what}: computed from the records it is another")
+                readable = ObjectTable.from_snapshot(snapshot) is not None
+                why = "computed from the records it is another" if readable else "another version wrote it"
+                self.problems.append(f"{what}: {why}")
             else:
                 self.sound += 1
                 self.rebuilt += snapshot.name == SNAPSHOT and table is not None

@@ -56,6 +56,7 @@ from tidelog.eventlog.records import (
     encode_body,
 )
 from tidelog.eventlog.store import EMPTY
+from tidelog.eventlog.verify import verify
 
 SECOND = 10**9
 START = 1_700_000_000 * SECOND
@@ -363,5 +364,27 @@ async def test_state_whose_snapshot_was_lost_is_damage() -> None:
         records = [record async for record in log.read()]
         await log.store.compact(head_after(records, EMPTY))
 
-        with pytest.raises(LogDamaged, match="no sound snapshot of the objects is left"):
+        with pytest.raises(LogDamaged, match="no usable snapshot of the objects is left"):
             await load_objects(log)
+
+
+async def test_snapshot_of_another_version_is_passed_over() -> None:
+    async with await memory_log(clock=lambda: START) as log:
+        await log.take_over("x")
+        await log.append([Draft(body=Tick(), author="x")])
+        expected = (await load_objects(log)).digest()
+        await log.put_snapshot(SNAPSHOT, 2, b"\x94\x01\x01\x00\x80")
+
+        assert (await load_objects(log)).digest() == expected
+        assert (await verify(log, rebuild=True)).problems == (
+            "snapshot objects at 2: another version wrote it",
+        )
+
+
+async def test_empty_table_is_loaded_from_its_snapshot() -> None:
+    async with await memory_log() as log:
+        await log.take_over("x")
+        await log.put_snapshot(SNAPSHOT, 1, (await load_objects(log)).encode())
+        await log.compact()
+
+        assert (await load_objects(log)).seq == 1

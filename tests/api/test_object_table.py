@@ -140,3 +140,10 @@ def test_put_replaces_the_object() -> None:
     found = table.get("Pod", "default", "a")
     assert found is not None
     assert found != pod
+
+
+def test_condition_of_an_unknown_status_is_refused() -> None:
+    with pytest.raises(InvalidObjects) as refused:
+        set_condition(build.pod("a").build(), "C", "Maybe", "", "", T1)
+
+    assert [(error.path, error.value) for error in refused.value.errors] == [("status", "Maybe")]

@@ -22,6 +22,7 @@ from msgspec.structs import replace
 from tidelog.api.objects import Pod
 from tidelog.api.selectors import SelectorError
 from tidelog.plugins.arithmetic import scan_start
+from tidelog.plugins.default_preemption import DefaultPreemption
 from tidelog.plugins.image_locality import ImageLocality
 from tidelog.plugins.inter_pod_affinity import Incoming, InterPodAffinity
 from tidelog.plugins.interface import Code, CycleState, Plugin, Status
@@ -93,6 +94,8 @@ class FastEvaluation:
     def __init__(self, framework: Framework) -> None:
         self._framework = framework
         self._knows_all = _knows_all(framework)
+        self._post_filter_needs_no_state = all(type(p) is DefaultPreemption for p in framework.post_filter)
+        """As long as there is no node to try."""
         self._index = NodeIndex(framework.snapshot)
         self._shapes: dict[bytes, _Prepared | _Unknown | None] = {}
         """The latest used last; None: only the plain evaluation can tell."""
@@ -149,11 +152,10 @@ class FastEvaluation:
     ) -> FitError | None:
         """Why no node is left, in groups. None where a filter counts domains."""
         framework, index = self._framework, self._index
-        if prepared.filters_by_domains(prepared.skip_filter()):
+        skipped = prepared.skip_filter()
+        if prepared.filters_by_domains(skipped):
             return None
-        outcome = framework.run_pre_filter(state, pod)
-        if outcome.status is not None or outcome.nodes is not None:
-            return None
+        state.skip_filter = skipped
         nodes = framework.snapshot.nodes
         among = index.all if candidates is None else self._bits_of(candidates)
 
@@ -169,6 +171,11 @@ class FastEvaluation:
             alone ^= bits
         for status, bits in prepared.made_shape().rejections(alone):
             beside[status] = beside.get(status, 0) | bits
+        if not self._post_filter_needs_no_state or any(s.code is Code.UNSCHEDULABLE for s in beside):
+            # Preemption will try nodes, and others may do what they like: with the state that PreFilter leaves.
+            outcome = framework.run_pre_filter(state, pod)
+            if outcome.status is not None or outcome.nodes is not None:
+                return None
         groups = [(status, bits.bit_count(), names_of(bits)) for status, bits in beside.items()]
         diagnosis = Diagnosis()
         diagnosis.reject_nodes(NodeStatuses(groups, names_of(among)))

@@ -49,13 +49,10 @@ class Rebuild:
         connection = self._connection
 
         def put() -> None:
-            size = database.PART_BYTES
-            starts = range(0, len(snapshot.blob), size)
-            for part, start in enumerate(starts):
-                database.put_part(
-                    connection, snapshot.name, snapshot.seq, part, snapshot.blob[start : start + size]
-                )
-            database.finish_snapshot(connection, snapshot, len(starts))
+            parts = database.parts_of(snapshot.blob)
+            for number, data in enumerate(parts):
+                database.put_part(connection, snapshot.name, snapshot.seq, number, data)
+            database.finish_snapshot(connection, snapshot, len(parts))
 
         database.transaction(connection, put)
 

@@ -278,14 +278,12 @@ class SqliteStore(_Reading):
 
     async def put_snapshot(self, snapshot: Snapshot) -> None:
         """As in `Store`: a transaction a MiB."""
-        name, seq, blob = snapshot.name, snapshot.seq, snapshot.blob
+        name, seq, parts = snapshot.name, snapshot.seq, database.parts_of(snapshot.blob)
         await self._write(_in_transaction, database.drop_snapshot, name, seq)
-        starts = range(0, len(blob), database.PART_BYTES)
-        for part, start in enumerate(starts):
-            data = blob[start : start + database.PART_BYTES]
-            await self._write(_in_transaction, database.put_part, name, seq, part, data)
-        await self._write(_in_transaction, database.finish_snapshot, snapshot, len(starts))
-        self._since_checkpoint += len(blob)
+        for number, data in enumerate(parts):
+            await self._write(_in_transaction, database.put_part, name, seq, number, data)
+        await self._write(_in_transaction, database.finish_snapshot, snapshot, len(parts))
+        self._since_checkpoint += len(snapshot.blob)
         await self.tidy()
 
     async def compact(self, anchor: Head) -> None:

@@ -364,8 +364,9 @@ def test_generators_compose_except_in_upstream_where_one_is_allowed() -> None:
     two = plugins(multiPoint={"enabled": [{"name": "Generator"}, {"name": "OtherGenerator"}]})
 
     assert load(**two).configuration.profiles[0].points["placementGenerate"]
-    assert refused(**two, tidelog={"compat": "upstream"})[f"{POINTS}.placementGenerate"].startswith("Too many")
-
+    assert refused(**two, tidelog={"compat": "upstream"})[f"{POINTS}.placementGenerate"].startswith(
+        "Too many"
+    )
 
 
 ARGS = "profiles[0].pluginConfig[0]"

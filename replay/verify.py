@@ -19,7 +19,7 @@ from typing import Any, cast
 import msgspec
 
 from tidelog.api.errors import TidelogError
-from tidelog.eventlog.records import AttemptAborted, Body, Outcome, Record, encode_body
+from tidelog.eventlog.records import AttemptAborted, Body, Outcome, Record, Scheduled, Waiting, encode_body
 from tidelog.plugins.registry import Registry
 from tidelog.replay.divergence import evidence
 from tidelog.replay.playback import Pop, decode_outcome, pops, recover
@@ -141,6 +141,11 @@ class _Verification:
                 self._decide(pop)
 
     def _believe(self, pop: Pop) -> None:
+        for record, body in pop.outcomes:
+            if isinstance(body, Scheduled | Waiting) and self.core.cluster.cache.get(body.node) is None:
+                what = f"the decision names node {body.node}, which there was not"
+                self._differs(record, pop.attempt, what, body)
+                return
         try:
             self.core.readopt(pop.attempt, pop.at, pop.bodies())
         except NotTheRecorded as error:

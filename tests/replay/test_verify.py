@@ -200,6 +200,21 @@ def test_a_sample_does_not_see_what_it_does_not_recompute_but_still_every_pop() 
     assert not verify(tampered, Registry()).is_identical
 
 
+def test_a_sample_does_not_believe_in_a_node_that_is_not_there() -> None:
+    def nowhere(record: Record) -> Record:
+        body = decode_body(record)
+        return msgspec.structs.replace(
+            record, body=encode_body(msgspec.structs.replace(body, node="nowhere"))
+        )
+
+    tampered = rechained(changed(a_day().records, "Scheduled", nowhere))
+
+    found = verify(tampered, Registry(), sample=1000).first_difference
+
+    assert found is not None
+    assert found.what == "the decision names node nowhere, which there was not"
+
+
 # --- files ----------------------------------------------------------------------------------------------------------
 
 

@@ -103,7 +103,7 @@ async def _made(path: Path, args: argparse.Namespace) -> tuple[list[Record], Out
         records = await history.records()
         drop = [await _dropped(history, word, args.namespace) for word in args.drop]
         configure = _configure(args, history.registry)
-        inject = _injections(args)
+        inject = _injections(args, history.log.head.seq)
         with Progress("deciding anew", "records") as progress:
             made = run_what_if(
                 records, history.registry, configure, drop=drop, inject=inject, progress=progress.update
@@ -178,7 +178,7 @@ def _gates(words: Sequence[str]) -> dict[str, bool]:
     return {name: value for name, value in plain.items() if name in named}
 
 
-def _injections(args: argparse.Namespace) -> list[Injection]:
+def _injections(args: argparse.Namespace, head: int) -> list[Injection]:
     from tidelog.daemon.manifest_files import read_manifests
     from tidelog.replay.what_if import Injection
 
@@ -186,5 +186,7 @@ def _injections(args: argparse.Namespace) -> list[Injection]:
         return []
     if args.before < 1:
         raise UsageError(f"--before {args.before}: the first record is 1")
+    if args.before > head:
+        raise UsageError(f"--before {args.before}: the log has the records 1 to {head}")
     found = read_manifests(args.inject, namespace=args.namespace or DEFAULT_NAMESPACE, recursive=False)
     return [Injection(args.before, manifest.object) for manifest in found]

@@ -295,6 +295,7 @@ def test_command_injects_manifests(log: Path, tmp_path: Path, capsys: pytest.Cap
         (["--config", "nowhere.yaml"], "cannot read nowhere.yaml"),
         (["--inject", "nowhere.yaml"], "cannot read nowhere.yaml"),
         (["--before", "0", "--inject", "nowhere.yaml"], "--before 0: the first record is 1"),
+        (["--before", "10", "--inject", "nowhere.yaml"], "--before 10: the log has the records 1 to 9"),
     ],
 )
 def test_bad_input_is_one_clear_line(

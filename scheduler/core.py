@@ -83,6 +83,7 @@ from tidelog.scheduler.group_flights import GroupFlights, aborted_group
 from tidelog.scheduler.notes import Notes
 from tidelog.scheduler.pod_cycle import CycleResult, Stamp, finish_waiting, reject_waiting, run_pod_cycle
 from tidelog.scheduler.preemption import Evictions, PendingEviction, Preemption
+from tidelog.scheduler.unsupported import UnsupportedNeeds
 
 SECOND = 1_000_000_000
 
@@ -892,7 +893,10 @@ def _make_queue(configuration: SchedulerConfiguration, profiles: Mapping[str, Pr
     (sort,) = next(iter(profiles.values())).points["queueSort"]
     assert isinstance(sort, QueueSortPlugin)
     return SchedulingQueue(
-        {name: list(profile.plugins.values()) for name, profile in profiles.items()},
+        {
+            name: [*profile.plugins.values(), UnsupportedNeeds(profile.plugins.values())]
+            for name, profile in profiles.items()
+        },
         sort,
         QueueConfig(
             initial_backoff=configuration.pod_initial_backoff_seconds * SECOND,

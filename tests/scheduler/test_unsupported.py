@@ -1,0 +1,54 @@
+"""A pod that needs what nobody here looks after is never placed, and is told what that is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from tidelog.api import builders as b
+from tidelog.api.objects import Pod, Volume
+from tidelog.replay.driver import Driver
+from tidelog.replay.waits import waits_of
+
+
+def pod(name: str = "web") -> b.PodBuilder:
+    return b.pod(name).request(cpu="1").scheduler("default-scheduler")
+
+
+def with_volume(**source: Any) -> Pod:
+    built = pod().build()
+    return replace(built, spec=replace(built.spec, volumes=(Volume(name="data", **source),)))
+
+
+@pytest.mark.parametrize(
+    ("needy", "told"),
+    [
+        (with_volume(persistent_volume_claim={"claimName": "d"}), "persistent volume claim 'data'"),
+        (with_volume(ephemeral={}), "ephemeral volume 'data'"),
+        (pod().claim("gpu", claim="mine").build(), "resource claim 'gpu'"),
+    ],
+)
+def test_pod_with_an_unsupported_need_is_never_placed_and_told_what_it_is(needy: Pod, told: str) -> None:
+    driver = Driver()
+    driver.start()
+    driver.put(b.node("n1").build(), needy, pod("plain").build())
+
+    driver.advance(seconds=400)
+
+    waits = waits_of(driver.core, needy)
+    assert driver.placements() == {"default/plain": "n1"}
+    assert waits is not None
+    assert waits.place == "gated"
+    assert f"UnsupportedNeeds: {told} is not supported" in waits.gate
+
+
+def test_volumes_that_need_no_node_of_their_own_stand_in_nobodys_way() -> None:
+    driver = Driver()
+    driver.start()
+
+    driver.put(b.node("n1").build(), with_volume(csi={"driver": "x"}))
+    driver.settle()
+
+    assert driver.placements() == {"default/web": "n1"}

@@ -1,19 +1,21 @@
-"""What holds for every test: each log that one writes with a driver is replayed at its end.
+"""What holds for every test: each log that one writes with a driver or in a sandbox is replayed at its end.
 
 Verified from the start, recovered, recovered from a snapshot in the middle, and both again in a process with another hash seed; whatever way,
-the state must be the one that the driver is in. A test whose log is meant not to replay asks for the fixture `unreplayed`.
+the state must be the one that the driver is in; a sandbox may have been stopped anywhere, so only its log counts. A test whose log is meant not to replay asks for the fixture `unreplayed`.
 
 A test that writes a log in another way hands its records to the fixture `assert_replays`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from typing import Any, TypeVar
 
 import pytest
 
 from tests.other_seed import OtherSeed
+from tidelog.daemon.sandbox import Sandbox
+from tidelog.eventlog.memory import MemoryStore
 from tidelog.eventlog.records import Record
 from tidelog.plugins.disruption_budgets import EvictionsFromBudgets
 from tidelog.plugins.registry import IN_TREE, Registry
@@ -27,6 +29,7 @@ LOGS_MAX = 10
 """Of a test that writes more, the last ones are replayed: property tests write hundreds."""
 
 AssertReplays = Callable[..., str]
+T = TypeVar("T")
 
 
 @pytest.fixture(scope="session")
@@ -88,24 +91,55 @@ def unreplayed() -> None:
 def _every_log_is_replayed(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, assert_replays: AssertReplays
 ) -> Iterator[None]:
-    drivers: list[Driver] = []
-    original: Any = Driver.__init__
-
-    def recording(self: Driver, *args: Any, **kwargs: Any) -> None:
-        original(self, *args, **kwargs)
-        drivers.append(self)
-        del drivers[:-LOGS_MAX]
-
-    monkeypatch.setattr(Driver, "__init__", recording)
+    drivers = _made(Driver, monkeypatch)
+    sandboxes = _made(Sandbox, monkeypatch)
     yield
-    if not drivers or "unreplayed" in request.fixturenames or request.node.stash.get(_FAILED, False):
+    if "unreplayed" in request.fixturenames or request.node.stash.get(_FAILED, False):
         return
+    for sandbox in sandboxes:
+        store = sandbox.store
+        if not isinstance(store, MemoryStore) or store.anchor.seq or not store.head.seq:
+            continue
+        if isinstance(sandbox.core.evictions.port, EvictionsFromBudgets):
+            assert_replays(_records(store), sandbox.registry)
     for driver in drivers:
         if not isinstance(driver.core.evictions.port, EvictionsFromBudgets):
             continue  # Evictions were answered by the test, so only the test can answer them again.
         digest = assert_replays(driver.records, driver.registry)
         core: Core = driver.core
         assert core.in_flight or not digest or core.digest() == digest
+
+
+def _made(kind: type[T], monkeypatch: pytest.MonkeyPatch) -> list[T]:
+    """A list of the last ones of this class, which fills as the test makes them."""
+    made: list[T] = []
+    original: Any = kind.__init__
+
+    def recording(self: T, *args: Any, **kwargs: Any) -> None:
+        original(self, *args, **kwargs)
+        made.append(self)
+        del made[:-LOGS_MAX]
+
+    monkeypatch.setattr(kind, "__init__", recording)
+    return made
+
+
+def _records(store: MemoryStore) -> list[Record]:
+    """All that it holds, the test's event loop being closed."""
+    found: list[Record] = []
+    while rows := _at_once(store.read(len(found) + 1, store.head.seq)):
+        found += [Record(*row) for row in rows]
+    return found
+
+
+def _at_once(work: Coroutine[Any, Any, T]) -> T:
+    """What a coroutine returns that never waits, as those of a log in memory do not."""
+    try:
+        work.send(None)
+    except StopIteration as done:
+        result: T = done.value
+        return result
+    raise AssertionError("it waits")
 
 
 _FAILED = pytest.StashKey[bool]()

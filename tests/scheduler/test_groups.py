@@ -424,7 +424,10 @@ def test_desired_count_waits_a_moment_and_never_blocks(driver: Driver) -> None:
 
 
 def test_deadlock_of_gangs_that_would_block_each_other_is_resolved(driver: Driver) -> None:
-    """A, B, C and D together want twice what there is; placed in part they would hold each other up for ever."""
+    """A, B, C and D together want twice what there is; placed in part they would hold each other up for ever.
+
+    The log says who went first, and why the others had to wait.
+    """
     driver.put(*(node(f"{r}{i}", r, "4") for r in "ab" for i in range(2)))
     names = ("aa", "bb", "cc", "dd")
     for i in range(8):
@@ -439,8 +442,23 @@ def test_deadlock_of_gangs_that_would_block_each_other_is_resolved(driver: Drive
             for i in range(8):
                 driver.delete(member(f"{name}-{i}", name))
 
-    chosen = [record.key for record in driver.records if record.kind == "PlacementChosen"]
-    assert sorted(chosen) == [f"PodGroup/default/{name}" for name in names]
+    told = [
+        (record.key.rpartition("/")[2], body)
+        for record in driver.records
+        if isinstance(body := decode_body(record), PlacementChosen | Unschedulable)
+    ]
+    assert [(name, type(body).__name__) for name, body in told] == [
+        ("aa", "PlacementChosen"),
+        ("bb", "PlacementChosen"),
+        ("cc", "Unschedulable"),
+        ("dd", "Unschedulable"),
+        ("cc", "PlacementChosen"),
+        ("dd", "PlacementChosen"),
+    ]
+    for _, body in told[2:4]:
+        assert body.explanation == tuple(
+            f"{RACK}={rack}: aggregate cpu: 0 free, 8000 needed (millicores)" for rack in "ab"
+        )
     assert_replays(driver)
 
 

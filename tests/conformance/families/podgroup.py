@@ -41,7 +41,9 @@ def _node(case: Json) -> Node:
     for taint in case.get("taints") or ():
         found = Taint(key=taint["Key"], value=taint.get("Value", ""), effect=taint["Effect"])
         node = node.taint(found.key, found.value, found.effect)
-    return (node.cordon() if case.get("unschedulable") else node).build()
+    built = (node.cordon() if case.get("unschedulable") else node).build()
+    # These labels and no others: the builder would add a host name, which is a domain of its own where that is the level.
+    return replace(built, metadata=replace(built.metadata, labels=case["labels"]))
 
 
 def _pod(case: Json, group: str) -> Pod:
@@ -99,7 +101,10 @@ def world(case: Json) -> Driver:
         )
     )
     driver.put(*(_pod(pod, pod.get("group", "")) for pod in case["bound"]))
-    driver.put(*(_pod(pod, group["name"]) for pod in case["pods"]))
+    for pod in case["pods"]:
+        # One right after the other, so that each has its own place in the queue's order.
+        driver.now += 1
+        driver.put(_pod(pod, group["name"]))
     return driver
 
 

@@ -80,13 +80,17 @@ def pods(draw: st.DrawFn, group: str, count: int) -> list[Pod]:
 
 @st.composite
 def worlds(draw: st.DrawFn) -> Driver:
-    """A cluster with some room taken, and one group in the queue."""
+    """A cluster with some room taken and some promised to others, and one group in the queue."""
     driver = started(partialPlacement=draw(st.sampled_from(["auto", "always"])))
     machines = draw(nodes())
     driver.put(*machines)
     for number in range(draw(st.integers(0, 4))):
         on = draw(st.sampled_from(machines)).metadata.name
         driver.put(b.pod(f"there-{number}").request(cpu=draw(CPUS)).on(on).build())
+    for number in range(draw(st.integers(0, 2))):
+        on = draw(st.sampled_from(machines)).metadata.name
+        pod = b.pod(f"promised-{number}").priority(10).request(cpu=draw(CPUS)).nominated(on)
+        driver.put(pod.scheduler("default-scheduler").build())
     count = draw(st.integers(1, 5))
     min_count = draw(st.one_of(st.none(), st.integers(1, count)))
     level = draw(st.sampled_from([RACK, RACK, None]))

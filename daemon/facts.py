@@ -11,6 +11,7 @@ nothing. Admission costs some fifty microseconds an object, during which the log
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any, assert_never
 
@@ -43,6 +44,8 @@ from tidelog.eventlog.records import Draft, ObjectDeleted, ObjectPut, PodConditi
 
 ERRORS_MAX = 100
 """So many objects are reported of a refused request; nobody reads more."""
+RECORDS_PER_TURN = 100
+"""Arbitrary; a few milliseconds."""
 CLUSTER = "cluster"
 """The author of facts that came from outside."""
 
@@ -110,9 +113,11 @@ class FactService:
         return replace(draft, body=ObjectPut(object=obj), key=object_key(obj))
 
     async def catch_up(self) -> None:
-        """Read what others appended, so that little is left to do at the moment of sequencing."""
+        """Read what others appended, so that little is left to do at the moment of sequencing. The event loop gets its turn."""
         async for batch in self._log.read_batches(self._table.seq + 1):
-            for record in batch:
+            for count, record in enumerate(batch, start=1):
+                if count % RECORDS_PER_TURN == 0:
+                    await asyncio.sleep(0)
                 # A request that was sequenced meanwhile may have gone further already.
                 if record.seq == self._table.seq + 1:
                     self._table.apply(record)

@@ -10,7 +10,7 @@ import pytest
 from tidelog.api.builders import ZONE, node, pod, priority_class
 from tidelog.api.errors import InvalidObjects, UsageError
 from tidelog.api.features import FeatureGates
-from tidelog.api.objects import Object, Pod, PriorityClass
+from tidelog.api.objects import Object, Pod, PriorityClass, object_key
 from tidelog.daemon.fact_messages import (
     Answer,
     Apply,
@@ -171,6 +171,20 @@ async def test_service_follows_a_log_that_others_fill(service: FactService, log:
 
     assert actions(answer) == [("pod/web-1", "created", 6_001)]
     assert answer.head == 6_000
+
+
+async def test_event_loop_gets_its_turn_while_the_service_catches_up(service: FactService, log: Log) -> None:
+    pods = [web(f"web-{i}") for i in range(2_000)]
+    await log.append([Draft(body=ObjectPut(object=p), author="cluster", key=object_key(p)) for p in pods])
+    catching_up = asyncio.create_task(service.catch_up())
+    seen: set[int] = set()
+
+    while not catching_up.done():
+        await asyncio.sleep(0)
+        seen.add(service.objects.seq)
+
+    assert service.objects.seq == 2_000
+    assert len(seen) > 10
 
 
 async def test_author_is_the_one_who_asked(service: FactService, log: Log) -> None:

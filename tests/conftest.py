@@ -1,7 +1,8 @@
 """What holds for every test: each log that one writes with a driver or in a sandbox is replayed at its end.
 
 Verified from the start, recovered, recovered from a snapshot in the middle, and both again in a process with another hash seed; whatever way,
-the state must be the one that the driver is in; a sandbox may have been stopped anywhere, so only its log counts. A test whose log is meant not to replay asks for the fixture `unreplayed`.
+the state must be the same, and the one that the driver is in. (A sandbox may have been stopped anywhere, so only its log counts.) A test whose
+log is meant not to replay asks for the fixture `unreplayed`.
 
 A test that writes a log in another way hands its records to the fixture `assert_replays`.
 """

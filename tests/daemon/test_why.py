@@ -195,6 +195,35 @@ def test_why_names_plugin_reason_node_counts_and_what_would_help(case: str, driv
     assert advice in told
 
 
+@pytest.mark.parametrize(
+    ("waiting", "plugin", "reason"),
+    [
+        (
+            pod("p").group("train").build(),
+            "GangScheduling",
+            "waiting for minCount pods from a gang to appear in scheduling queue",
+        ),
+        (pod("p").pvc("data").build(), "UnsupportedNeeds", "persistent volume claim 'data' is not supported"),
+        (
+            pod("p").claim("gpu", claim="mine").build(),
+            "UnsupportedNeeds",
+            "resource claim 'gpu' is not supported without a plugin for it in the profile",
+        ),
+    ],
+)
+def test_why_names_who_keeps_a_pod_out_of_the_queue(
+    waiting: Pod, plugin: str, reason: str, driver: Driver, run: Run
+) -> None:
+    driver.put(*_three(), b.pod_group("train", min_count=2), waiting)
+    driver.settle()
+
+    code, told = run("why", "p")
+
+    assert code == 0
+    assert f"outside the queue until its gate opens: {plugin}: {reason}" in told
+    assert f"{plugin} rejects 3 nodes: 3 {reason}" in told
+
+
 @pytest.mark.parametrize("case", [case for case in CASES if case != "gate"])
 def test_why_tells_the_attempt_and_the_events_that_would_wake_the_pod(
     case: str, driver: Driver, run: Run

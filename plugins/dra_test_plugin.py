@@ -65,11 +65,12 @@ class DRATestPlugin(Plugin):
 
     def _split(self, parent: Placement, claim: ResourceClaim) -> Iterator[Placement]:
         meta = claim.metadata
+        key = f"ResourceClaim/{meta.namespace}/{meta.name}"
         if claim.status.allocation is not None:
-            yield from self._narrowed(parent, meta.name, "allocated", claim.status.allocation)
+            # Chosen again, so that the claim is reserved for this group too, and its devices stay what was relied on.
+            yield from self._narrowed(parent, meta.name, "allocated", claim.status.allocation, key)
             return
         for found in self._sets(parent, claim):
-            key = f"ResourceClaim/{meta.namespace}/{meta.name}"
             yield from self._narrowed(parent, meta.name, found.name, found.allocation, key)
 
     def _sets(self, parent: Placement, claim: ResourceClaim) -> list[DeviceSet]:
@@ -79,7 +80,7 @@ class DRATestPlugin(Plugin):
         return device_sets(claim, devices_of(listers.resource_slices()), taken, listers.device_class)
 
     def _narrowed(
-        self, parent: Placement, claim: str, what: str, allocation: AllocationResult, key: str = ""
+        self, parent: Placement, claim: str, what: str, allocation: AllocationResult, key: str
     ) -> Iterator[Placement]:
         """The part of the parent from which the devices can be reached, if there is one."""
         nodes = parent.nodes
@@ -93,7 +94,7 @@ class DRATestPlugin(Plugin):
                 nodes=nodes,
                 rank=parent.rank,
                 parent=parent.name,
-                allocations=(*parent.allocations, (key, allocation)) if key else parent.allocations,
+                allocations=(*parent.allocations, (key, allocation)),
             )
 
     def assume(self, state: CycleState, group: GroupInfo, placement: Placement) -> Status | None:

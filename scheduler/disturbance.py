@@ -188,6 +188,11 @@ def _of_devices(seq: int, old: Object | None, new: Object | None) -> Disturbance
     return Disturbance(seq, object_key(found), "", "", Depends.POD, own=f"{object_key(found)} changed")
 
 
+def given_back(seq: int, claim: str) -> Disturbance:
+    """The claim does not get the devices that an attempt had for it: who went by them must not."""
+    return Disturbance(seq, claim, "", "", Depends.POD, own=f"{claim} was not allocated after all")
+
+
 def _of_budget(seq: int, old: PodDisruptionBudget | None, new: PodDisruptionBudget) -> Disturbance | None:
     """A budget that is new, or may forbid an eviction that it allowed. One that only allows more hurts nobody."""
     key = object_key(new)

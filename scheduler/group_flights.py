@@ -38,7 +38,7 @@ from tidelog.queue.groups import GroupStatus
 from tidelog.queue.scheduling_queue import Rejection
 from tidelog.scheduler.cluster import Cluster, uid_of
 from tidelog.scheduler.decision import Decision
-from tidelog.scheduler.disturbance import Conflict
+from tidelog.scheduler.disturbance import Conflict, given_back
 from tidelog.scheduler.framework import Framework
 from tidelog.scheduler.group import Group, misfits, record_key
 from tidelog.scheduler.group_cycle import GroupOptions, GroupResult, group_error, run_group_cycle
@@ -194,6 +194,9 @@ class GroupFlights:
             obj = self._cluster.objects.get(claim)
             if obj is not None:
                 self._cluster.listers.put(obj)
+            if self._cluster.notes is not None:
+                # Later attempts saw the claim with these devices.
+                self._cluster.notes.append(given_back(self._cluster.seq, claim))
         assert self._cluster.queue is not None
         group = self._cluster.queue.get_group(key.partition("/")[2])
         assert group is not None

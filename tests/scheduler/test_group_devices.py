@@ -110,6 +110,43 @@ def test_claim_that_is_allocated_leaves_one_placement() -> None:
     assert_replays(driver)
 
 
+def sharing() -> Driver:
+    """Two groups with one claim, both tried and neither committed."""
+    driver = two_racks()
+    driver.put(devices("fa", "f1", 2), claim())
+    for name in ("one", "two"):
+        driver.put(b.pod_group(name, min_count=1), member(f"{name}-0", name, claim="shared"))
+    driver.attempt()
+    driver.attempt()
+    return driver
+
+
+def test_claim_is_reserved_for_every_group_that_uses_it() -> None:
+    driver = sharing()
+
+    driver.commit()
+
+    users = the_claim(driver, "shared").status.reserved_for
+    assert [user.name for user in users] == ["one", "two"]
+    assert driver.kinds().count("PlacementChosen") == 2
+    assert_replays(driver)
+
+
+def test_group_that_relied_on_an_allocation_that_was_aborted_is_tried_again() -> None:
+    driver = sharing()
+
+    driver.delete(member("one-0", "one", claim="shared"))
+    driver.commit()
+    aborted = driver.kinds().count("AttemptAborted")
+    driver.settle()
+
+    assert aborted == 2
+    assert len(nodes_of(driver, "two")) == 1
+    assert device_names(driver) == ["fa-0", "fa-1"]
+    assert [user.name for user in the_claim(driver, "shared").status.reserved_for] == ["two"]
+    assert_replays(driver)
+
+
 def test_claim_that_changes_before_the_commit_aborts_the_group() -> None:
     driver = two_racks()
     driver.put(

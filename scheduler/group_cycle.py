@@ -130,9 +130,7 @@ class _Cycle:
         evaluations = self._evaluate_all(placements)
         competing = self._competing(evaluations)
         if not competing:
-            message = infeasible_message(
-                self.group, evaluations, self._nowhere(placements), upstream=self.upstream
-            )
+            message = infeasible_message(self.group, evaluations, self._unlabeled(), upstream=self.upstream)
             return self._infeasible(message, (), evaluations)
         chosen = self._select(competing)
         if not chosen.fitting:
@@ -155,10 +153,12 @@ class _Cycle:
             placements = made
         return sorted(placements, key=lambda p: (p.rank, p.name)), None
 
-    def _nowhere(self, placements: Sequence[Placement]) -> int:
-        """How many nodes are in no placement."""
-        inside = {name for placement in placements for name in placement.nodes}
-        return sum(node.name not in inside for node in self.framework.snapshot.nodes)
+    def _unlabeled(self) -> int:
+        """How many nodes are in no domain, because they have no label of some level that must be kept."""
+        levels = [constraint.level for constraint in self.group.constraints if not constraint.preferred]
+        return sum(
+            any(level not in node.labels for level in levels) for node in self.framework.snapshot.nodes
+        )
 
     def _evaluate_all(self, placements: Sequence[Placement]) -> list[Evaluation]:
         """Rank by rank, until some rank has a placement for all, or `feasible_max` of them."""
@@ -366,9 +366,7 @@ class _Cycle:
             bound.unreserve()
             chosen.message = progress(self.group, bound.as_evaluation(), upstream=self.upstream)
             chosen.is_feasible = chosen.is_full = False
-            message = infeasible_message(
-                self.group, evaluations, self._nowhere(placements), upstream=self.upstream
-            )
+            message = infeasible_message(self.group, evaluations, self._unlabeled(), upstream=self.upstream)
             return self._infeasible(message, (), [*evaluations, bound.as_evaluation()])
         bound.post_bind()
         outcomes = ((self.group.key, self._chosen(chosen, evaluations, bound)), *bound.outcomes())

@@ -31,9 +31,9 @@ def progress(group: Group, evaluation: Evaluation, *, upstream: bool) -> str:
 
 
 def infeasible_message(
-    group: Group, evaluations: Sequence[Evaluation], nowhere: int, *, upstream: bool
+    group: Group, evaluations: Sequence[Evaluation], unlabeled: int, *, upstream: bool
 ) -> str:
-    """Why no placement takes the group. `nowhere`: how many nodes are in no placement."""
+    """Why no placement takes the group. `unlabeled`: how many nodes are in no domain."""
     if upstream:
         return (
             f"pod group is unschedulable, 0/{len(evaluations)} placements are available, "
@@ -44,8 +44,8 @@ def infeasible_message(
     parts = [_line(evaluation) for evaluation in evaluations[:SENTENCE_PLACEMENTS_MAX]]
     if len(evaluations) > SENTENCE_PLACEMENTS_MAX:
         parts.append(f"and {len(evaluations) - SENTENCE_PLACEMENTS_MAX} more")
-    if nowhere and levels:
-        parts.append(f"{nowhere} nodes without the label")
+    if unlabeled and levels:
+        parts.append(f"{unlabeled} nodes without the label")
     return (
         f"0/{len(evaluations)} placements of podGroup {group.name} are feasible{level}: {'; '.join(parts)}. "
         "Groups do not preempt."

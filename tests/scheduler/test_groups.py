@@ -295,6 +295,18 @@ def test_placed_members_pin_the_domain_of_late_ones(driver: Driver) -> None:
     assert_replays(driver)
 
 
+def test_nodes_of_other_domains_are_not_said_to_lack_the_label(driver: Driver) -> None:
+    driver.put(node("a1", "a", "3"), gang(min_count=3), *members(3))
+    driver.settle()
+
+    driver.put(node("b1", "b", "9"), node("bare", None, "9"), member("train-3"))
+    driver.settle()
+
+    assert f"{RACK}=b" not in last(driver, Unschedulable).message
+    assert "; 1 nodes without the label." in last(driver, Unschedulable).message
+    assert_replays(driver)
+
+
 def test_basic_group_with_a_level_is_placed_whole_or_not_at_all(driver: Driver) -> None:
     driver.put(node("a1", "a", "3"), gang(min_count=None), *members(4))
 

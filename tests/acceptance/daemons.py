@@ -23,9 +23,9 @@ PATIENCE = 60.0
 """Seconds until a test gives up; nothing is expected to take anywhere near."""
 
 
-def tidelog(*argv: object, ok: bool = True) -> subprocess.CompletedProcess[str]:
-    """Run a verb to its end."""
-    environment = {k: v for k, v in os.environ.items() if k != "TIDELOG_LOG"}
+def tidelog(*argv: object, ok: bool = True, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run a verb to its end, with these environment variables."""
+    environment = {**{k: v for k, v in os.environ.items() if k != "TIDELOG_LOG"}, **variables}
     done = subprocess.run(
         [TIDELOG, *map(str, argv)], capture_output=True, text=True, timeout=PATIENCE, env=environment
     )

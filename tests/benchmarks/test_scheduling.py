@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.acceptance.daemons import tidelog
 from tidelog.api.objects import Object, object_key
 from tidelog.benchmarks import scheduling
 from tidelog.benchmarks._workloads import WORKLOADS, pods_of
@@ -53,6 +55,8 @@ async def test_log_of_a_workload_verifies_by_replay(workload: str, tmp_path: Pat
     assert figures["placed"] > 0
     report = verify(await records_of(path), Registry())
     assert report.first_difference is None
+    elsewhere = tidelog("replay", "verify", path, "-o", "json", PYTHONHASHSEED="20081", ok=False)
+    assert json.loads(elsewhere.stdout)["first_difference"] is None
 
 
 def test_core_alone_places_as_many_pods() -> None:

@@ -17,7 +17,6 @@ from collections.abc import Container, Iterator, Mapping
 from enum import Enum
 from typing import NamedTuple
 
-from tidelog.api import pod_status
 from tidelog.api.objects import (
     DeviceClass,
     Namespace,
@@ -33,6 +32,7 @@ from tidelog.api.objects import (
     Workload,
     pod_condition,
 )
+from tidelog.api.pod_status import is_terminal
 from tidelog.api.quantity import parse_exact
 from tidelog.api.resources import Requests, occupied_requests
 from tidelog.plugins.events import Action, ClusterEvent, Resource
@@ -218,9 +218,6 @@ def effects(old: Object | None, new: Object | None, rules: Rules, assumed: Pod |
 
 def _is_another(old: Object, new: Object) -> bool:
     return old.metadata.uid != new.metadata.uid and bool(old.metadata.uid and new.metadata.uid)
-
-
-is_terminal = pod_status.is_terminal
 
 
 def _pod_effects(old: Object | None, new: Object | None, rules: Rules, assumed: Pod | None) -> list[Effect]:

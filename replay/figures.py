@@ -11,11 +11,11 @@ from statistics import fmean, median, pstdev
 import msgspec
 
 from tidelog.api.objects import Node, Object, Pod, PodDisruptionBudget, PodGroup
+from tidelog.api.pod_status import is_terminal
 from tidelog.api.resources import CPU, MEMORY
 from tidelog.api.selectors import SelectorError, label_matcher, selector_key
 from tidelog.eventlog.objects import ObjectTable
 from tidelog.eventlog.records import Record
-from tidelog.plugins.derive import is_terminal
 from tidelog.plugins.node_info import NodeInfo, PodInfo
 from tidelog.plugins.pod_topology_spread_constraints import HARD
 

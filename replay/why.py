@@ -8,8 +8,8 @@ import msgspec
 
 from tidelog.api.errors import TidelogError
 from tidelog.api.objects import Pod
+from tidelog.api.pod_status import is_terminal
 from tidelog.eventlog.records import Record
-from tidelog.plugins.derive import is_terminal
 from tidelog.replay.advice import Help, advise, gate_advice
 from tidelog.replay.choice import Choice, choice_of, placement_of
 from tidelog.replay.examine import Examination, examine

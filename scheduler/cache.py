@@ -26,18 +26,12 @@ from typing import Any
 import msgspec
 
 from tidelog.api.objects import Node, Pod
+from tidelog.api.pod_status import is_terminal
 from tidelog.plugins.node_info import NodeInfo, PodInfo
 from tidelog.scheduler.changes import ChangeList
 
 ZONE_LABEL = "topology.kubernetes.io/zone"
 REGION_LABEL = "topology.kubernetes.io/region"
-
-FINISHED = ("Succeeded", "Failed")
-
-
-def is_finished(pod: Pod) -> bool:
-    """Its containers have all ended: it takes nothing from its node any more."""
-    return pod.status.phase in FINISHED
 
 
 class CacheLayout(msgspec.Struct, frozen=True, kw_only=True):
@@ -185,7 +179,7 @@ class Cache:
         nothing: if it is assumed, it stays so until its outcome comes.
         """
         name = pod.pod.spec.node_name
-        if is_finished(pod.pod):
+        if is_terminal(pod.pod):
             self.remove_pod(pod.uid)
         elif name:
             self.remove_pod(pod.uid)

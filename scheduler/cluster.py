@@ -15,6 +15,7 @@ from typing import Protocol, assert_never
 from msgspec.structs import replace
 
 from tidelog.api.objects import Node, Object, Pod
+from tidelog.api.pod_status import is_terminal
 from tidelog.plugins.derive import (
     Effect,
     QueueStep,
@@ -22,7 +23,6 @@ from tidelog.plugins.derive import (
     Rules,
     effects,
     is_leaving,
-    is_terminal,
     pod_events,
 )
 from tidelog.plugins.events import ClusterEvent

@@ -34,6 +34,7 @@ from tidelog.api.pod_status import (
     bound_to,
     charged,
     is_rejected_with,
+    is_terminal,
     nominated_to,
     preempted,
     rejected,
@@ -63,7 +64,7 @@ from tidelog.eventlog.records import (
 )
 from tidelog.plugins.behaviours import check_behaviours
 from tidelog.plugins.configuration import SchedulerConfiguration
-from tidelog.plugins.derive import Rules, is_terminal
+from tidelog.plugins.derive import Rules
 from tidelog.plugins.events import WILDCARD
 from tidelog.plugins.interface import CycleState, QueueSortPlugin, unschedulable
 from tidelog.plugins.node_info import PodInfo

@@ -25,7 +25,8 @@ from tidelog.api.objects import (
     Workload,
     object_key,
 )
-from tidelog.plugins.derive import is_terminal, same_quantities
+from tidelog.api.pod_status import is_terminal
+from tidelog.plugins.derive import same_quantities
 from tidelog.plugins.disruption_budgets import is_ready
 from tidelog.plugins.interface import Depends
 from tidelog.scheduler.decision import Relies

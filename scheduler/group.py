@@ -30,7 +30,7 @@ from tidelog.api.objects import (
     Workload,
     WorkloadPodGroup,
 )
-from tidelog.plugins.derive import is_terminal
+from tidelog.api.pod_status import is_terminal
 from tidelog.plugins.interface import LevelConstraint
 from tidelog.plugins.node_info import PodInfo
 from tidelog.queue.group_rules import GroupInfo

@@ -37,6 +37,7 @@ from tidelog.api.objects import (
     StatefulSet,
     object_key,
 )
+from tidelog.api.pod_status import is_terminal
 from tidelog.api.times import parse_time
 from tidelog.daemon.actors.protocol import NOTHING, Deeds, Errand, Objects
 from tidelog.eventlog.records import (
@@ -54,7 +55,6 @@ from tidelog.plugins.node_info import PodInfo
 from tidelog.scheduler.preemption import EXPIRY
 
 LOOK = "look at the budget"
-_FINISHED = ("Succeeded", "Failed")
 _CONTROLLERS = (ReplicaSet, StatefulSet, ReplicationController)
 _WATCHED = ("Pod", "PodDisruptionBudget", *(KIND_OF_TYPE[kind].name for kind in _CONTROLLERS))
 
@@ -66,7 +66,7 @@ def disruption_status(
     budget: PodDisruptionBudget, pods: Iterable[Pod], replicas: Mapping[str, int], at: int
 ) -> PodDisruptionBudgetStatus:
     """The budget's status as it has to be at this time. `pods`: those that it selects; `replicas`: of controllers, by `owner_key`."""
-    counted = [pod for pod in pods if pod.status.phase not in _FINISHED]
+    counted = [pod for pod in pods if not is_terminal(pod)]
     disrupted = _disrupted(budget, counted, at)
     healthy = sum(
         is_ready(pod) and not pod.metadata.deletion_timestamp and pod.metadata.name not in disrupted

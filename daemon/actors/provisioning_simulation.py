@@ -15,12 +15,13 @@ from msgspec.structs import replace
 
 from tidelog.api.features import FeatureGates
 from tidelog.api.objects import Node, Object, Pod
+from tidelog.api.pod_status import is_terminal
 from tidelog.plugins.configuration import SchedulerConfiguration
 from tidelog.plugins.interface import CycleState
 from tidelog.plugins.node_info import NodeInfo, PodInfo
 from tidelog.plugins.profiles import ProfileSpec, build_profile
 from tidelog.plugins.registry import Registry
-from tidelog.scheduler.cache import Cache, is_finished
+from tidelog.scheduler.cache import Cache
 from tidelog.scheduler.framework import Feasible, Framework, FrameworkHandle
 from tidelog.scheduler.listers import Listers
 from tidelog.scheduler.snapshot import Snapshot
@@ -50,7 +51,7 @@ class Simulation:
             self._cache.put_node(node)
             self.real.append(node.metadata.name)
         for pod in pods:
-            if pod.spec.node_name and not is_finished(pod):
+            if pod.spec.node_name and not is_terminal(pod):
                 self._cache.put_pod(PodInfo(pod))
         self._at = at
         gates = configuration.feature_gates

@@ -20,12 +20,13 @@ from tidelog.api.objects import (
     Service,
     StatefulSet,
 )
+from tidelog.api.pod_status import is_terminal
 from tidelog.plugins.configuration import default_configuration
 from tidelog.plugins.interface import CycleState, Status
 from tidelog.plugins.node_info import NodeInfo, PodInfo
 from tidelog.plugins.profiles import build_profile
 from tidelog.plugins.registry import Registry
-from tidelog.scheduler.cache import Cache, is_finished
+from tidelog.scheduler.cache import Cache
 from tidelog.scheduler.diagnosis import FitError
 from tidelog.scheduler.framework import Feasible, FixedNominations, Framework, FrameworkHandle, ScheduleResult
 from tidelog.scheduler.listers import Listers
@@ -55,7 +56,7 @@ def cluster(case: Mapping[str, Any]) -> Framework:
     nominated: dict[str, list[PodInfo]] = {}
     for pod in map(PodInfo, msgspec.convert(case["pods"], list[Pod])):
         cache.put_pod(pod)
-        if not pod.pod.spec.node_name and not is_finished(pod.pod):
+        if not pod.pod.spec.node_name and not is_terminal(pod.pod):
             nominated.setdefault(pod.pod.status.nominated_node_name, []).append(pod)
     for key, kind in _LISTED.items():
         for obj in msgspec.convert(case.get(key, []), list[kind]):  # type: ignore[valid-type]

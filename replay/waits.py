@@ -7,10 +7,9 @@ import msgspec
 from tidelog.api.objects import Pod
 from tidelog.plugins.interface import Plugin
 from tidelog.plugins.pod_topology_spread import PodTopologySpread
-from tidelog.queue.entity import AnyEntity, QueuedPod, Where
+from tidelog.queue.entity import AnyEntity, QueuedPod, Where, pod_uid
 from tidelog.queue.hints import registrations_of
 from tidelog.replay.words import event_name
-from tidelog.scheduler.cluster import uid_of
 from tidelog.scheduler.core import Core
 from tidelog.scheduler.framework import Framework
 
@@ -44,7 +43,7 @@ def waits_of(core: Core, pod: Pod) -> Waits | None:
     """What the pod waits for; None if it is not pending as far as this scheduler is concerned."""
     if core.queue is None or pod.spec.node_name:
         return None
-    permit = core.permit_of(uid_of(pod))
+    permit = core.permit_of(pod_uid(pod))
     if permit is not None:
         return Waits(place="permit", until=permit.deadline, plugins=permit.plugins, reserved_on=permit.node)
     entity = core.queue.get(f"{pod.metadata.namespace}/{pod.metadata.name}")

@@ -27,6 +27,7 @@ from tidelog.plugins.derive import (
 )
 from tidelog.plugins.events import ClusterEvent
 from tidelog.plugins.node_info import PodInfo
+from tidelog.queue.entity import pod_uid
 from tidelog.queue.scheduling_queue import SchedulingQueue
 from tidelog.scheduler.cache import Cache, CacheLayout
 from tidelog.scheduler.disturbance import disturbance, released
@@ -34,12 +35,6 @@ from tidelog.scheduler.group import GroupTable
 from tidelog.scheduler.listers import Listers
 from tidelog.scheduler.notes import Notes
 from tidelog.scheduler.snapshot import Snapshot
-
-
-def uid_of(pod: Pod) -> str:
-    """By what a pod is told apart from an earlier one of its name."""
-    meta = pod.metadata
-    return meta.uid or f"{meta.namespace}/{meta.name}"
 
 
 class EventObserver(Protocol):
@@ -166,9 +161,9 @@ class Cluster:
 
     def _assumed(self, obj: Object | None) -> Pod | None:
         """The pod as it is on the node where it is assumed."""
-        if not isinstance(obj, Pod) or not self.cache.is_assumed(uid_of(obj)):
+        if not isinstance(obj, Pod) or not self.cache.is_assumed(pod_uid(obj)):
             return None
-        node = self.cache.node_of(uid_of(obj))
+        node = self.cache.node_of(pod_uid(obj))
         assert node is not None
         return replace(obj, spec=replace(obj.spec, node_name=node))
 
@@ -176,13 +171,13 @@ class Cluster:
         old, new = effect.old, effect.new
         if isinstance(new, Pod):
             if settles:
-                self.cache.confirm(uid_of(new))
+                self.cache.confirm(pod_uid(new))
             elif new.spec.node_name:
                 self.cache.put_pod(PodInfo(new))
             elif effect.forgets:
-                self.cache.remove_pod(uid_of(new))
+                self.cache.remove_pod(pod_uid(new))
         elif isinstance(old, Pod):
-            self.cache.remove_pod(uid_of(old))
+            self.cache.remove_pod(pod_uid(old))
         elif isinstance(new, Node):
             self.cache.put_node(new)
         elif isinstance(old, Node):

@@ -70,10 +70,10 @@ from tidelog.plugins.interface import CycleState, QueueSortPlugin, unschedulable
 from tidelog.plugins.node_info import PodInfo
 from tidelog.plugins.profiles import Profile, build_profiles
 from tidelog.plugins.registry import Registry
-from tidelog.queue.entity import AnyEntity, QueuedGroup
+from tidelog.queue.entity import AnyEntity, QueuedGroup, pod_key, pod_uid
 from tidelog.queue.scheduling_queue import QueueConfig, SchedulingQueue
 from tidelog.scheduler.cache import CacheLayout
-from tidelog.scheduler.cluster import Cluster, uid_of, wants_node
+from tidelog.scheduler.cluster import Cluster, wants_node
 from tidelog.scheduler.decision import Decision, Relies, relies_on_plan
 from tidelog.scheduler.disturbance import Conflict, called_off, conflict, promised_again, released
 from tidelog.scheduler.fallback import preemption_marks, with_fallback
@@ -174,7 +174,7 @@ class Core:
         if not body.same_as:
             return body
         pod = self.cluster.pod(key)
-        return self._rejected[key if pod is None else uid_of(pod)][1]
+        return self._rejected[key if pod is None else pod_uid(pod)][1]
 
     # --- consuming the log ------------------------------------------------------------------------------------------
 
@@ -207,9 +207,9 @@ class Core:
             case ObjectPut():
                 old = cluster.pod(key)
                 cluster.change(key, body.object)
-                if old is not None and uid_of(old) in self._permits:
+                if old is not None and pod_uid(old) in self._permits:
                     self._look_at_waiting(old, cluster.pod(key))
-                if old is not None and self.evictions.get(uid_of(old)) is not None:
+                if old is not None and self.evictions.get(pod_uid(old)) is not None:
                     self._look_at_victim(old, cluster.pod(key))
             case ObjectDeleted():
                 self._deleted(key)
@@ -263,20 +263,20 @@ class Core:
             for other in [k for k in self._rejected if k == key or k.startswith(f"{key}/")]:
                 del self._rejected[other]
         if pod is not None:
-            self._stop_attempts(uid_of(pod))
-            self._end_eviction(uid_of(pod))
+            self._stop_attempts(pod_uid(pod))
+            self._end_eviction(pod_uid(pod))
 
     def _look_at_waiting(self, old: Pod, new: Pod | None) -> None:
         """A pod that waits for a permit has a new version: perhaps one that wants no node, or not from us, any more."""
-        if new is None or uid_of(new) != uid_of(old) or not wants_node(new):
-            self._stop_attempts(uid_of(old))
+        if new is None or pod_uid(new) != pod_uid(old) or not wants_node(new):
+            self._stop_attempts(pod_uid(old))
 
     def _look_at_victim(self, old: Pod, new: Pod | None) -> None:
         """A pod that was asked to go has a new version: it has finished, is another one, or somebody took the request back."""
         assert new is not None
-        took_back = self.evictions.is_told(uid_of(old)) and not new.metadata.deletion_timestamp
-        if is_terminal(new) or uid_of(new) != uid_of(old) or took_back:
-            self._end_eviction(uid_of(old))
+        took_back = self.evictions.is_told(pod_uid(old)) and not new.metadata.deletion_timestamp
+        if is_terminal(new) or pod_uid(new) != pod_uid(old) or took_back:
+            self._end_eviction(pod_uid(old))
 
     def _stop_attempts(self, uid: str) -> None:
         """The pod wants no node any more. If it just waited for a permit, no outcome will come to end that attempt."""
@@ -300,7 +300,7 @@ class Core:
     # --- consuming outcomes -----------------------------------------------------------------------------------------
 
     def _scheduled(self, pod: Pod, key: str, body: Scheduled) -> None:
-        uid, cluster = uid_of(pod), self.cluster
+        uid, cluster = pod_uid(pod), self.cluster
         if pod.spec.node_name != body.node:  # Else its group was bound as one.
             settles = cluster.cache.is_assumed(uid) and cluster.cache.node_of(uid) == body.node
             cluster.change(key, bound_to(pod, body.node, self.at), settles=settles)
@@ -308,7 +308,7 @@ class Core:
         self._land(body.attempt, uid)
 
     def _unschedulable(self, pod: Pod, record: Record, body: Unschedulable) -> None:
-        uid, attempt = uid_of(pod), body.attempt
+        uid, attempt = pod_uid(pod), body.attempt
         if body.same_as:
             _, body = self._rejected[uid]
         else:
@@ -330,7 +330,7 @@ class Core:
         self._land(attempt, uid)
 
     def _errored(self, pod: Pod, key: str, body: AttemptError) -> None:
-        uid = uid_of(pod)
+        uid = pod_uid(pod)
         self._rejected.pop(uid, None)
         self._stop_waiting(uid, key)
         self.cluster.change(key, rejected(pod, body.message, self.at, reason=SCHEDULER_ERROR))
@@ -340,7 +340,7 @@ class Core:
 
     def _waiting(self, pod: Pod, key: str, body: Waiting) -> None:
         """The pod stays in flight for the queue, and assumed; only the attempt is over."""
-        uid = uid_of(pod)
+        uid = pod_uid(pod)
         self._permits[uid] = Permit(
             key, uid, body.node, body.deadline, body.plugins, body.fallback, body.group
         )
@@ -361,7 +361,7 @@ class Core:
         cluster, pod = self.cluster, self.cluster.pod(key)
         if pod is None:
             return
-        uid = uid_of(pod)
+        uid = pod_uid(pod)
         if not pod.spec.node_name:
             self._stop_waiting(uid, key)
             cluster.change(key, rejected(pod, body.message, self.at, reason=SCHEDULER_ERROR))
@@ -392,13 +392,13 @@ class Core:
     def _aborted(self, key: str, body: AttemptAborted) -> None:
         if body.nominated:
             self._call_off(body)
-        pods = {uid_of(pod): other for other in (key, *body.assignment) if (pod := self.cluster.pod(other))}
+        pods = {pod_uid(pod): other for other in (key, *body.assignment) if (pod := self.cluster.pod(other))}
         for uid in self._flights.pop(body.attempt, {}):
             found = pods.get(uid, key)
             self._stop_waiting(uid, found)
             if self.queue is not None:
                 pod = self.cluster.pod(found)
-                if pod is not None and uid_of(pod) == uid and wants_node(pod):
+                if pod is not None and pod_uid(pod) == uid and wants_node(pod):
                     # What came while it was assumed has not reached the queue, and may be what the attempt was aborted for.
                     self.queue.update(pod, (), self.seq, self.at)
                     # A nomination that the attempt made does not count any more; one from before it does.
@@ -418,7 +418,7 @@ class Core:
         cluster = self.cluster
         for key in body.victims:
             pod = cluster.pod(key)
-            eviction = None if pod is None else self.evictions.get(uid_of(pod))
+            eviction = None if pod is None else self.evictions.get(pod_uid(pod))
             if pod is None or eviction is None or eviction.attempt != body.attempt:
                 continue
             self.evictions.end(eviction.uid)
@@ -470,10 +470,10 @@ class Core:
         self._land_all(attempt, self.group_flights.rejected(key, body))
 
     def _group_aborted(self, key: str, body: AttemptAborted) -> None:
-        for uid, pod_key in self.group_flights.aborted(key, body):
-            self._stop_waiting(uid, pod_key)
-            pod = self.cluster.pod(pod_key)
-            if pod is not None and uid_of(pod) == uid and self.queue is not None:
+        for uid, member in self.group_flights.aborted(key, body):
+            self._stop_waiting(uid, member)
+            pod = self.cluster.pod(member)
+            if pod is not None and pod_uid(pod) == uid and self.queue is not None:
                 self.queue.update(pod, (), self.seq, self.at)
                 self._renominate(pod)
         self._flights.pop(body.attempt, None)
@@ -500,7 +500,7 @@ class Core:
         cluster.queue = queue
         cluster.update_groups(cluster.groups.names())
         for pod in cluster.pending_pods():
-            if pod.spec.scheduler_name in schedulers and queue.get(_name_of(pod)) is None:
+            if pod.spec.scheduler_name in schedulers and queue.get(pod_key(pod)) is None:
                 queue.add(pod, self.at)
         # What rejected a pod under the old rules says nothing about the new ones.
         queue.on_event(WILDCARD, None, None, self.seq, self.at)
@@ -637,7 +637,7 @@ class Core:
             result = run_pod_cycle(
                 framework, self._info_of(pod), key, stamp, waiting=popped, nominated_node=nominated
             )
-        uid = uid_of(pod)
+        uid = pod_uid(pod)
         if result.state is not None:
             self._permit_states[uid] = result.state
         return Decision(
@@ -731,7 +731,7 @@ class Core:
 
     def _marks_of(self, pod: Pod) -> tuple[int, ...]:
         """The spread constraints that stay fallen back as long as the pod's nomination stands."""
-        entity = None if self.queue is None else self.queue.get(_name_of(pod))
+        entity = None if self.queue is None else self.queue.get(pod_key(pod))
         return () if entity is None else entity.fallback_constraints
 
     def _adopt(self, attempt: int, outcomes: Sequence[tuple[str, Body]]) -> None:
@@ -760,10 +760,10 @@ class Core:
             elif isinstance(body, Evicted):
                 self._evict(pod, key, body)
             if not isinstance(body, Evicted | EvictionRefused | Nominated):
-                flight[uid_of(pod)] = None
+                flight[pod_uid(pod)] = None
             if isinstance(body, AttemptAborted):
                 others = map(cluster.pod, body.assignment)
-                flight.update(dict.fromkeys(uid_of(other) for other in others if other is not None))
+                flight.update(dict.fromkeys(pod_uid(other) for other in others if other is not None))
 
     def _nominate(self, pod: Pod, node: str, cleared: Sequence[str]) -> None:
         """Filters count the pod on the node from now on, and those of lower priority not any more."""
@@ -776,7 +776,7 @@ class Core:
 
     def _evict(self, pod: Pod, key: str, body: Evicted) -> None:
         """The pod is going from now on, for every later attempt; its object says so when the record is in the log."""
-        uid, at = uid_of(pod), body.at
+        uid, at = pod_uid(pod), body.at
         self.evictions.decide(
             PendingEviction(uid, key, body.preemptor, body.attempt, at, tuple(body.budgets))
         )
@@ -791,7 +791,7 @@ class Core:
         return info
 
     def _assume(self, pod: Pod, node: str) -> None:
-        uid = uid_of(pod)
+        uid = pod_uid(pod)
         if not self.cluster.cache.is_assumed(uid):
             self.cluster.cache.assume(self._info_of(pod), node)
         assert self.queue is not None
@@ -919,10 +919,6 @@ def _record_key_of(popped: AnyEntity | Permit) -> str:
 def _found_none(popped: AnyEntity | Permit, result: CycleResult) -> bool:
     """Whether nodes were looked at, and none would do."""
     return not isinstance(popped, Permit) and not result.node
-
-
-def _name_of(pod: Pod) -> str:
-    return f"{pod.metadata.namespace}/{pod.metadata.name}"
 
 
 def _same_rejection(a: Unschedulable, b: Unschedulable) -> bool:

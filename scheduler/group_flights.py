@@ -33,10 +33,10 @@ from tidelog.eventlog.records import (
     Waiting,
 )
 from tidelog.plugins.node_info import PodInfo
-from tidelog.queue.entity import QueuedPod
+from tidelog.queue.entity import QueuedPod, pod_uid
 from tidelog.queue.groups import GroupStatus
 from tidelog.queue.scheduling_queue import Rejection
-from tidelog.scheduler.cluster import Cluster, uid_of
+from tidelog.scheduler.cluster import Cluster
 from tidelog.scheduler.decision import Decision
 from tidelog.scheduler.disturbance import Conflict, given_back
 from tidelog.scheduler.framework import Framework
@@ -94,7 +94,7 @@ class GroupFlights:
         """The members that have a node, bound or waiting for their permit, by name."""
         found: list[tuple[PodInfo, str]] = []
         for pod in self._cluster.groups.members(name):
-            uid = uid_of(pod)
+            uid = pod_uid(pod)
             node = self._cluster.cache.node_of(uid)
             if node is not None and uid not in popped:
                 found.append((self._cluster.cache.pod(uid) or PodInfo(pod), node))
@@ -142,7 +142,7 @@ class GroupFlights:
         for pod_key, node in body.assignment.items():
             pod = cluster.pod(pod_key)
             if pod is not None and pod_key not in waiting:
-                uid = uid_of(pod)
+                uid = pod_uid(pod)
                 settles = cluster.cache.is_assumed(uid) and cluster.cache.node_of(uid) == node
                 cluster.change(pod_key, bound_to(pod, node, at), settles=settles)
         self._set_condition(key, "True", "Scheduled", "")

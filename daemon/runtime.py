@@ -478,22 +478,22 @@ class Runtime:
             self._holding = False
             self._resting = False
             self.changed.ring()
-        self._kept = capture.seq
+        self._kept = seq = capture.seq
         for _ in capture.work():
             await asyncio.sleep(0)
-        # What was consumed may be ahead of the disk.
-        while self.log.head.seq < capture.seq:
-            await self.changed.wait()
-        blob = capture.blob()
+        await self._put(SCHEDULER, seq, capture.blob())
         await self.facts.catch_up()
         table = self.facts.objects
-        objects, objects_seq = table.encode(), table.seq
-        while self.log.head.seq < objects_seq:
+        await self._put(OBJECTS, table.seq, table.encode())
+        return seq
+
+    async def _put(self, name: str, seq: int, blob: bytes) -> None:
+        """One snapshot after the other: together they would take as much memory as all objects do."""
+        # What was consumed may be ahead of the disk.
+        while self.log.head.seq < seq:
             await self.changed.wait()
-        await self.log.put_snapshot(SCHEDULER, capture.seq, blob)
-        await self.log.put_snapshot(OBJECTS, objects_seq, objects)
-        _log.debug("kept a snapshot", extra=fields(seq=capture.seq, bytes=len(blob)))
-        return capture.seq
+        await self.log.put_snapshot(name, seq, blob)
+        _log.debug("kept a snapshot", extra=fields(name=name, seq=seq, bytes=len(blob)))
 
 
 class _Turn:

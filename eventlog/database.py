@@ -301,12 +301,13 @@ def drop_snapshot(connection: sqlite3.Connection, name: str, seq: int) -> None:
     connection.execute("DELETE FROM parts WHERE name = ? AND seq = ?", (name, seq))
 
 
-def parts_of(blob: bytes) -> list[bytes]:
-    """What is put part by part."""
-    return [blob[start : start + PART_BYTES] for start in range(0, len(blob), PART_BYTES)]
+def parts_of(blob: bytes) -> list[memoryview]:
+    """What is put part by part; views, because a blob may have hundreds of MiB."""
+    whole = memoryview(blob)
+    return [whole[start : start + PART_BYTES] for start in range(0, len(blob), PART_BYTES)]
 
 
-def put_part(connection: sqlite3.Connection, name: str, seq: int, part: int, data: bytes) -> None:
+def put_part(connection: sqlite3.Connection, name: str, seq: int, part: int, data: memoryview) -> None:
     """Add a part of a snapshot, within the transaction under way."""
     connection.execute("INSERT INTO parts VALUES (?, ?, ?, ?)", (name, seq, part, data))
 

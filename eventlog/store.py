@@ -85,7 +85,13 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 def _digest(name: str, seq: int, chain: bytes, blob: bytes) -> bytes:
-    return sha256(msgspec.msgpack.encode((name, seq, chain, blob))).digest()
+    """SHA-256 over the msgpack array of the four, without a copy of the blob, which may have hundreds of MiB."""
+    size = len(blob)
+    code, width = (0xC4, 1) if size < 1 << 8 else (0xC5, 2) if size < 1 << 16 else (0xC6, 4)
+    head = b"".join(map(msgspec.msgpack.encode, (name, seq, chain)))
+    found = sha256(b"\x94" + head + bytes([code]) + size.to_bytes(width, "big"))
+    found.update(blob)
+    return found.digest()
 
 
 class SnapshotInfo(msgspec.Struct, frozen=True, kw_only=True, gc=False):

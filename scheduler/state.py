@@ -51,8 +51,9 @@ class Capture:
             yield
 
     def blob(self) -> bytes:
-        """The bytes, once the work is done."""
-        return _encode((VERSION, self._rest, self._chunks))
+        """The bytes, once the work is done; to be asked for once, because nothing is kept beside them."""
+        chunks, self._chunks, self._objects = self._chunks, [], []
+        return _encode((VERSION, self._rest, chunks))
 
 
 def capture_state(core: Core) -> Capture:

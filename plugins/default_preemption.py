@@ -195,18 +195,17 @@ class DefaultPreemption(Plugin):
         names = names[start:] + names[:start]
         wanted = self._candidates_wanted(len(names))
         run = DryRun(port, allowances, state, pod, guarded=self.guarded)
-        known = self._memory.answers(port, state, pod)
+        memory = self._memory.recollection(port, allowances, state, pod)
         keeping: list[Candidate] = []
         violating: list[Candidate] = []
         failed: dict[str, Status] = {}
         for name in names:
             node = self.handle.snapshot.get(name)
             assert node is not None, f"a status for node {name}, which is not in the snapshot"
-            answer = self._memory.recall(known, port, allowances, pod, node)
+            answer = memory.recall(node)
             if answer is None:
                 found = run.on(node)
-                blockers = run.blockers.get(name, ())
-                self._memory.keep(known, port, allowances, pod, node, found, blockers)
+                memory.keep(node, found, run.blockers.get(name, ()))
             else:
                 found = answer.found
                 if answer.blockers:

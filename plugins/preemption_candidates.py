@@ -31,8 +31,11 @@ class Candidate(NamedTuple):
 
 def start_of(pod: PodInfo, at: int) -> int:
     """When the pod was started; one that does not say has been started just now."""
+    text = pod.pod.status.start_time
+    if not text:
+        return at
     try:
-        return parse_time(pod.pod.status.start_time)
+        return parse_time(text)
     except ValueError:
         return at
 
@@ -64,7 +67,6 @@ def ranked(candidates: Iterable[Candidate], at: int) -> list[Candidate]:
 
 def _rank(candidate: Candidate, at: int) -> tuple[int, int, int, int, int]:
     victims = candidate.victims
-    highest = max(pod.priority for pod in victims)
-    earliest = min(start_of(pod, at) for pod in victims if pod.priority == highest)
-    total = sum(pod.priority + _SHIFT for pod in victims)
-    return (candidate.violations, victims[0].priority, total, len(victims), -earliest)
+    first = victims[0]  # Of the highest priority, and of those the one that runs longest.
+    total = sum([pod.priority for pod in victims]) + len(victims) * _SHIFT
+    return (candidate.violations, first.priority, total, len(victims), -start_of(first, at))

@@ -92,6 +92,10 @@ class PreemptionPort(Protocol):
         """What the filters look at that have a say about the pod."""
         ...
 
+    def tells_equal_nodes_apart(self, state: CycleState) -> bool:
+        """Whether the filters that have a say about the pod can look at more of a node than its resources, ports and taints."""
+        ...
+
     def add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, node: NodeInfo) -> Status | None:
         """Put a pod on a clone of a node; the state, a clone too, follows. A status is an error."""
         ...

@@ -22,11 +22,21 @@ from tidelog.eventlog.records import Body, Evicted, EvictionRefused, Nominated
 from tidelog.plugins.disruption_budgets import EvictionsFromBudgets
 from tidelog.plugins.interface import CycleState, Depends, Status
 from tidelog.plugins.node_info import NodeInfo, PodInfo
+from tidelog.plugins.node_name import NodeName
+from tidelog.plugins.node_ports import NodePorts
+from tidelog.plugins.node_resources_fit import NodeResourcesFit
+from tidelog.plugins.node_unschedulable import NodeUnschedulable
 from tidelog.plugins.preemption_plan import EvictionPort, PreemptionPlan, RefusedEviction
+from tidelog.plugins.taint_toleration import TaintToleration
 from tidelog.scheduler.framework import Framework
 
 EXPIRY = 120 * 1_000_000_000
 """An eviction whose pod is still there after this is not coming any more, and charges its budgets no longer. As the disruption controller has it."""
+
+_BLIND_FOR_NAMES: frozenset[type] = frozenset(
+    (NodeUnschedulable, NodeName, TaintToleration, NodePorts, NodeResourcesFit)
+)
+"""Filters that look at a node's resources, ports, taints and `unschedulable` only; NodeName as long as the pod names none."""
 
 
 class PendingEviction(msgspec.Struct, frozen=True, gc=False):
@@ -158,6 +168,9 @@ class Preemption:
 
     def looked_at(self, state: CycleState) -> Depends:
         return self._framework.looked_at(state)
+
+    def tells_equal_nodes_apart(self, state: CycleState) -> bool:
+        return any(type(plugin) not in _BLIND_FOR_NAMES for plugin in self._framework.active_filters(state))
 
     def add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, node: NodeInfo) -> Status | None:
         return self._framework.add_pod(state, pod, added, node)

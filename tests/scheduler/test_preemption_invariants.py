@@ -28,7 +28,7 @@ from tidelog.api.pod_status import with_pod_condition
 from tidelog.api.quantity import parse_exact
 from tidelog.eventlog.objects import ObjectTable
 from tidelog.eventlog.records import Body, Evicted, Nominated, Record
-from tidelog.plugins.preemption_memory import Memory
+from tidelog.plugins.preemption_memory import Pattern, Recollection
 
 from .preemption_world import World, node, pending, running, transactions
 
@@ -386,16 +386,20 @@ def test_what_earlier_dry_runs_have_shown_changes_no_decision(
 
     def play(seed: int) -> list[Record]:
         world, dice = World(), random.Random(seed)
-        world.add(*(node(f"n{i}", cpu=str(dice.randint(2, 4))) for i in range(5)))
+        for i in range(8):
+            size = str(dice.randint(2, 3))
+            world.add(b.node(f"n{i}").label(half="ab"[i % 2]).capacity(cpu=size).build())
         for app in APPS[:budgets]:
             world.put(b.pdb(app, f"app={app}", allowed=dice.randint(0, 2)))
-        for number in range(12):
-            made = running(
-                f"run-{number}", f"n{number % 5}", "700m", dice.randint(0, 3), app=dice.choice("abc")
-            )
-            world.add(made.guarded_below(9) if dice.random() < 0.5 else made)
+        for number in range(16):
+            where, size = f"n{number % 8}", dice.choice(("500m", "700m"))
+            made = running(f"run-{number}", where, size, dice.choice((0, 3)), app=dice.choice("abc"))
+            if seed % 3 == 0 or (seed % 3 == 1 and dice.random() < 0.5):
+                made = made.started(f"2026-01-01T00:00:{dice.randint(10, 12)}Z")
+            world.add(made.guarded_below(9) if dice.random() < 0.3 else made)
         for number in range(10):
-            world.add(pending(f"new-{number}", "1500m", dice.choice((5, 5, 6))))
+            made = pending(f"new-{number}", "1500m", dice.choice((5, 5, 6)))
+            world.add(made.node_selector(half="a") if dice.random() < 0.2 else made)
             world.attempt()
             if budgets and dice.random() < 0.2:
                 world.put(b.pdb("a", "app=a", allowed=dice.randint(0, 2)))
@@ -408,19 +412,26 @@ def test_what_earlier_dry_runs_have_shown_changes_no_decision(
         world.commit()
         return world.records
 
-    recalled = 0
-    original = Memory.recall
+    recalled = twins = 0
+    recall, on = Recollection.recall, Pattern.on
 
     def counting(*args: Any) -> Any:
         nonlocal recalled
-        found = original(*args)
+        found = recall(*args)
         recalled += found is not None
         return found
 
-    monkeypatch.setattr(Memory, "recall", counting)
+    def counting_twins(*args: Any) -> Any:
+        nonlocal twins
+        twins += 1
+        return on(*args)
+
+    monkeypatch.setattr(Recollection, "recall", counting)
+    monkeypatch.setattr(Pattern, "on", counting_twins)
     remembering = [play(seed) for seed in range(30)]
-    monkeypatch.setattr(Memory, "recall", lambda *_: None)
+    monkeypatch.setattr(Recollection, "recall", lambda *_: None)
     forgetful = [play(seed) for seed in range(30)]
 
     assert recalled > 100
+    assert budgets or twins > 20
     assert remembering == forgetful

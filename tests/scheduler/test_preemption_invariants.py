@@ -387,12 +387,12 @@ def test_what_earlier_dry_runs_have_shown_changes_no_decision(
     def play(seed: int) -> list[Record]:
         world, dice = World(), random.Random(seed)
         for i in range(8):
-            size = str(dice.randint(2, 3))
+            size = str(dice.choice((2, 2, 3)))
             world.add(b.node(f"n{i}").label(half="ab"[i % 2]).capacity(cpu=size).build())
         for app in APPS[:budgets]:
             world.put(b.pdb(app, f"app={app}", allowed=dice.randint(0, 2)))
         for number in range(16):
-            where, size = f"n{number % 8}", dice.choice(("500m", "700m"))
+            where, size = f"n{number % 8}", dice.choice(("700m", "700m", "500m"))
             made = running(f"run-{number}", where, size, dice.choice((0, 3)), app=dice.choice("abc"))
             if seed % 3 == 0 or (seed % 3 == 1 and dice.random() < 0.5):
                 made = made.started(f"2026-01-01T00:00:{dice.randint(10, 12)}Z")
@@ -428,9 +428,9 @@ def test_what_earlier_dry_runs_have_shown_changes_no_decision(
 
     monkeypatch.setattr(Recollection, "recall", counting)
     monkeypatch.setattr(Pattern, "on", counting_twins)
-    remembering = [play(seed) for seed in range(30)]
+    remembering = [play(seed) for seed in range(60)]
     monkeypatch.setattr(Recollection, "recall", lambda *_: None)
-    forgetful = [play(seed) for seed in range(30)]
+    forgetful = [play(seed) for seed in range(60)]
 
     assert recalled > 100
     assert budgets or twins > 20

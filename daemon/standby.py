@@ -12,18 +12,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 from collections.abc import Callable
 from typing import NamedTuple
 
 from tidelog.api.errors import LogError, LogLocked
 from tidelog.daemon.clock import Clock
 from tidelog.daemon.logs import fields
+from tidelog.daemon.place import Place
 from tidelog.daemon.recovering import begin_recovery, complete, take
-from tidelog.eventlog.lock import read_holder
-from tidelog.eventlog.log import Log, open_log
-from tidelog.eventlog.opening import log_path
-from tidelog.eventlog.reader import LogReader, open_reader
+from tidelog.eventlog.log import Log
+from tidelog.eventlog.reader import LogReader
 from tidelog.plugins.registry import Registry
 from tidelog.scheduler.core import Core
 from tidelog.scheduler.recovery import Recovery
@@ -46,29 +44,31 @@ class Taken(NamedTuple):
 
 
 class Standby:
-    """Follows the log at `path`; `followed` is told of each core that it keeps."""
+    """Follows the log at `place`; `followed` is told of each core that it keeps."""
 
     def __init__(
         self,
-        path: str | os.PathLike[str],
+        place: Place,
         registry: Registry,
         clock: Clock,
         *,
         what: str,
         followed: Callable[[Core], None] = lambda _: None,
+        poll_seconds: float = POLL_SECONDS,
     ) -> None:
-        self._path = path
+        self._place = place
         self._registry = registry
         self._clock = clock
         self._what = what
         self._followed = followed
+        self._poll_seconds = poll_seconds
         self._recovery: Recovery | None = None
         self._digest = b""
         """Of the last record that was read."""
 
     async def take_over(self) -> Taken:
         """Return when the lock was free and is ours."""
-        _log.info("standing by", extra=fields(log=str(self._path), leader=self._leader()))
+        _log.info("standing by", extra=fields(leader=self._place.leader()))
         reader: LogReader | None = None
         polls = 0
         try:
@@ -83,7 +83,7 @@ class Standby:
                         await reader.close()
                     reader = self._recovery = None
                 polls += 1
-                await asyncio.sleep(POLL_SECONDS)
+                await asyncio.sleep(self._poll_seconds)
         finally:
             if reader is not None:
                 await reader.close()
@@ -93,17 +93,14 @@ class Standby:
             await log.close()
             raise
 
-    def _leader(self) -> str:
-        return str(read_holder(log_path(self._path)) or "unknown")
-
     async def _try_to_open(self) -> Log | None:
         try:
-            return await open_log(self._path, what=self._what, clock=self._clock.now)
+            return await self._place.open_log(self._what, self._clock.now)
         except LogLocked:
             return None
 
     async def _begin(self) -> LogReader:
-        reader = await open_reader(self._path)
+        reader = await self._place.open_reader()
         self._recovery = await begin_recovery(reader, self._registry)
         self._followed(self._recovery.core)
         return reader

@@ -23,6 +23,14 @@ class Disk:
         """A file descriptor; new files are the owner's alone."""
         return os.open(path, flags | os.O_CLOEXEC, 0o600)
 
+    def close(self, fd: int) -> None:
+        """Let go of the file."""
+        os.close(fd)
+
+    def read_at(self, fd: int, size: int, offset: int) -> bytes:
+        """So many bytes from this place, fewer at the end of the file."""
+        return os.pread(fd, size, offset)
+
     def write_at(self, fd: int, data: bytes, offset: int) -> None:
         """All of `data`, at this place."""
         written = os.pwrite(fd, data, offset)

@@ -67,7 +67,7 @@ class HeadFile:
             disk.write_at(fd, b"".join(_slot(head, generation) for generation in (0, 1)), 0)
             disk.sync(fd)
         finally:
-            os.close(fd)
+            disk.close(fd)
         disk.rename(new, path)
         disk.sync_folder(path)
 
@@ -80,7 +80,7 @@ class HeadFile:
 
     def read(self) -> HeadReading:
         """What the file says now. Costs 2 microseconds as long as it is what it was."""
-        content = os.pread(self._fd, SIZE, 0)
+        content = self._disk.read_at(self._fd, SIZE, 0)
         if content != self._seen[0]:
             self._seen = content, parse(content)
         return self._seen[1]
@@ -95,7 +95,7 @@ class HeadFile:
     def close(self) -> None:
         """Closing twice is allowed."""
         if self._fd >= 0:
-            os.close(self._fd)
+            self._disk.close(self._fd)
             self._fd = -1
 
 

@@ -15,9 +15,10 @@ import pytest
 from tidelog.api.builders import node, pod
 from tidelog.api.errors import LogDamaged, LogError, LogFull, LogLocked, TidelogError
 from tidelog.api.objects import Node, Pod
-from tidelog.daemon import process as process_module
+from tidelog.daemon import place as place_module
 from tidelog.daemon.clock import SystemClock
 from tidelog.daemon.fact_messages import Apply
+from tidelog.daemon.place import LogFiles
 from tidelog.daemon.process import Options, Process
 from tidelog.daemon.recovering import CannotRecover, begin_recovery, recovered_core
 from tidelog.daemon.scheduler_api import Scheduler, load_configuration
@@ -99,7 +100,7 @@ async def test_failing_disk_ends_the_process_with_its_error(
             raise OSError(errno.EIO, "Input/output error")
 
     disk = FaultyDisk(step)
-    monkeypatch.setattr(process_module, "open_log", partial(open_log, disk=disk))
+    monkeypatch.setattr(place_module, "open_log", partial(open_log, disk=disk))
     async with running(Options(log=log)) as (process, task):
         await until(is_leading(process))
         await apply(log, a_node())
@@ -218,7 +219,7 @@ async def test_compacted_log_goes_on(log: Path) -> None:
 
 async def followed_by_standby(log: Path, meanwhile: Callable[[Scheduler], Awaitable[None]]) -> Core:
     """The core of a standby that took over after a scheduler on this log had done this."""
-    standby = Standby(log, Registry(), SystemClock(), what="standby")
+    standby = Standby(LogFiles(log), Registry(), SystemClock(), what="standby")
     async with Scheduler.open(log, registry=Registry()) as scheduler:
         taking = asyncio.create_task(standby.take_over())
         await until(lambda: standby._recovery is not None)
@@ -258,7 +259,7 @@ async def test_standby_survives_that_the_log_is_compacted(log: Path) -> None:
 
 async def test_standby_on_a_log_that_lost_records_meanwhile_begins_anew(log: Path) -> None:
     await scheduled(log)
-    standby = Standby(log, Registry(), SystemClock(), what="standby")
+    standby = Standby(LogFiles(log), Registry(), SystemClock(), what="standby")
     reader = await standby._begin()
     await standby._read(reader)
     await reader.close()

@@ -1,0 +1,57 @@
+"""Where a log is kept, as whoever wants to lead it sees it: taken, followed, served.
+
+`LogFiles` is the real one: a file, its lock, its socket. It is a port so that taking over can be tried on a simulated machine too
+(`tests/simulation`), with locks that are lost and disks that fail.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from typing import Protocol
+
+from tidelog.eventlog.handover import Handler, serve
+from tidelog.eventlog.lock import read_holder
+from tidelog.eventlog.log import Log, open_log
+from tidelog.eventlog.opening import log_path
+from tidelog.eventlog.reader import LogReader, open_reader
+
+
+class Place(Protocol):
+    """A log that somebody may be writing."""
+
+    def leader(self) -> str:
+        """Who writes it, for messages."""
+        ...
+
+    async def open_log(self, what: str, clock: Callable[[], int]) -> Log:
+        """Open it for writing, or make a new one. Raises `LogLocked` while another process holds it."""
+        ...
+
+    async def open_reader(self) -> LogReader:
+        """Open it to read from, whoever writes it."""
+        ...
+
+    async def serve(self, log: Log, handler: Handler) -> AbstractAsyncContextManager[object]:
+        """Take the requests of other processes while the block runs."""
+        ...
+
+
+class LogFiles:
+    """The log in the file at `path`."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = path
+
+    def leader(self) -> str:
+        return str(read_holder(log_path(self.path)) or "unknown")
+
+    async def open_log(self, what: str, clock: Callable[[], int]) -> Log:
+        return await open_log(self.path, what=what, clock=clock)
+
+    async def open_reader(self) -> LogReader:
+        return await open_reader(self.path)
+
+    async def serve(self, log: Log, handler: Handler) -> AbstractAsyncContextManager[object]:
+        return await serve(log, handler)

@@ -12,13 +12,13 @@ from typing import Any, Literal
 import msgspec
 from msgspec.structs import replace
 
-from tidelog.api.objects import Object, Pod
+from tidelog.api.objects import Object, Pod, Toleration
 
 Role = Literal["leader", "standby"]
 """Which process a fault is for: the one that writes the log at that moment, or the other one. Nothing happens where there is none."""
 
 
-class Step(msgspec.Struct, tag=True, frozen=True, kw_only=True, omit_defaults=True):
+class Step(msgspec.Struct, tag=True, tag_field="step", frozen=True, kw_only=True, omit_defaults=True):
     """One thing that happens."""
 
 
@@ -63,7 +63,10 @@ class Edit(Request, frozen=True, kw_only=True):
     """Added; an empty value removes."""
     ungate: bool = False
     phase: str = ""
-    finalizers: tuple[str, ...] | None = None
+    node: str = ""
+    """Somebody else binds it there."""
+    tolerate: str = ""
+    """The key of a taint."""
     stale: bool = False
     """Put back without what has happened to it since it was created: the update of a client that has read long ago."""
 
@@ -193,9 +196,13 @@ def edited(pod: Pod, edit: Edit) -> Pod:
     """The pod as the client puts it back."""
     labels = {key: value for key, value in {**pod.metadata.labels, **edit.labels}.items() if value}
     metadata = replace(pod.metadata, labels=labels)
-    if edit.finalizers is not None:
-        metadata = replace(metadata, finalizers=edit.finalizers)
-    spec = replace(pod.spec, scheduling_gates=()) if edit.ungate else pod.spec
+    spec = replace(pod.spec, node_name=edit.node or pod.spec.node_name)
+    if edit.ungate:
+        spec = replace(spec, scheduling_gates=())
+    if edit.tolerate:
+        spec = replace(
+            spec, tolerations=(*spec.tolerations, Toleration(key=edit.tolerate, operator="Exists"))
+        )
     status = replace(pod.status, phase=edit.phase) if edit.phase else pod.status
     if edit.stale:
         spec, status = replace(spec, node_name=""), type(status)()

@@ -1,0 +1,32 @@
+"""A plugin for simulated stories that makes pods wait with their resources reserved, so that there are waits for a crash to fall into."""
+
+from __future__ import annotations
+
+from tidelog.plugins.events import TIME, EventRegistration
+from tidelog.plugins.interface import Code, CycleState, PermitResult, Plugin, Status
+from tidelog.plugins.node_info import PodInfo
+from tidelog.plugins.registry import IN_TREE, Registry
+
+SLOW = "slow"
+"""The label of the pods that it is about."""
+MINUTE = 60_000_000_000
+
+
+class SlowPermit(Plugin):
+    """Lets pods labelled `slow` wait for seven seconds in even minutes, in vain; in odd minutes it lets them pass."""
+
+    name = "SlowPermit"
+
+    def permit(self, state: CycleState, pod: PodInfo, node_name: str) -> PermitResult:
+        if SLOW in pod.labels and state.at // MINUTE % 2 == 0:
+            return PermitResult(Status(Code.WAIT), 7)
+        return PermitResult()
+
+    def events_to_register(self) -> list[EventRegistration]:
+        """Time is all that it looks at."""
+        return [EventRegistration(TIME)]
+
+
+def registry() -> Registry:
+    """The plugins of every simulated scheduler."""
+    return Registry((*IN_TREE, SlowPermit))

@@ -66,8 +66,9 @@ class NodeState:
             node.requested.get(MEMORY, 0),
             node.non_zero_cpu,
             node.non_zero_memory,
+            _balance(cell, node),
         )
-        """Of cpu and memory: what is requested, and what counts as requested where NodeResourcesFit scores."""
+        """Of cpu and memory: what is requested, and what counts as requested where NodeResourcesFit scores; then how well they are balanced."""
         self.bits: Bits = 0
         """Its nodes, as of now; often none."""
 
@@ -110,6 +111,15 @@ class Cell:
         self.memory_low, self.memory_high = min(self.memory_low, memory), max(self.memory_high, memory)
         self.scored_cpu_low = min(self.scored_cpu_low, node.non_zero_cpu)
         self.scored_memory_low = min(self.scored_memory_low, node.non_zero_memory)
+
+
+def _balance(cell: Cell, node: NodeInfo) -> int:
+    """In the arithmetic of NodeResourcesBalancedAllocation; -1 where a node has not both."""
+    if not cell.cpu or not cell.memory:
+        return -1
+    of_cpu = min(1.0, node.requested.get(CPU, 0) / cell.cpu)
+    of_memory = min(1.0, node.requested.get(MEMORY, 0) / cell.memory)
+    return int((1 - abs((of_cpu - of_memory) / 2)) * 100)
 
 
 class Topology:

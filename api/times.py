@@ -60,8 +60,12 @@ def _offset(sign: str | None, hours: str | None, minutes: str | None) -> int:
     return -seconds if sign == "-" else seconds
 
 
+@lru_cache(maxsize=256)
 def format_time(at: int) -> str:
-    """RFC 3339 in UTC, with only as many digits of the second as the moment needs."""
+    """RFC 3339 in UTC, with only as many digits of the second as the moment needs.
+
+    The records of one commit have the same moment, and each writes it down in two or three places.
+    """
     seconds, nanos = divmod(at, NANOS)
     fraction = f".{nanos:09}".rstrip("0") if nanos else ""
     return f"{_whole_seconds(seconds)}{fraction}Z"

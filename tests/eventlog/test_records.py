@@ -9,9 +9,11 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
+from tidelog.api.builders import pod
 from tidelog.api.errors import LogError
-from tidelog.api.objects import KINDS, Condition, ObjectMeta, Pod, object_key
+from tidelog.api.objects import KINDS, Condition, ObjectMeta, Pod, PodSpec, object_key
 from tidelog.eventlog.contract import make_records, rows
 from tidelog.eventlog.records import (
     GENESIS,
@@ -72,6 +74,33 @@ BODIES: tuple[Body, ...] = (
         **ATTEMPT, placement="rack-1", nodes=("n1",), assignment={"Pod/default/a": "n1"}, score=2.5
     ),
 )
+
+
+@pytest.mark.parametrize(
+    "pod",
+    [
+        pod("web").request(cpu="1").build(),
+        pod("web").request(cpu=0xA473706563DE0002).build(),
+        pod("web").request(cpu=0xDE00).label(spec="spec").annotate({"a": "\u07a4spec"}).build(),
+        pod("web", "\u07a4spec").build(),
+        replace(pod("web").build(), spec=PodSpec(overhead={"cpu": 0xA473706563DE0002})),
+        pod("web")
+        .scheduler("s")
+        .on("n")
+        .priority(1)
+        .request(cpu="1")
+        .tolerate("a")
+        .node_selector(a="b")
+        .spread("zone")
+        .grace(1)
+        .build(),
+    ],
+)
+def test_a_pod_is_written_in_the_shortest_encoding(pod: Pod) -> None:
+    body: Body = ObjectPut(object=pod)
+    content = msgspec.msgpack.decode(msgspec.msgpack.encode(body))
+
+    assert encode_body(body) == msgspec.msgpack.encode(content)
 
 
 def record_of(body: Body, key: str = "Pod/default/web") -> Record:

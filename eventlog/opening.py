@@ -109,7 +109,7 @@ def _go_on_writing(path: str, disk: Disk, examined: Opened) -> Opened:
         database.checkpoint(connection)
         reading = head_file.read()
         if reading.head != examined.head or reading.doubtful:
-            head_file.write(examined.head)
+            # Once: it goes into the slot that is unreadable or older. Torn there, the log is still ahead of the other one.
             head_file.write(examined.head)
         return Opened(connection=connection, head_file=head_file, anchor=examined.anchor, head=examined.head)
     except BaseException as error:

@@ -6,6 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 SEEDS ?= 500
 FUZZ_EXAMPLES ?= 20000
+MINUTES ?= 10
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -51,6 +52,9 @@ torture: $(STAMP) ## kill and damage the log far more often than the tests do (l
 	TORTURE_CASES=10000 TORTURE_KILLS=1000 CRASH_EVENTS=500 $(BIN)/python -m pytest -q \
 	  tests/acceptance/test_torture_damage.py tests/acceptance/test_torture_kill.py tests/eventlog/test_crash_points.py
 
+soak: $(STAMP) ## a daemon under churn for MINUTES: does it grow, does it slow down
+	$(BIN)/python tools/soak.py --minutes $(MINUTES)
+
 format: $(STAMP) ## format and repair what ruff can
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
@@ -61,4 +65,4 @@ wheel: $(STAMP) ## build the wheel into dist/
 clean: ## remove everything that is not in git
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage*
 
-.PHONY: help install demo docs fuzz torture test check-lint check-types check-imports check-tests conformance format wheel clean
+.PHONY: help install demo docs fuzz torture soak test check-lint check-types check-imports check-tests conformance format wheel clean

@@ -92,6 +92,10 @@ class HeadFile:
         self._disk.sync(self._fd)
         self._generation = generation
 
+    def sync(self) -> None:
+        """Make durable what another process wrote before it was killed: else two slots could be torn at once."""
+        self._disk.sync(self._fd)
+
     def close(self) -> None:
         """Closing twice is allowed."""
         if self._fd >= 0:

@@ -107,9 +107,10 @@ def _go_on_writing(path: str, disk: Disk, examined: Opened) -> Opened:
         connection = connect_writing(path, disk)
         # What a killed writer left in the WAL may not have been fsynced: it is, before the head file names it.
         database.checkpoint(connection)
+        head_file.sync()
         reading = head_file.read()
         if reading.head != examined.head or reading.doubtful:
-            # Once: it goes into the slot that is unreadable or older. Torn there, the log is still ahead of the other one.
+            # Once: this goes into the slot that is unreadable or older. Torn, it leaves one that the log is ahead of.
             head_file.write(examined.head)
         return Opened(connection=connection, head_file=head_file, anchor=examined.anchor, head=examined.head)
     except BaseException as error:

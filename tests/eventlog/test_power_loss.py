@@ -11,6 +11,7 @@ was never written.) Deliberate mistakes are caught by the same check.
 from __future__ import annotations
 
 import asyncio
+import copy
 import os
 import random
 import shutil
@@ -191,27 +192,29 @@ async def test_power_loss_takes_nothing_that_was_acknowledged(
         await asyncio.to_thread(shutil.rmtree, tmp_path / str(case))
 
 
+@pytest.mark.parametrize("written", [False, True], ids=["before the head", "before its sync"])
 @pytest.mark.parametrize("way", WAYS)
-async def test_power_loss_while_a_writer_brings_the_head_up_to_date_costs_nothing(
-    way: Way, recordings: list[Recording], tmp_path: Path
+async def test_power_loss_after_a_kill_in_the_middle_of_a_commit_costs_nothing(
+    way: Way, written: bool, recordings: list[Recording], tmp_path: Path
 ) -> None:
-    """The log is one group ahead of its head file, as a power loss between the two leaves it; at each step of opening it is lost again."""
+    """The next writer finds a log that is a group ahead of its head file, or a head that nobody synced; at each of its steps power is lost."""
     recording = recordings[0]
-    *_, crash = (n for n, step in enumerate(recording.steps) if step.name == "c.db.head")
-    machine = Machine()
-    machine.run(recording.steps[:crash])
-    for seed in range(4):
-        image = machine.image(random.Random(seed), way)
-        folder = tmp_path / str(seed)
-        path = write(image, folder)
-        disk = Recorder(folder)
-        async with await open_log(path, disk=disk):
-            disk.stop()
-        for end in range(len(disk.steps) + 1):
-            again = Machine(image, acknowledged=machine.acknowledged)
-            again.run(disk.steps[:end])
-            left = write(again.image(random.Random(seed), way), folder / str(end))
-            await check(left, again.acknowledged, recording.records, honest=True)
+    *_, crash = (n for n, step in enumerate(recording.steps) if step[:2] == ("write", "c.db.head"))
+    killed = Machine()
+    killed.run(recording.steps[: crash + written])
+    path = write(killed.files(), tmp_path / "killed")
+    disk = Recorder(path.parent)
+    async with await open_log(path, disk=disk) as log:
+        records = {seq: record for seq, record in recording.records.items() if seq <= log.head.seq}
+        await grow(log, disk, records, random.Random(0), 1)
+        disk.stop()
+
+    for end in range(len(disk.steps) + 1):
+        machine = copy.deepcopy(killed)
+        machine.run(disk.steps[:end])
+        for seed in range(4):
+            left = write(machine.image(random.Random(seed), way), tmp_path / f"{end}-{seed}")
+            await check(left, machine.acknowledged, records, honest=True)
 
 
 # --- disks that lie, and mistakes of ours -----------------------------------------------------------------------------

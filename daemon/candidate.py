@@ -3,7 +3,7 @@
     the log: ours? ─► recover ──────────► lead ─► told to stop: finish what is in flight, end
       └─ another's ─► stand by ─► take over ─┘ └► the log fails: end with an error
 
-It touches the world only through a `Place` and a `Clock`, so the same code runs in the daemon and in the simulation.
+Told to (`reload`), it reads the configuration again when it leads. It touches the world only through a `Place` and a `Clock`, so the same code runs in the daemon and in the simulation.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import logging
 from collections.abc import AsyncIterator, Coroutine
 from typing import TypeVar
 
-from tidelog.api.errors import LogLocked
+from tidelog.api.errors import LogLocked, TidelogError
 from tidelog.daemon.actors.catalogue import Cast, nobody
 from tidelog.daemon.clock import Clock
 from tidelog.daemon.facts import FactService
@@ -64,6 +64,19 @@ class Candidate:
         self._watcher = watcher
         self._standby = standby
         self._stop = asyncio.Event()
+        self._reload = asyncio.Event()
+
+    def stop(self) -> None:
+        """Finish what is in flight, and end."""
+        self._stop.set()
+
+    def reload(self) -> None:
+        """Read the configuration again; a standby does when it leads."""
+        self._reload.set()
+
+    def read_configuration(self) -> SchedulerConfiguration:
+        """The configuration as it is now. Raises TidelogError with what is wrong with it; then the old one stays."""
+        return self._configuration
 
     # --- what it tells --------------------------------------------------------------------------------------------------
 
@@ -137,12 +150,41 @@ class Candidate:
             limits=self._limits,
             watcher=self._watcher,
         )
-        async with runtime, self.leading(runtime), await self._place.serve(log, runtime.facts.handle):
+        async with (
+            runtime,
+            self.leading(runtime),
+            await self._place.serve(log, runtime.facts.handle),
+            self._reloading(runtime),
+        ):
             _log.info("scheduling", extra=fields(log=log.name, seq=core.seq, epoch=core.epoch))
             await self._unless_stopped(runtime.wait())
             self.finishing()
             # While the requests under way are answered.
             await runtime.stop()
+
+    @contextlib.asynccontextmanager
+    async def _reloading(self, runtime: Runtime) -> AsyncIterator[None]:
+        # Not a task group: what ends the block is to be raised as it is.
+        task = asyncio.create_task(self._reload_when_told(runtime))
+        try:
+            yield
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    async def _reload_when_told(self, runtime: Runtime) -> None:
+        while True:
+            await self._reload.wait()
+            self._reload.clear()
+            try:
+                self._configuration = self.read_configuration()
+                await runtime.configure(self._configuration, self._source)
+            except TidelogError as error:
+                _log.error("the configuration is refused, the old one stays", extra=fields(error=str(error)))
+            except Exception:
+                _log.exception("the configuration could not be read again, the old one stays")
+            else:
+                _log.info("the configuration was read again", extra=fields(source=self._source))
 
     async def _unless_stopped(self, work: Coroutine[object, object, T]) -> T | None:
         """What the work comes to; None, and the work cancelled, if the process is to stop."""

@@ -17,7 +17,6 @@ from pathlib import Path
 
 import msgspec
 
-from tidelog.api.errors import TidelogError
 from tidelog.daemon.actors.catalogue import Cast, nobody
 from tidelog.daemon.candidate import Candidate
 from tidelog.daemon.clock import SystemClock
@@ -30,7 +29,7 @@ from tidelog.daemon.scheduler_api import installed_plugins, load_configuration
 from tidelog.daemon.sources import ProcessState
 from tidelog.eventlog.log import Log
 from tidelog.eventlog.opening import log_path
-from tidelog.plugins.configuration import Loaded
+from tidelog.plugins.configuration import Loaded, SchedulerConfiguration
 from tidelog.plugins.registry import Registry
 from tidelog.scheduler.core import Core
 
@@ -57,11 +56,10 @@ class Process(Candidate):
         """Raises what is wrong with the configuration."""
         self._options = options
         registry = installed_plugins()
-        configuration = self._read_configuration(registry).configuration
+        configuration = self._loaded(registry).configuration
         clock = SystemClock()
         self.state = ProcessState(log_path(options.log), configuration)
         self._recorder = Recorder(self.state.measured, clock.lap)
-        self._reload = asyncio.Event()
         super().__init__(
             LogFiles(options.log),
             registry,
@@ -98,43 +96,21 @@ class Process(Candidate):
     async def leading(self, runtime: Runtime) -> AsyncIterator[None]:
         state = self.state
         state.runtime, state.core, state.phase = runtime, runtime.core, "leading"
-        async with self._reloading(runtime):
-            yield
+        yield
 
     def finishing(self) -> None:
         self.state.phase = "stopping"
 
     # --- the configuration ----------------------------------------------------------------------------------------------
 
-    def _read_configuration(self, registry: Registry) -> Loaded:
+    def read_configuration(self) -> SchedulerConfiguration:
+        return self._loaded(self._registry).configuration
+
+    def _loaded(self, registry: Registry) -> Loaded:
         loaded = load_configuration(self._options.config, registry, self._options.gates)
         for warning in loaded.warnings:
             _log.warning("configuration", extra=fields(warning=warning))
         return loaded
-
-    @contextlib.asynccontextmanager
-    async def _reloading(self, runtime: Runtime) -> AsyncIterator[None]:
-        # Not a task group: what ends the block is to be raised as it is.
-        task = asyncio.create_task(self._reload_when_told(runtime))
-        try:
-            yield
-        finally:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
-
-    async def _reload_when_told(self, runtime: Runtime) -> None:
-        while True:
-            await self._reload.wait()
-            self._reload.clear()
-            try:
-                configuration = self._read_configuration(self._registry).configuration
-                await runtime.configure(configuration, self._source)
-            except TidelogError as error:
-                _log.error("the configuration is refused, the old one stays", extra=fields(error=str(error)))
-            except Exception:
-                _log.exception("the configuration could not be read again, the old one stays")
-            else:
-                _log.info("the configuration was read again", extra=fields(source=self._source))
 
     # --- signals --------------------------------------------------------------------------------------------------------
 
@@ -142,9 +118,9 @@ class Process(Candidate):
     def _signals(self) -> Iterator[None]:
         loop = asyncio.get_running_loop()
         calls = {
-            signal.SIGTERM: self._stop.set,
-            signal.SIGINT: self._stop.set,
-            signal.SIGHUP: self._reload.set,
+            signal.SIGTERM: self.stop,
+            signal.SIGINT: self.stop,
+            signal.SIGHUP: self.reload,
         }
         for number, call in calls.items():
             loop.add_signal_handler(number, call)

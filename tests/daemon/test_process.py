@@ -61,7 +61,7 @@ async def running(options: Options) -> AsyncIterator[tuple[Process, asyncio.Task
     try:
         yield process, task
     finally:
-        process._stop.set()
+        process.stop()
         await asyncio.wait([task])
 
 
@@ -81,7 +81,7 @@ async def test_process_schedules_what_others_apply_and_stops_when_told(log: Path
         assert core is not None
         await until(lambda: core.attempts == 1)
         ready, live = process.state.ready(), process.state.live()
-        process._stop.set()
+        process.stop()
         await task
 
     assert not any(ready.values())
@@ -150,7 +150,7 @@ async def test_held_log_is_an_error_without_standby(log: Path) -> None:
 async def test_standby_can_be_stopped(log: Path) -> None:
     async with await open_log(log, what="somebody else"), running(Options(log=log)) as (process, task):
         await until(lambda: process.state.phase == "standby")
-        process._stop.set()
+        process.stop()
         await task
 
 

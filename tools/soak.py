@@ -34,7 +34,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tidelog.api import builders as b
 from tidelog.api.objects import Object, object_key
 from tidelog.daemon.fact_messages import Apply, Delete, Facts, read_answer, write_request
-from tidelog.eventlog.handover import HandoverClient, connect
+from tidelog.eventlog.handover import HandoverClient, NoWriter, connect
 
 TIDELOG = str(Path(sys.executable).with_name("tidelog"))
 ACTORS = "nodeAgent:\n  startSeconds: 0.1\ndisruptionController:\n"
@@ -168,6 +168,11 @@ class Soak:
                 idle = asyncio.run(self._drive())
                 daemon.send_signal(signal.SIGTERM)
                 code = daemon.wait(STOP_SECONDS)
+            except* NoWriter as gone:
+                code = daemon.wait(STOP_SECONDS)
+                raise SystemExit(
+                    f"the daemon ended with {code}: {gone.exceptions[0]}\n{self._messages.read_text()[-2000:]}"
+                ) from None
             finally:
                 daemon.kill()
                 daemon.wait()

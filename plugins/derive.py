@@ -17,6 +17,8 @@ from collections.abc import Container, Iterator, Mapping
 from enum import Enum
 from typing import NamedTuple
 
+import msgspec
+
 from tidelog.api.objects import (
     DeviceClass,
     Namespace,
@@ -166,7 +168,7 @@ class QueueStep(Enum):
     DELETE = "delete"
 
 
-class Raised(NamedTuple):
+class Raised(msgspec.Struct, frozen=True, gc=False):
     """An event that moves waiting pods, with the objects that the hints see."""
 
     event: ClusterEvent
@@ -176,7 +178,7 @@ class Raised(NamedTuple):
     """Only pods of at most this priority are moved by it; None: all."""
 
 
-class Effect(NamedTuple):
+class Effect(msgspec.Struct, frozen=True, gc=False):
     """What one change does: the cache and the queue take their step, then the events are raised in order."""
 
     old: Object | None
@@ -261,11 +263,7 @@ def _pod_updated(old: Pod, new: Pod, rules: Rules, assumed: Pod | None) -> list[
         events = pod_events(old, new, target=False, upstream=rules.upstream)
         return [Effect(old, new, raised=tuple(Raised(event, old, new) for event in events))]
     if new.spec.node_name:
-        added = Raised(_ASSIGNED_ADD, None, new)
-        if not _is_ours(old, rules):
-            return [Effect(old, new, raised=(added,))]
-        freed = () if rules.upstream else _places_given_up(old, new, assumed)
-        return [Effect(old, new, QueueStep.DELETE, (added, *freed))]
+        return [binding_effect(old, new, rules, assumed)]
     if not _is_ours(new, rules):
         return []
     if is_leaving(new):
@@ -280,6 +278,15 @@ def _pod_updated(old: Pod, new: Pod, rules: Rules, assumed: Pod | None) -> list[
         or (not rules.upstream and (old.metadata.labels, old.spec) != (new.metadata.labels, new.spec))
     )
     return [Effect(old, new, QueueStep.UPDATE, (_nomination_gone(old),) if gave_up else ())]
+
+
+def binding_effect(old: Pod, new: Pod, rules: Rules, assumed: Pod | None = None) -> Effect:
+    """What it does that a pending pod has its node now. An `assumed` pod that is bound where it was assumed may be left out."""
+    added = Raised(_ASSIGNED_ADD, None, new)
+    if not _is_ours(old, rules):
+        return Effect(old, new, raised=(added,))
+    freed = () if rules.upstream else _places_given_up(old, new, assumed)
+    return Effect(old, new, QueueStep.DELETE, (added, *freed))
 
 
 def _pod_deleted(pod: Pod, rules: Rules, assumed: Pod | None) -> list[Effect]:
@@ -297,13 +304,14 @@ def _pending_pod_gone(old: Pod, new: Pod | None, assumed: Pod | None) -> list[Ef
     return [Effect(old, new, QueueStep.DELETE, (_nomination_gone(old),) if nominated else ())]
 
 
-def _places_given_up(old: Pod, new: Pod, assumed: Pod | None) -> Iterator[Raised]:
+def _places_given_up(old: Pod, new: Pod, assumed: Pod | None) -> list[Raised]:
     """What was set aside for a pod elsewhere than where it is bound now. (kube-scheduler tells nobody.)"""
-    node = new.spec.node_name
+    node, found = new.spec.node_name, []
     if assumed is not None and assumed.spec.node_name != node:
-        yield Raised(_ASSIGNED_DELETE, assumed, None)
+        found.append(Raised(_ASSIGNED_DELETE, assumed, None))
     if old.status.nominated_node_name not in ("", node):
-        yield _nomination_gone(old)
+        found.append(_nomination_gone(old))
+    return found
 
 
 def _nomination_gone(pod: Pod) -> Raised:

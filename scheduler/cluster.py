@@ -21,6 +21,7 @@ from tidelog.plugins.derive import (
     QueueStep,
     Raised,
     Rules,
+    binding_effect,
     effects,
     is_leaving,
     pod_events,
@@ -86,17 +87,30 @@ class Cluster:
             if isinstance(obj, Pod) and wants_node(obj):
                 yield obj
 
-    def change(self, key: str, new: Object | None, *, settles: bool = False, expected: bool = False) -> None:
-        """The object has a new version, or is gone. `settles`: an assumed pod is bound to where it was assumed.
+    def bind(self, key: str, old: Pod, new: Pod) -> None:
+        """The pod has its node. Where it was assumed there, nothing on the node changes, and it need not be found out what else does."""
+        uid = pod_uid(old)
+        if not self.cache.is_assumed(uid) or self.cache.node_of(uid) != new.spec.node_name:
+            self.change(key, new)
+            return
+        assert not old.spec.node_name, f"{key} is assumed and bound"
+        self.objects[key] = new
+        groups = self.groups.change(old, new)
+        self.update_groups(groups)
+        effect = binding_effect(old, new, self.rules)
+        self.cache.confirm(uid)
+        self._update_queue(effect)
+        self._raise(effect.raised)
+        self._drop_groups(groups)
 
-        `expected`: every attempt in flight was made with this change in mind.
-        """
+    def change(self, key: str, new: Object | None, *, expected: bool = False) -> None:
+        """The object has a new version, or is gone. `expected`: every attempt in flight was made with this change in mind."""
         old = self.objects.get(key)
         if new is None:
             self.objects.pop(key, None)
         else:
             self.objects[key] = new
-        if self.notes is not None and not (settles or expected):
+        if self.notes is not None and not expected:
             note = disturbance(self.seq, old, new)
             if note is not None:
                 self.notes.append(note)
@@ -105,7 +119,7 @@ class Cluster:
         for effect in effects(old, new, self.rules, self._assumed(old)):
             if effect.events_first:
                 self._raise(effect.raised)
-            self._update_cache(effect, settles=settles)
+            self._update_cache(effect)
             self._update_queue(effect)
             if not effect.events_first:
                 self._raise(effect.raised)
@@ -167,12 +181,10 @@ class Cluster:
         assert node is not None
         return replace(obj, spec=replace(obj.spec, node_name=node))
 
-    def _update_cache(self, effect: Effect, *, settles: bool) -> None:
+    def _update_cache(self, effect: Effect) -> None:
         old, new = effect.old, effect.new
         if isinstance(new, Pod):
-            if settles:
-                self.cache.confirm(pod_uid(new))
-            elif new.spec.node_name:
+            if new.spec.node_name:
                 self.cache.put_pod(PodInfo(new))
             elif effect.forgets:
                 self.cache.remove_pod(pod_uid(new))

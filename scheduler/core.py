@@ -302,8 +302,7 @@ class Core:
     def _scheduled(self, pod: Pod, key: str, body: Scheduled) -> None:
         uid, cluster = pod_uid(pod), self.cluster
         if pod.spec.node_name != body.node:  # Else its group was bound as one.
-            settles = cluster.cache.is_assumed(uid) and cluster.cache.node_of(uid) == body.node
-            cluster.change(key, bound_to(pod, body.node, self.at), settles=settles)
+            cluster.bind(key, pod, bound_to(pod, body.node, cluster.at))
         self._forget_pod(uid)
         self._land(body.attempt, uid)
 
@@ -702,7 +701,7 @@ class Core:
             result = reject_waiting(
                 framework, state, info, permit.key, stamp, permit.node, status.by(permit.plugins[0])
             )
-        return result._replace(outcomes=with_fallback(result.outcomes, permit.key, permit.fallback))
+        return replace(result, outcomes=with_fallback(result.outcomes, permit.key, permit.fallback))
 
     def _abbreviated(self, uid: str, pod: Pod, result: CycleResult) -> tuple[tuple[str, Body], ...]:
         """The outcomes without what the log says already: a rejection like the last one, a nomination that was not there."""
@@ -832,7 +831,7 @@ class Core:
             # Of pods that wait together: where they are is known.
             assignment={relies.pod_key: "" for relies in decision.relies[1:]},
         )
-        return decision._replace(outcomes=((decision.key, body),))
+        return replace(decision, outcomes=((decision.key, body),))
 
     # --- the state as a value -----------------------------------------------------------------------------------------
 

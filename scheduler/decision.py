@@ -6,7 +6,7 @@ it, and by them a replay finds the place of the pop again.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import msgspec
 
 from tidelog.eventlog.records import Body, Draft
 from tidelog.plugins.interface import Depends
@@ -15,7 +15,7 @@ from tidelog.plugins.preemption_plan import PreemptionPlan
 AUTHOR = "scheduler"
 
 
-class Relies(NamedTuple):
+class Relies(msgspec.Struct, frozen=True, gc=False):
     """What a decision stands on. A change of it between the decision and its commit aborts the attempt."""
 
     pod_key: str
@@ -45,7 +45,7 @@ def relies_on_plan(pod_key: str, pod_uid: str, plan: PreemptionPlan, on: Depends
     )
 
 
-class Decision(NamedTuple):
+class Decision(msgspec.Struct, frozen=True, gc=False):
     """What an attempt came to. All its outcomes are one transaction: all are in the log, or none."""
 
     attempt: int

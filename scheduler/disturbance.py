@@ -14,6 +14,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
+import msgspec
+
 from tidelog.api.objects import (
     Node,
     Object,
@@ -35,7 +37,7 @@ from tidelog.scheduler.fallback import withdraws_fallback
 _TOPOLOGY = Depends.DOMAINS | Depends.CLUSTER
 
 
-class Disturbance(NamedTuple):
+class Disturbance(msgspec.Struct, frozen=True, gc=False):
     """One change that a decision may not have seen."""
 
     seq: int

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
+from msgspec.structs import replace
 
 from tidelog.api.objects import AllocationResult, Pod, PodGroup, ResourceClaim
 from tidelog.api.pod_status import (
@@ -142,9 +143,7 @@ class GroupFlights:
         for pod_key, node in body.assignment.items():
             pod = cluster.pod(pod_key)
             if pod is not None and pod_key not in waiting:
-                uid = pod_uid(pod)
-                settles = cluster.cache.is_assumed(uid) and cluster.cache.node_of(uid) == node
-                cluster.change(pod_key, bound_to(pod, node, at), settles=settles)
+                cluster.bind(pod_key, pod, bound_to(pod, node, at))
         self._set_condition(key, "True", "Scheduled", "")
 
     def rejected(self, key: str, body: Unschedulable) -> list[str]:
@@ -231,4 +230,4 @@ def aborted_group(decision: Decision, found: Conflict) -> Decision:
         assignment=assignment,
         claims=body.claims if isinstance(body, PlacementChosen) else {},
     )
-    return decision._replace(outcomes=((key, replacement),))
+    return replace(decision, outcomes=((key, replacement),))

@@ -16,6 +16,9 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import NamedTuple
 
+import msgspec
+from msgspec.structs import replace
+
 from tidelog.eventlog.records import (
     AttemptError,
     Body,
@@ -46,7 +49,7 @@ class Stamp(NamedTuple):
     epoch: int
 
 
-class CycleResult(NamedTuple):
+class CycleResult(msgspec.Struct, frozen=True, gc=False):
     """What one pod's cycle came to."""
 
     outcomes: tuple[tuple[str, Body], ...]
@@ -79,7 +82,8 @@ def run_pod_cycle(
         result = _make_room(framework, state, pod, key, stamp, found)
     else:
         result = _failed(key, stamp, found, clears=bool(nominated_node))
-    return result._replace(outcomes=explained(result.outcomes, key, state))
+    outcomes = explained(result.outcomes, key, state)
+    return result if outcomes is result.outcomes else replace(result, outcomes=outcomes)
 
 
 def finish_waiting(
@@ -162,10 +166,10 @@ def _make_room(
     if result.plan is not None:
         more = plan_outcomes(result.plan, key, framework.name, stamp._asdict())
         on = relied_on(framework, state)
-        return outcome._replace(outcomes=(*outcome.outcomes, *refusals, *more), on=on, plan=result.plan)
+        return replace(outcome, outcomes=(*outcome.outcomes, *refusals, *more), on=on, plan=result.plan)
     if result.nominated_node is not None:
         refusals.append((key, Nominated(**stamp._asdict(), node=result.nominated_node)))
-    return outcome._replace(outcomes=(*outcome.outcomes, *refusals))
+    return replace(outcome, outcomes=(*outcome.outcomes, *refusals)) if refusals else outcome
 
 
 def _refused(key: str, stamp: Stamp, node: str, status: Status) -> CycleResult:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from tidelog.plugins.interface import Depends
 from tidelog.scheduler.decision import Relies
@@ -53,7 +54,7 @@ def test_first_conflict_is_the_one_that_a_walk_finds(
 ) -> None:
     notes = Notes()
     # Several may come from one record.
-    happened = [note._replace(seq=1 + i // each) for i, note in enumerate(found)]
+    happened = [replace(note, seq=1 + i // each) for i, note in enumerate(found)]
     for note in happened:
         notes.append(note)
 

@@ -112,14 +112,11 @@ class PodInfo:
 
 def host_ports_of(pod: Pod) -> tuple[HostPort, ...]:
     """Of containers and sidecars; a plain init container's ports do not count."""
-    return tuple(
-        _host_port(port)
-        for containers, wanted in ((pod.spec.containers, False), (pod.spec.init_containers, True))
-        for container in containers
-        if not wanted or container.restart_policy == "Always"
-        for port in container.ports
-        if port.host_port > 0
-    )
+    spec = pod.spec
+    containers = spec.containers
+    if spec.init_containers:
+        containers = (*containers, *(c for c in spec.init_containers if c.restart_policy == "Always"))
+    return tuple([_host_port(port) for c in containers for port in c.ports if port.host_port > 0])
 
 
 def _host_port(port: ContainerPort) -> HostPort:

@@ -192,8 +192,9 @@ class Core:
     def _drop_notes(self) -> None:
         """Forget what happened before the oldest attempt in flight."""
         if not self._flights:
-            self.cluster.notes = None
-            self._observed.clear()
+            if self._observed:
+                self.cluster.notes = None
+                self._observed.clear()
             return
         oldest = next(iter(self._flights))
         while (first := next(iter(self._observed))) != oldest:
@@ -442,8 +443,9 @@ class Core:
 
     def _land(self, attempt: int, uid: str) -> None:
         """The pod's part of the attempt is over, and with it the pod's time in flight."""
-        if self.queue is not None:
-            self.queue.done(uid)
+        queue = self.cluster.queue
+        if queue is not None:
+            queue.done(uid)
         self._land_all(attempt, [uid])
 
     def _land_all(self, attempt: int, uids: Iterable[str]) -> None:
@@ -599,7 +601,7 @@ class Core:
 
     def _pop(self, now: int) -> AnyEntity | Permit | None:
         """Who is next: a waiting pod whose time is over, or the first of the queue."""
-        queue = self.queue
+        queue = self.cluster.queue
         if queue is None:
             return None
         for permit in self._permits.values():
@@ -621,18 +623,18 @@ class Core:
         cluster = self.cluster
         stamp = Stamp(self.attempts, self.seq, now, self.epoch)
         cluster.snapshot.refresh(cluster.cache)
-        assert self.queue is not None
+        assert cluster.queue is not None
         if isinstance(popped, QueuedGroup):
             return self._decide_group(popped, stamp)
-        if isinstance(popped, Permit) and popped.group and popped.plugins:
-            return self._reject_barrier(popped, stamp)
         if isinstance(popped, Permit):
+            if popped.group and popped.plugins:
+                return self._reject_barrier(popped, stamp)
             pod, key = self._tried(popped.key), popped.key
             result = self._finish(popped, PodInfo(pod), stamp)
         else:
             pod, key = popped.pod, f"Pod/{popped.key}"
             framework = self.frameworks[popped.profile]
-            nominated = self.queue.nominator.node_of(pod)
+            nominated = cluster.queue.nominator.node_of(pod)
             result = run_pod_cycle(
                 framework, self._info_of(pod), key, stamp, waiting=popped, nominated_node=nominated
             )
@@ -705,6 +707,8 @@ class Core:
 
     def _abbreviated(self, uid: str, pod: Pod, result: CycleResult) -> tuple[tuple[str, Body], ...]:
         """The outcomes without what the log says already: a rejection like the last one, a nomination that was not there."""
+        if result.node:
+            return result.outcomes  # It has its place.
         outcomes = []
         assert self.queue is not None
         for key, body in result.outcomes:
@@ -790,11 +794,11 @@ class Core:
         return info
 
     def _assume(self, pod: Pod, node: str) -> None:
-        uid = pod_uid(pod)
-        if not self.cluster.cache.is_assumed(uid):
-            self.cluster.cache.assume(self._info_of(pod), node)
-        assert self.queue is not None
-        self.queue.nominator.forget(pod)
+        cluster = self.cluster
+        if not cluster.cache.is_assumed(pod_uid(pod)):
+            cluster.cache.assume(self._info_of(pod), node)
+        assert cluster.queue is not None
+        cluster.queue.nominator.forget(pod)
 
     # --- the commit check -------------------------------------------------------------------------------------------
 
@@ -804,7 +808,7 @@ class Core:
         To be asked when everything that will be in the log before the decision has been consumed.
         """
         notes = self.cluster.notes
-        if notes is None:
+        if notes is None or notes.latest <= decision.observed:
             return None
         for relies in decision.relies:
             found = conflict(relies, notes.concerning(relies, decision.observed))

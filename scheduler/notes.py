@@ -56,6 +56,11 @@ class Notes:
     def __len__(self) -> int:
         return len(self._all)
 
+    @property
+    def latest(self) -> int:
+        """The seq of the last one; 0 if there is none."""
+        return self._all[-1].seq if self._all else 0
+
     def append(self, note: Disturbance) -> None:
         """Something happened."""
         self._places += 1

@@ -245,6 +245,8 @@ class Runtime:
     def abandon(self) -> None:
         """End without finishing anything, as if the process were killed."""
         self._stopping = True
+        if self._main is not None and not self._tasks:
+            self._main.cancel()  # It has not begun; it would otherwise begin after this, and nobody would end it.
         for task in self._tasks:
             task.cancel()
 

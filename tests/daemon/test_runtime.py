@@ -295,7 +295,12 @@ async def test_snapshot_waits_until_nothing_is_in_flight(tidelog_sandbox: MakeSa
     await cluster.apply([a_pod(f"p{i}") for i in range(50)])
 
     assert len(cluster.placements) == 50
-    assert {s.name for s in await cluster.log.snapshots()} == {"scheduler", "objects"}
+    assert {s.name for s in await cluster.log.snapshots()} == {
+        "scheduler",
+        "objects",
+        "scheduler-changes",
+        "objects-changes",
+    }
 
 
 # --- when the log cannot be written ---------------------------------------------------------------------------------------
@@ -444,6 +449,19 @@ async def test_stopped_runtime_says_so() -> None:
     async with Sandbox() as cluster:
         await cluster.apply(a_node("n1"))
         await cluster.runtime.stop()
+
+        with pytest.raises(Stopped):
+            await cluster.runtime.settled()
+
+
+async def test_runtime_that_has_not_begun_can_be_stopped() -> None:
+    async with Sandbox() as cluster:
+        await cluster.runtime.stop()
+        await cluster.log.close()
+        await cluster._start()
+
+        async with asyncio.timeout(10):
+            await cluster.runtime.stop()
 
         with pytest.raises(Stopped):
             await cluster.runtime.settled()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from tidelog.plugins.events import TIME, EventRegistration
+from typing import Any
+
+from tidelog.plugins.events import TIME, EventRegistration, Hint, WaitingPod
 from tidelog.plugins.interface import Code, CycleState, PermitResult, Plugin, Status
 from tidelog.plugins.node_info import PodInfo
 from tidelog.plugins.registry import IN_TREE, Registry
@@ -24,7 +26,11 @@ class SlowPermit(Plugin):
 
     def events_to_register(self) -> list[EventRegistration]:
         """Time is all that it looks at."""
-        return [EventRegistration(TIME)]
+        return [EventRegistration(TIME, _always)]
+
+
+def _always(waiting: WaitingPod, old: Any, new: Any) -> Hint:
+    return Hint.QUEUE
 
 
 def registry() -> Registry:

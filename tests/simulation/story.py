@@ -299,7 +299,9 @@ class _Teller:
         if pod.spec.topology_spread_constraints:
             return pod
         criteria = self.dice.choice([(PROVISIONING,), (PREEMPTION,), (PROVISIONING, PREEMPTION)])
-        more = {"min_domains": self.dice.choice([2, 3])} if self.dice.random() < 0.3 else {}
+        more: dict[str, Any] = {}
+        if self.dice.random() < 0.3:
+            more["min_domains"] = self.dice.choice([2, 3])
         return pod.spread(ZONE, f"app={name}", fallback=criteria, **more)
 
     def _with_affinity(self, pod: b.PodBuilder, name: str) -> b.PodBuilder:

@@ -1,0 +1,541 @@
+"""The judge of simulated stories: reads every record as it becomes durable, and raises `Violation` at the first that breaks a promise.
+
+    judge = Judge(configuration)
+    judge.consume(record)            each record, in the order of the log, once the disk has it
+    judge.acknowledged(answer)       a client got this answer
+    judge.at_rest(core)              nothing is left to do until time goes by
+    judge.finished(records)          the whole log, as it was read back from the disk
+
+It knows the records and the rules of Kubernetes (`cluster.py`, `rules.py`) and nothing of how the scheduler comes to its decisions. A
+record costs some ten microseconds, a binding some ten more for each pod there is.
+
+The promises, by the names that a violation has:
+
+    order       the log is one chain: no gaps, time never goes back
+    lost        what was durable or acknowledged is there in the end, as it was; no pod loses its node
+    doubled     nothing enters twice: no fact that changes nothing, no outcome of an attempt that is over
+    torn        what belongs together is there together: an attempt's outcomes, a group's bindings, a nomination and its evictions
+    stale       no outcome of an older epoch after a newer one, none that knew the future
+    gone        no outcome for a pod, no binding to a node, that is not there
+    twice       no pod is bound twice, none is asked to go twice
+    constraint  the hard constraints hold where a pod is bound (resources and ports among them), except what is recorded as fallen back
+    fallback    nothing falls back before its criteria hold
+    promise     room that was promised to a pod is not given to a less important one
+    gang        a group is bound by one record, to its quorum, within its level
+    budget      evictions are charged to all budgets that are due; protected ones are never broken
+    preemption  who goes is less important than whom it is for, and makes enough room
+    queue       every pod that wants a node is in the queue exactly once; at rest nothing is in flight
+    state       the core knows the same placements as the log
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from msgspec.structs import replace
+
+from tidelog.api.objects import Object, Pod
+from tidelog.api.times import NANOS, parse_time
+from tidelog.daemon.fact_messages import Answer
+from tidelog.eventlog.records import (
+    GENESIS,
+    AttemptAborted,
+    AttemptError,
+    Evicted,
+    Fallback,
+    Nominated,
+    ObjectDeleted,
+    ObjectPut,
+    Outcome,
+    PlacementChosen,
+    Record,
+    Scheduled,
+    SchedulerStarted,
+    Unschedulable,
+    Waiting,
+    chain_digest,
+    decode_body,
+)
+from tidelog.queue.entity import QueuedGroup
+from tidelog.scheduler.core import Core
+
+from .cluster import SeenBudget, SeenCluster, SeenPod
+from .rules import misfit, selects
+
+PROVISIONING = "NodeProvisioningFailed"
+PROGRESS = "NodeProvisioningInProgress"
+ENDS_PODS_ATTEMPT = Scheduled | Unschedulable | Waiting | AttemptAborted | AttemptError
+
+
+class Violation(AssertionError):
+    """A promise was broken."""
+
+    def __init__(self, invariant: str, text: str) -> None:
+        super().__init__(f"{invariant}: {text}")
+        self.invariant = invariant
+        self.text = text
+
+
+class Judge:
+    """Sees one log from its first record to its last, through all crashes."""
+
+    def __init__(self, configuration: Mapping[str, Any] | None = None) -> None:
+        """`configuration`, in the shape of its file, is what the story starts with; what counts is what the log says."""
+        self.cluster = SeenCluster()
+        self.digests: list[bytes] = []
+        """Of every record that was durable, in order."""
+        self.epoch = 0
+        self.attempt = 0
+        self._observed = 0
+        self._outcomes: list[tuple[Record, Outcome]] = []
+        """Of the attempt whose records are being read."""
+        self._untouched: dict[str, Object] = {}
+        """Objects as they were put, as long as nothing else has changed them."""
+        self._may_fall: dict[str, frozenset[int]] = {}
+        """Of the pods that the attempt binds as a group: which of their constraints could fall back when they had no node yet."""
+        self.counts: dict[str, int] = {}
+        """How often each kind of thing was judged: a judge who sees nothing proves nothing."""
+
+    # --- while the log grows ------------------------------------------------------------------------------------------
+
+    def consume(self, record: Record) -> None:
+        """The next record is durable. Raises Violation."""
+        self._judge_chain(record)
+        body = decode_body(record)
+        if not isinstance(body, Outcome) or body.attempt != self.attempt:
+            self._end_attempt()
+        match body:
+            case ObjectPut():
+                self._judge_put(record, body.object)
+            case ObjectDeleted():
+                self._judge_deletion(record)
+            case SchedulerStarted():
+                _hold(body.epoch > self.epoch, "stale", f"epoch {body.epoch} after {self.epoch}", record)
+                self.epoch = body.epoch
+            case Outcome():
+                self._judge_outcome(record, body)
+            case _:
+                self._untouched.pop(record.key, None)
+        self.cluster.consume(record, body)
+        self._count(record.kind)
+
+    def acknowledged(self, answer: Answer) -> None:
+        """A client was told what became of its request. Raises Violation if that is not on the disk."""
+        for result in answer.results:
+            _hold(
+                result.seq <= len(self.digests),
+                "lost",
+                f"record {result.seq} ({result.action} {result.key}) was acknowledged and is not durable",
+            )
+
+    def at_rest(self, core: Core) -> None:
+        """Nothing is left to do for the scheduler until time goes by. Raises Violation."""
+        self._end_attempt()
+        _hold(
+            core.seq == len(self.digests),
+            "state",
+            f"at rest at {core.seq}, the disk is at {len(self.digests)}",
+        )
+        _hold(core.in_flight == 0, "queue", f"{core.in_flight} attempts are in flight at rest")
+        self._judge_queue(core)
+        self._judge_placements(core)
+        self._count("rest")
+
+    def finished(self, records: Sequence[Record]) -> None:
+        """These are all records, read back after everything. Raises Violation."""
+        self._end_attempt()
+        for number, digest in enumerate(self.digests, start=1):
+            _hold(
+                number <= len(records),
+                "lost",
+                f"records {number} to {len(self.digests)} were durable and are gone",
+            )
+            record = records[number - 1]
+            _hold(record.digest == digest, "lost", f"record {number} is another one than was durable", record)
+        for record in records[len(self.digests) :]:
+            self.consume(record)
+        self._end_attempt()
+
+    def _count(self, what: str) -> None:
+        self.counts[what] = self.counts.get(what, 0) + 1
+
+    # --- order ----------------------------------------------------------------------------------------------------------
+
+    def _judge_chain(self, record: Record) -> None:
+        previous = self.digests[-1] if self.digests else GENESIS
+        _hold(record.seq == len(self.digests) + 1, "order", f"after record {len(self.digests)}", record)
+        _hold(
+            record.at >= self.cluster.at,
+            "order",
+            f"time went back from {self.cluster.at} to {record.at}",
+            record,
+        )
+        digest = chain_digest(
+            previous, record.seq, record.at, record.author, record.kind, record.key, record.cause, record.body
+        )
+        _hold(record.digest == digest, "order", "its digest does not follow from the record before", record)
+        self.digests.append(digest)
+
+    # --- facts ----------------------------------------------------------------------------------------------------------
+
+    def _judge_put(self, record: Record, obj: Object) -> None:
+        bare = replace(obj, metadata=replace(obj.metadata, resource_version=""))
+        _hold(self._untouched.get(record.key) != bare, "doubled", "it changes nothing", record)
+        self._untouched[record.key] = bare
+        if isinstance(obj, Pod):
+            old = self.cluster.pods.get(record.key)
+            if old is not None:
+                _hold(
+                    obj.metadata.uid == old.uid,
+                    "lost",
+                    "a pod became another one without being deleted",
+                    record,
+                )
+                kept = old.node in ("", obj.spec.node_name)
+                _hold(kept, "lost", f"it was on {old.node}, and is put on {obj.spec.node_name!r}", record)
+
+    def _judge_deletion(self, record: Record) -> None:
+        cluster = self.cluster
+        self._untouched.pop(record.key, None)
+        known = (
+            record.key in cluster.pods
+            or record.key.rpartition("/")[2] in cluster.nodes
+            or record.key in cluster.budgets
+            or record.key in cluster.groups
+            or record.key in cluster.others
+        )
+        _hold(known, "doubled", "it is not there any more", record)
+
+    # --- attempts -------------------------------------------------------------------------------------------------------
+
+    def _judge_outcome(self, record: Record, body: Outcome) -> None:
+        _hold(body.epoch == self.epoch, "stale", f"of epoch {body.epoch}, in epoch {self.epoch}", record)
+        if body.attempt != self.attempt:
+            _hold(
+                body.attempt == self.attempt + 1,
+                "doubled",
+                f"attempt {body.attempt} after {self.attempt}",
+                record,
+            )
+            _hold(body.observed < record.seq, "stale", f"it knew record {body.observed}", record)
+            _hold(
+                body.observed >= self._observed,
+                "stale",
+                f"it knew less ({body.observed}) than the one before",
+                record,
+            )
+            self.attempt, self._observed = body.attempt, body.observed
+        self._judge_key(record, body)
+        self._outcomes.append((record, body))
+        pod = self.cluster.pods.get(record.key)
+        self._untouched.pop(record.key, None)
+        match body:
+            case Scheduled():
+                self._judge_binding(record, body, self._pod(record))
+            case Waiting():
+                self._judge_place(
+                    record, self._pod(record), body.node, body.fallback, self._is_chosen(record.key)
+                )
+                self._judge_fallback(record, self._pod(record), body.fallback, body.at)
+            case Unschedulable() if pod is not None:
+                self._judge_fallback(record, pod, self.cluster.in_full(body).fallback, body.at)
+            case PlacementChosen():
+                self._judge_group(record, body)
+            case Nominated() if body.node:
+                self._judge_nomination(record, body)
+            case Evicted():
+                self._judge_eviction(record, body)
+            case _:
+                pass
+
+    def _judge_key(self, record: Record, body: Outcome) -> None:
+        """An attempt tells each pod once what became of it."""
+        if isinstance(body, ENDS_PODS_ATTEMPT):
+            again = [r for r, b in self._outcomes if r.key == record.key and isinstance(b, ENDS_PODS_ATTEMPT)]
+            _hold(not again, "doubled", "the attempt told it before", record)
+
+    def _pod(self, record: Record) -> SeenPod:
+        pod = self.cluster.pods.get(record.key)
+        _hold(pod is not None, "gone", "there is no such pod", record)
+        assert pod is not None
+        return pod
+
+    def _is_chosen(self, key: str) -> bool:
+        """The pod has its place by its group's record in this attempt."""
+        return any(isinstance(b, PlacementChosen) and key in b.assignment for _, b in self._outcomes)
+
+    def _end_attempt(self) -> None:
+        """All outcomes of the attempt have been read."""
+        outcomes, self._outcomes = self._outcomes, []
+        self._may_fall.clear()
+        if not outcomes:
+            return
+        first, _ = outcomes[0]
+        told = {record.key: body for record, body in outcomes if isinstance(body, ENDS_PODS_ATTEMPT)}
+        for record, body in outcomes:
+            if isinstance(body, PlacementChosen):
+                for key, node in body.assignment.items():
+                    found = told.get(key)
+                    fits = isinstance(found, Scheduled | Waiting) and found.node == node
+                    _hold(fits, "torn", f"{key} was to be on {node}, and is told {found}", record)
+            if isinstance(body, Nominated):
+                for key in body.victims:
+                    victim = self.cluster.pods.get(key)
+                    asked = victim is None or victim.terminating or not victim.node
+                    _hold(asked, "torn", f"{key} was to go for it, and was not told", record)
+        is_whole = bool(told) or any(isinstance(b, PlacementChosen) for _, b in outcomes)
+        _hold(is_whole, "torn", "the attempt has no outcome of its own", first)
+
+    # --- bindings -------------------------------------------------------------------------------------------------------
+
+    def _judge_binding(self, record: Record, body: Scheduled, pod: SeenPod) -> None:
+        chosen = self._is_chosen(record.key)
+        if self.cluster.rule(pod.group) is not None:
+            _hold(chosen, "gang", "a member of a group was bound by itself", record)
+        if chosen:
+            _hold(
+                pod.node == body.node,
+                "twice",
+                f"its group bound it to {pod.node}, and it to {body.node}",
+                record,
+            )
+        else:
+            _hold(not pod.node, "twice", f"it is on {pod.node} already", record)
+            self._judge_place(record, pod, body.node, body.fallback, chosen)
+        self._judge_fallback(record, pod, body.fallback, body.at)
+
+    def _judge_place(
+        self, record: Record, pod: SeenPod, node: str, fallback: Iterable[Fallback], chosen: bool
+    ) -> None:
+        if chosen:
+            return  # Judged with its group.
+        _hold(pod.is_pending, "gone", "it wants no node any more", record)
+        _hold(not pod.obj.spec.scheduling_gates, "constraint", "it is gated", record)
+        found = self.cluster.nodes.get(node)
+        _hold(found is not None, "gone", f"there is no node {node}", record)
+        assert found is not None
+        fallen = {f.constraint for f in fallback}
+        why = misfit(self.cluster, pod, found, fallen=fallen)
+        _hold(not why, "constraint", f"on {node}: {why}", record)
+        why = misfit(self.cluster, pod, found, fallen=fallen, promised=True)
+        _hold(not why, "promise", f"on {node}: {why}", record)
+
+    def _judge_group(self, record: Record, body: PlacementChosen) -> None:
+        """The record says which of its pods are bound; the fallbacks are in the pods' own records, which come later."""
+        cluster, rule = self.cluster, self.cluster.rule(record.key)
+        _hold(rule is not None, "gang", "the group has no object", record)
+        assert rule is not None
+        nodes = [cluster.nodes.get(name) for name in body.assignment.values()]
+        _hold(None not in nodes, "gone", f"one of {list(body.assignment.values())} is no node", record)
+        placed = sum(bool(pod.place) for pod in cluster.members(record.key))
+        enough = placed + len(body.assignment) >= max(rule.min_count, 1)
+        _hold(enough, "gang", f"{placed} and {list(body.assignment)} of {rule.min_count}", record)
+        if rule.level:
+            domains = {node.labels.get(rule.level) for node in nodes if node is not None}
+            _hold(len(domains) == 1 and None not in domains, "gang", f"in {domains} of {rule.level}", record)
+        self._judge_members(record, body)
+
+    def _judge_members(self, record: Record, body: PlacementChosen) -> None:
+        """One after the other, as if each had come alone; afterwards they have no place yet."""
+        cluster, placed = self.cluster, []
+        for key, node in body.assignment.items():
+            pod = cluster.pods.get(key)
+            _hold(pod is not None and pod.group == record.key, "gang", f"{key} is no member", record)
+            assert pod is not None
+            _hold(not pod.node, "twice", f"{key} is on {pod.node} already", record)
+            _hold(
+                pod.is_pending and not pod.obj.spec.scheduling_gates, "gone", f"{key} wants no node", record
+            )
+            soft = [i for i, c in enumerate(pod.obj.spec.topology_spread_constraints) if c.fallback_criteria]
+            why = misfit(cluster, pod, cluster.nodes[node], fallen=soft)
+            _hold(not why, "constraint", f"{key} on {node}: {why}", record)
+            self._may_fall[key] = frozenset(i for i in soft if self._may_fall_back(pod, i, body.at))
+            pod.reserved = node
+            placed.append(pod)
+        for pod in placed:
+            pod.reserved = ""
+
+    # --- fallback -------------------------------------------------------------------------------------------------------
+
+    def _judge_fallback(self, record: Record, pod: SeenPod, fallback: Iterable[Fallback], at: int) -> None:
+        for fallen in fallback:
+            constraint = pod.obj.spec.topology_spread_constraints[fallen.constraint]
+            _hold(
+                fallen.criteria == constraint.fallback_criteria,
+                "fallback",
+                f"{constraint} has others",
+                record,
+            )
+            known = self._may_fall.get(pod.key)
+            holds = (
+                self._may_fall_back(pod, fallen.constraint, at)
+                if known is None
+                else fallen.constraint in known
+            )
+            _hold(holds, "fallback", f"the criteria do not hold for constraint {fallen.constraint}", record)
+            self._count("fallback")
+
+    def _may_fall_back(self, pod: SeenPod, index: int, at: int) -> bool:
+        criteria = pod.obj.spec.topology_spread_constraints[index].fallback_criteria
+        return bool(criteria) and all(
+            self._criterion_holds(criterion, pod, index, at) for criterion in criteria
+        )
+
+    def _criterion_holds(self, criterion: str, pod: SeenPod, index: int, at: int) -> bool:
+        if criterion == PROVISIONING:
+            if pod.is_said(PROGRESS, "True") or pod.is_said(PROGRESS, "False"):
+                return pod.is_said(PROGRESS, "False")
+            timeout, since = self._timeout(), pod.rejected_since
+            return timeout is not None and since is not None and at - since >= timeout
+        if pod.nominated:
+            return pod.nominated == pod.fallback_node and index in pod.fell_back
+        scheduled = pod.conditions.get("PodScheduled")
+        return (
+            scheduled is not None
+            and (scheduled.status, scheduled.reason) == ("False", "Unschedulable")
+            and parse_time(scheduled.last_transition_time) <= at
+        )
+
+    def _timeout(self) -> int | None:
+        """nodeProvisioningTimeout, in nanoseconds."""
+        profiles: Any = self.cluster.configuration["profiles"]
+        text = profiles[0]["args"]["PodTopologySpread"].get("nodeProvisioningTimeout")
+        return None if not text else round(float(text.removesuffix("s")) * NANOS)
+
+    # --- preemption -----------------------------------------------------------------------------------------------------
+
+    def _judge_nomination(self, record: Record, body: Nominated) -> None:
+        """Without the victims there would be room."""
+        cluster, pod = self.cluster, self._pod(record)
+        node = cluster.nodes.get(body.node)
+        _hold(node is not None, "gone", f"there is no node {body.node}", record)
+        assert node is not None
+        fallen = {f.constraint for f in body.fallback}
+        why = misfit(cluster, pod, node, fallen=fallen, without=body.victims, promised=True)
+        _hold(
+            not why,
+            "preemption",
+            f"not even without {body.victims} it could go to {body.node}: {why}",
+            record,
+        )
+        for key in body.victims:
+            victim = cluster.pods.get(key)
+            _hold(
+                victim is not None and victim.place == body.node,
+                "preemption",
+                f"{key} is not on {body.node}",
+                record,
+            )
+            assert victim is not None
+            lower = victim.priority < pod.priority
+            _hold(lower, "preemption", f"{key} is as important ({victim.priority}) as {pod.priority}", record)
+        _hold(
+            pod.obj.spec.preemption_policy != "Never" or not body.victims,
+            "preemption",
+            "it never preempts",
+            record,
+        )
+        self._judge_fallback(record, pod, body.fallback, body.at)
+
+    def _judge_eviction(self, record: Record, body: Evicted) -> None:
+        victim, preemptor = self._pod(record), self.cluster.pods.get(body.preemptor)
+        _hold(preemptor is not None, "gone", f"{body.preemptor} is not there", record)
+        assert preemptor is not None
+        named = any(
+            r.key == body.preemptor and isinstance(b, Nominated) and record.key in b.victims
+            for r, b in self._outcomes
+        )
+        _hold(named, "torn", f"no nomination of {body.preemptor} names it", record)
+        if not victim.node:
+            return
+        _hold(not victim.evicted and not victim.terminating, "twice", "it was asked to go before", record)
+        threshold = victim.obj.spec.allow_disruption_by_priority_greater_than_or_equal
+        protected = (
+            threshold is not None
+            and preemptor.priority < threshold
+            and self._gate("DisruptionPolicyInPriorityClass")
+        )
+        _hold(body.protected == protected, "budget", f"protected is {body.protected}", record)
+        due = [b for b in self.cluster.budgets.values() if self._is_due(b, victim)]
+        keys = sorted(b.key for b in due)
+        _hold(sorted(body.budgets) == keys, "budget", f"charged to {body.budgets}, due are {keys}", record)
+        if body.protected or body.method == "evict":
+            for budget in due:
+                left = self.cluster.left(budget, body.at)
+                _hold(left > 0, "budget", f"{budget.key} allows {left} more", record)
+        self._count("protected" if body.protected else body.method)
+
+    def _is_due(self, budget: SeenBudget, victim: SeenPod) -> bool:
+        """The victim's eviction costs the budget one disruption."""
+        if budget.namespace != victim.namespace or not selects(budget.selector, victim.labels):
+            return False
+        if victim.phase in ("Pending", "Succeeded", "Failed"):
+            return False
+        since = budget.disrupted.get(victim.name)
+        if since is not None and parse_time(victim.obj.metadata.creation_timestamp) <= parse_time(since):
+            return False
+        lets_go = budget.obj.spec.unhealthy_pod_eviction_policy == "AlwaysAllow" or budget.has_enough
+        return victim.is_ready or not lets_go
+
+    def _gate(self, name: str) -> bool:
+        gates: Any = self.cluster.configuration["featureGates"]
+        return bool(gates[name])
+
+    # --- at rest --------------------------------------------------------------------------------------------------------
+
+    def _judge_queue(self, core: Core) -> None:
+        queue = core.queue
+        assert queue is not None
+        contents, found = queue.contents(), []
+        for entity in (
+            *contents.active,
+            *contents.backoff_rejected,
+            *contents.backoff_errors,
+            *contents.unschedulable,
+        ):
+            found += (
+                [m.key for m in entity.members.values()] if isinstance(entity, QueuedGroup) else [entity.key]
+            )
+        found += [member.key for member in (*contents.pending_members, *contents.incomplete_members)]
+        flying = [attempt.pod.key for attempt in contents.in_flight]
+        waiting = [p.key.removeprefix("Pod/") for p in self.cluster.pods.values() if p.reserved]
+        _hold(
+            sorted(flying) == sorted(waiting),
+            "queue",
+            f"in flight are {flying}, and waiting for permits {waiting}",
+        )
+        wanted = sorted(p.key.removeprefix("Pod/") for p in self.cluster.pods.values() if p.is_pending)
+        _hold(
+            sorted([*found, *flying]) == wanted,
+            "queue",
+            f"in the queue are {found} and {flying}, not {wanted}",
+        )
+        kept = {label: n for label, n in queue.statistics().inflight_events.items() if n}
+        _hold(bool(flying) or not kept, "queue", f"nothing is in flight, and these events are kept: {kept}")
+
+    def _judge_placements(self, core: Core) -> None:
+        """What every later decision builds on."""
+        for key, pod in self.cluster.pods.items():
+            known = core.objects.get(key)
+            _hold(isinstance(known, Pod), "state", f"the core does not know {key}")
+            assert isinstance(known, Pod)
+            same = (known.spec.node_name, known.status.nominated_node_name) == (pod.node, pod.nominated)
+            _hold(same, "state", f"{key} is on {known.spec.node_name!r} for the core, not {pod.node!r}")
+        mine: dict[str, list[str]] = {name: [] for name in self.cluster.nodes}
+        for pod in self.cluster.pods.values():
+            if pod.place in mine:
+                mine[pod.place].append(pod.uid)
+        cache = core.cluster.cache
+        _hold(
+            sorted(cache.node_names()) == sorted(mine), "state", f"the core's nodes are {cache.node_names()}"
+        )
+        for info in cache.nodes():
+            theirs = sorted(info.pods)
+            _hold(theirs == sorted(mine[info.name]), "state", f"on {info.name} are {theirs} for the core")
+
+
+def _hold(holds: bool, invariant: str, text: str, record: Record | None = None) -> None:
+    if not holds:
+        where = "" if record is None else f"record {record.seq} ({record.kind} {record.key}): "
+        raise Violation(invariant, f"{where}{text}")

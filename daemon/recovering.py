@@ -53,7 +53,10 @@ async def recovered_core(log: LogReader, registry: Registry) -> Core:
 async def begin_recovery(log: LogReader, registry: Registry) -> Recovery:
     """A recovery that stands at the newest usable snapshot, or before the first record."""
     found = await log.snapshot(SNAPSHOT)
-    core = None if found is None else load_state(found.blob, registry)
+    core = None
+    if found is not None:
+        changes = [change.blob for change in await log.changes(found)]
+        core = load_state(found.blob, registry, changes)
     if core is None:
         if log.anchor.seq:
             why = "they were compacted, and no usable snapshot of the scheduler's state is left"

@@ -38,9 +38,9 @@ from tidelog.daemon.actors.errands import Entry, ErrandBook, KeyedObjects, Table
 from tidelog.daemon.actors.protocol import Actor
 from tidelog.daemon.clock import Bell, Clock
 from tidelog.daemon.facts import FactService
+from tidelog.daemon.keeping import Keeper
 from tidelog.daemon.logs import fields
 from tidelog.eventlog.log import Log, Moment
-from tidelog.eventlog.objects import SNAPSHOT as OBJECTS
 from tidelog.eventlog.objects import ObjectTable
 from tidelog.eventlog.records import (
     KIND_OF_BODY,
@@ -54,7 +54,6 @@ from tidelog.eventlog.records import (
 from tidelog.plugins.configuration import SchedulerConfiguration
 from tidelog.scheduler.core import Core
 from tidelog.scheduler.decision import AUTHOR, Decision
-from tidelog.scheduler.state import SNAPSHOT as SCHEDULER
 from tidelog.scheduler.state import capture_state
 
 SWITCH_SECONDS = 0.0005
@@ -80,7 +79,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     consumed_at_check: int = 1_000
     """With more records than this still to be consumed, decisions are not checked but wait for another turn."""
     snapshot_every: int = 20_000
-    """A snapshot after so many records, or as many as there are objects, which makes its cost a constant share. 0: none."""
+    """A whole snapshot after so many records, or as many as there are objects, which makes its cost a constant share. 0: none at all."""
     facts_behind: int = 20_000
     """The table for admission catches up when it is so many records behind."""
     full_seconds: float = 1.0
@@ -157,8 +156,7 @@ class Runtime:
         self._holding = False
         """Nothing may be decided now: a snapshot is to be taken of a state with nothing in flight."""
         self._stopping = False
-        self._kept = core.seq
-        """Seq of the newest snapshot, or where we began."""
+        self._keeper = Keeper(log, facts, core.seq, self.limits.snapshot_every)
         self._now = core.at
         self._main: asyncio.Task[None] | None = None
         self._tasks: list[asyncio.Task[None]] = []
@@ -461,9 +459,8 @@ class Runtime:
     # --- snapshots ------------------------------------------------------------------------------------------------------
 
     async def _keep(self) -> None:
-        every = self.limits.snapshot_every
-        while every:
-            if self.core.seq - self._kept < max(every, len(self.core.objects)):
+        while self.limits.snapshot_every:
+            if not self._keeper.is_due(self.core):
                 await self.changed.wait()
                 continue
             await self.keep_snapshot()
@@ -480,22 +477,13 @@ class Runtime:
             self._holding = False
             self._resting = False
             self.changed.ring()
-        self._kept = seq = capture.seq
-        for _ in capture.work():
-            await asyncio.sleep(0)
-        await self._put(SCHEDULER, seq, capture.blob())
-        await self.facts.catch_up()
-        table = self.facts.objects
-        await self._put(OBJECTS, table.seq, table.encode())
-        return seq
+        await self._keeper.keep(capture, self._durable)
+        return capture.seq
 
-    async def _put(self, name: str, seq: int, blob: bytes) -> None:
-        """One snapshot after the other: together they would take as much memory as all objects do."""
-        # What was consumed may be ahead of the disk.
+    async def _durable(self, seq: int) -> None:
+        """Return when the record is: what was consumed may be ahead of the disk."""
         while self.log.head.seq < seq:
             await self.changed.wait()
-        await self.log.put_snapshot(name, seq, blob)
-        _log.debug("kept a snapshot", extra=fields(name=name, seq=seq, bytes=len(blob)))
 
 
 class _Turn:

@@ -22,6 +22,7 @@ from tidelog.daemon.place import Place
 from tidelog.daemon.recovering import begin_recovery, complete, take
 from tidelog.eventlog.log import Log
 from tidelog.eventlog.reader import LogReader
+from tidelog.eventlog.store import CHANGES
 from tidelog.plugins.registry import Registry
 from tidelog.scheduler.core import Core
 from tidelog.scheduler.recovery import Recovery
@@ -110,7 +111,7 @@ class Standby:
         assert recovery is not None
         if look_for_snapshots:
             for info in await log.snapshots():
-                if info.name == SNAPSHOT:
+                if info.name in (SNAPSHOT, SNAPSHOT + CHANGES):
                     recovery.nothing_in_flight_at(info.seq)
         async for batch in log.read_batches(recovery.read + 1):
             self._digest = batch[-1].digest

@@ -21,6 +21,7 @@ from tidelog.eventlog.lock import read_holder
 from tidelog.eventlog.log import Log, memory_log, open_log
 from tidelog.eventlog.objects import SNAPSHOT
 from tidelog.eventlog.opening import log_path
+from tidelog.eventlog.store import CHANGES
 
 LOCK_SECONDS = 3.0
 """So long a holder without socket is waited for: longer than any command takes, not so long that one wonders."""
@@ -92,7 +93,8 @@ async def _try_on_empty(facts: Facts, gates: FeatureGates | None) -> Answer:
 
 async def _keep_snapshot(log: Log, service: FactService) -> None:
     """Spare the next command what this one had to read."""
-    newest = max((s.seq for s in await log.snapshots() if s.name == SNAPSHOT), default=log.anchor.seq)
+    names = (SNAPSHOT, SNAPSHOT + CHANGES)
+    newest = max((s.seq for s in await log.snapshots() if s.name in names), default=log.anchor.seq)
     if log.head.seq - newest >= SNAPSHOT_EACH:
         await service.catch_up()
         await log.put_snapshot(SNAPSHOT, service.objects.seq, service.objects.encode())

@@ -15,7 +15,16 @@ from itertools import pairwise
 import msgspec
 
 from tidelog.eventlog.records import Record, Row, SchedulerStarted, Tick, chain_digest, encode_body
-from tidelog.eventlog.store import EMPTY, ROWS_PER_READ, SNAPSHOTS_KEPT, Head, Snapshot, Store, advance
+from tidelog.eventlog.store import (
+    CHANGES,
+    EMPTY,
+    ROWS_PER_READ,
+    SNAPSHOTS_KEPT,
+    Head,
+    Snapshot,
+    Store,
+    advance,
+)
 
 
 def make_records(
@@ -154,6 +163,17 @@ class StoreContract:
         assert await store.get_snapshot("b", 1) == other
         missing = next(seq for seq in range(1, len(records)) if seq not in kept)
         assert await store.get_snapshot("a", missing) is None
+        await store.close()
+
+    async def test_snapshots_that_hold_changes_all_stay(self) -> None:
+        store = await self.open_store()
+        records = make_records(3 * SNAPSHOTS_KEPT)
+        await append(store, records)
+
+        for record in records:
+            await store.put_snapshot(Snapshot.make("a" + CHANGES, record.seq, record.digest, b"changes"))
+
+        assert [info.seq for info in await store.snapshots()] == [record.seq for record in records]
         await store.close()
 
     async def test_large_snapshot_comes_back_whole_and_can_be_replaced(self) -> None:

@@ -321,7 +321,7 @@ def finish_snapshot(connection: sqlite3.Connection, snapshot: Snapshot, parts: i
     mine = connection.execute(
         "SELECT seq FROM snapshots WHERE name = ? ORDER BY seq", (snapshot.name,)
     ).fetchall()
-    for seq in superfluous([seq for (seq,) in mine]):
+    for seq in superfluous(snapshot.name, [seq for (seq,) in mine]):
         drop_snapshot(connection, snapshot.name, seq)
 
 

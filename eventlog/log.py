@@ -38,7 +38,7 @@ from tidelog.eventlog.records import (
     encode_body,
 )
 from tidelog.eventlog.sqlite import SqliteStore
-from tidelog.eventlog.store import ROWS_PER_READ, Head, Snapshot, Store, advance
+from tidelog.eventlog.store import CHANGES, ROWS_PER_READ, Head, Snapshot, Store, advance
 
 GROUP_RECORDS = 4_096
 """A group is closed when it has so many records; arbitrary, about 10 ms of work."""
@@ -214,9 +214,9 @@ class Log(LogReader):
         from nowhere else, so that an export beforehand is not a bad idea. What is dropped is checked once more.
         """
         stored = await self._store.snapshots()
-        if not stored:
+        newest = {info.name: info.seq for info in stored if not info.name.endswith(CHANGES)}
+        if not newest:
             raise LogError(f"{self.name}: there is no snapshot to compact behind")
-        newest = {info.name: info.seq for info in stored}
         name = min(newest, key=lambda name: newest[name])
         if seq is None:
             seq = newest[name]

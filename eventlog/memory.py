@@ -48,7 +48,7 @@ class MemoryStore:
         """As in `Store`."""
         self._snapshots[snapshot.name, snapshot.seq] = snapshot
         mine = sorted(seq for name, seq in self._snapshots if name == snapshot.name)
-        for seq in superfluous(mine):
+        for seq in superfluous(snapshot.name, mine):
             del self._snapshots[snapshot.name, seq]
 
     async def reload(self) -> None:

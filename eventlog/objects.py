@@ -9,15 +9,16 @@ A record costs one to five microseconds. A snapshot of the table lets `load_obje
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from hashlib import sha256
-from typing import TypeVar, assert_never
+from typing import NamedTuple, TypeVar, assert_never
 
 import msgspec
 from msgspec.structs import replace
 
 from tidelog.api import object_table
+from tidelog.api.dict_changes import dict_changes
 from tidelog.api.errors import LogDamaged, LogError
 from tidelog.api.features import FeatureGates, recorded_gates
 from tidelog.api.objects import (
@@ -47,6 +48,7 @@ from tidelog.eventlog.reader import LogReader
 from tidelog.eventlog.records import (
     AttemptAborted,
     AttemptError,
+    Body,
     ConfigurationLoaded,
     Evicted,
     EvictionRefused,
@@ -69,12 +71,33 @@ from tidelog.eventlog.store import Snapshot
 SNAPSHOT = "objects"
 """The name of this table's snapshots."""
 
+FORMAT = 2
+"""Of their bytes."""
+
 
 class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """An object and the seq of the record that made it what it is (Kubernetes' resourceVersion)."""
 
     seq: int
     object: Object
+
+
+class Mark(NamedTuple):
+    """A table as it was."""
+
+    seq: int
+    kinds: dict[str, dict[str, Entry]]
+
+
+_decode_changes = msgspec.msgpack.Decoder(
+    tuple[int, int, int, tuple[FeatureGates, int], dict[str, msgspec.Raw], int, list[str]]
+).decode
+
+
+def follows(changes: bytes, seq: int) -> bool:
+    """Whether these are changes since record `seq`, of a format that this version reads."""
+    version, *_, since, _ = msgspec.msgpack.decode(changes)
+    return bool((version, since) == (FORMAT, seq))
 
 
 class ObjectTable:
@@ -110,11 +133,11 @@ class ObjectTable:
 
     # --- the fold ---------------------------------------------------------------------------------------------------
 
-    def apply(self, record: Record) -> None:
-        """Take the next record into account."""
+    def apply(self, record: Record, body: Body | None = None) -> None:
+        """Take the next record into account. `body` is its decoded body, where the caller has it."""
         assert record.seq == self.seq + 1, f"record {record.seq} after {self.seq}"
         self.seq, self.at = record.seq, record.at
-        body = decode_body(record)
+        body = decode_body(record) if body is None else body
         match body:
             case ObjectPut():
                 self._put(record.key, body.object)
@@ -187,7 +210,7 @@ class ObjectTable:
         waiting = frozenset(body.waiting)
         for key, node in body.assignment.items():
             if key not in waiting:
-                self._change_pod(key, partial(bound_to, node=node, at=record.at))
+                self._change_pod(key, lambda pod, node=node: bound_to(pod, node, record.at))
         self._state_of_group(record, "True", "Scheduled", "")
 
     def _unschedulable(self, record: Record, body: Unschedulable) -> None:
@@ -225,14 +248,40 @@ class ObjectTable:
     def encode(self) -> bytes:
         """All of it as bytes; equal tables give equal bytes."""
         objects = {kind: self.of_kind(kind) for kind, entries in self._kinds.items() if entries}
-        settings = (self.gates, self.cluster.constraints_max)
-        return msgspec.msgpack.encode((2, self.seq, self.at, settings, objects))
+        return msgspec.msgpack.encode((FORMAT, self.seq, self.at, self._settings(), objects))
+
+    def mark(self) -> Mark:
+        """What `encode_changes` needs to know of the table as it is now. Costs 10 nanoseconds an object."""
+        return Mark(self.seq, {kind: entries.copy() for kind, entries in self._kinds.items()})
+
+    def encode_changes(self, since: Mark) -> bytes:
+        """What is another than it was then; costs 50 nanoseconds an object, and a microsecond one that changed."""
+        objects, gone = {}, []
+        for kind, entries in self._kinds.items():
+            removed, put = dict_changes(since.kinds[kind], entries)
+            gone += [key for key in removed if key not in put]
+            if put:
+                objects[kind] = [put[key] for key in sorted(put)]
+        changes = (FORMAT, self.seq, self.at, self._settings(), objects, since.seq, sorted(gone))
+        return msgspec.msgpack.encode(changes)
+
+    def _settings(self) -> tuple[FeatureGates, int]:
+        return self.gates, self.cluster.constraints_max
 
     @classmethod
-    def from_snapshot(cls, snapshot: Snapshot | None) -> ObjectTable | None:
-        """The table that this snapshot holds; None if it holds none, or one that another version of tidelog wrote."""
+    def from_snapshot(cls, snapshot: Snapshot | None, changes: Sequence[Snapshot] = ()) -> ObjectTable | None:
+        """The table that this snapshot holds; None if it holds none, or one that another version of tidelog wrote.
+
+        `changes`, those made since, are taken as far as each follows the one before.
+        """
         try:
-            return None if snapshot is None else cls.decode(snapshot.blob)
+            if snapshot is None:
+                return None
+            table = cls.decode(snapshot.blob)
+            for change in changes:
+                if not table._change_by(change.blob):
+                    break
+            return table
         except (msgspec.MsgspecError, KeyError):
             return None
 
@@ -243,17 +292,32 @@ class ObjectTable:
             blob, type=tuple[int, int, int, tuple[FeatureGates, int], dict[str, msgspec.Raw]]
         )
         table = cls()
-        table.seq, table.at = seq, at
-        table.gates, table.cluster.constraints_max = settings
+        table._load(seq, at, settings, objects)
+        return table
+
+    def _change_by(self, blob: bytes) -> bool:
+        """Take these changes, if they are those since this table."""
+        version, seq, at, settings, objects, since, gone = _decode_changes(blob)
+        if version != FORMAT or since != self.seq:
+            return False
+        for key in gone:
+            self._remove(key)
+        self._load(seq, at, settings, objects)
+        return True
+
+    def _load(
+        self, seq: int, at: int, settings: tuple[FeatureGates, int], objects: dict[str, msgspec.Raw]
+    ) -> None:
+        self.seq, self.at = seq, at
+        self.gates, self.cluster.constraints_max = settings
         for name, raw in objects.items():
             kind = KIND_BY_NAME[name]
             entries = msgspec.msgpack.decode(raw, type=list[tuple[int, kind.type]])  # type: ignore[name-defined]
             for number, obj in entries:
                 namespace = obj.metadata.namespace if kind.namespaced else ""
                 key = f"{name}/{namespace}/{obj.metadata.name}"
-                table._kinds[name][key] = Entry(number, obj)
-                table.cluster.put(obj)
-        return table
+                self._kinds[name][key] = Entry(number, obj)
+                self.cluster.put(obj)
 
     def digest(self) -> str:
         """A fingerprint: equal for equal tables, whatever way they were computed."""
@@ -284,7 +348,8 @@ async def load_objects(log: LogReader, seq: int | None = None) -> ObjectTable:
         raise LogError(
             f"{log.name}: the state at record {seq} is gone: the log was compacted to {log.anchor.seq}"
         )
-    table = ObjectTable.from_snapshot(await log.snapshot(SNAPSHOT, seq))
+    found = await log.snapshot(SNAPSHOT, seq)
+    table = ObjectTable.from_snapshot(found, await log.changes(found, seq) if found is not None else ())
     if table is None:
         table = ObjectTable()
     if table.seq < log.anchor.seq:

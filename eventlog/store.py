@@ -26,8 +26,17 @@ SNAPSHOTS_KEPT = 12
 is far behind a snapshot."""
 
 
-def superfluous(seqs: Sequence[int]) -> list[int]:
-    """Which of these snapshots, in order, are too many: those that leave the smallest gaps; never the first or the newest two."""
+CHANGES = "-changes"
+"""What the name of snapshots ends in that hold only what is another since the one before, of either name."""
+
+
+def superfluous(name: str, seqs: Sequence[int]) -> list[int]:
+    """Which of these snapshots, in order, are too many: those that leave the smallest gaps; never the first or the newest two.
+
+    Of those that hold changes all are needed, to come from a snapshot to any later moment.
+    """
+    if name.endswith(CHANGES):
+        return []
     kept, dropped = list(seqs), []
     while len(kept) > SNAPSHOTS_KEPT:
         place = min(range(1, len(kept) - 2), key=lambda i: (kept[i + 1] - kept[i - 1], i))
@@ -183,7 +192,7 @@ class Store(ReadStore, Protocol):
         ...
 
     async def put_snapshot(self, snapshot: Snapshot) -> None:
-        """Keep it, durably. Of more than `SNAPSHOTS_KEPT` of a name the `superfluous` go. Appends go on meanwhile."""
+        """Keep it, durably. The `superfluous` ones of its name go. Appends go on meanwhile."""
         ...
 
     async def compact(self, anchor: Head) -> None:

@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import msgspec
+from msgspec.structs import replace
 
 from tidelog.api.errors import LogDamaged
-from tidelog.eventlog.objects import SNAPSHOT, ObjectTable
+from tidelog.eventlog.objects import SNAPSHOT, Mark, ObjectTable, follows
 from tidelog.eventlog.reader import LogReader
 from tidelog.eventlog.records import Record
-from tidelog.eventlog.store import EPOCH_KINDS, Head, Snapshot, SnapshotsUnreadable, advance
+from tidelog.eventlog.store import CHANGES, EPOCH_KINDS, Head, Snapshot, SnapshotsUnreadable, advance
 
 Progress = Callable[[int, int], None]
 """Called now and then with how much is done, and of how much."""
@@ -52,6 +53,8 @@ class _Verification:
         self.progress = progress
         self.problems: list[str] = []
         self.snapshots: dict[int, list[Snapshot]] = {}
+        self.mark: Mark | None = None
+        """The table at the last place of which there is one."""
         self.sound = 0
         self.rebuilt = 0
 
@@ -101,6 +104,8 @@ class _Verification:
         for info in stored:
             snapshot = await self.log.stored_snapshot(info)
             if snapshot is not None and snapshot.is_sound:
+                if not info.name.startswith(SNAPSHOT):
+                    snapshot = replace(snapshot, blob=b"")  # It is not looked into.
                 self.snapshots.setdefault(info.seq, []).append(snapshot)
             else:
                 self.problems.append(
@@ -117,17 +122,34 @@ class _Verification:
         return None
 
     def _check_snapshots(self, seq: int, digest: bytes, table: ObjectTable | None) -> None:
+        mark = self.mark
         for snapshot in self.snapshots.pop(seq, ()):
             what = f"snapshot {snapshot.name} at {seq}"
             if snapshot.chain != digest:
                 self.problems.append(f"{what}: it was made from another log")
-            elif snapshot.name == SNAPSHOT and table is not None and table.encode() != snapshot.blob:
-                readable = ObjectTable.from_snapshot(snapshot) is not None
+                continue
+            computed = self._computed(snapshot, table)
+            if computed not in (None, snapshot.blob):
+                readable = snapshot.name != SNAPSHOT or ObjectTable.from_snapshot(snapshot) is not None
                 why = "computed from the records it is another" if readable else "another version wrote it"
                 self.problems.append(f"{what}: {why}")
             else:
                 self.sound += 1
-                self.rebuilt += snapshot.name == SNAPSHOT and table is not None
+                self.rebuilt += computed is not None
+            if table is not None and snapshot.name.startswith(SNAPSHOT):
+                mark = table.mark()
+        self.mark = mark
+
+    def _computed(self, snapshot: Snapshot, table: ObjectTable | None) -> bytes | None:
+        """What the snapshot should hold; None if that cannot be told."""
+        if table is None:
+            return None
+        if snapshot.name == SNAPSHOT:
+            return table.encode()
+        mark = self.mark
+        if snapshot.name == SNAPSHOT + CHANGES and mark is not None and follows(snapshot.blob, mark.seq):
+            return table.encode_changes(mark)
+        return None
 
 
 def _moved(place: Head, record: Record) -> Head:

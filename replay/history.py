@@ -89,7 +89,8 @@ class History:
         """The newest state that a snapshot holds, at or before a record; that of an empty log if there is none."""
         limit = at_most
         while (found := await self.log.snapshot(SNAPSHOT, limit)) is not None:
-            core = load_state(found.blob, self.registry)
+            changes = [change.blob for change in await self.log.changes(found, at_most)]
+            core = load_state(found.blob, self.registry, changes)
             if core is not None:
                 return core
             limit = found.seq - 1

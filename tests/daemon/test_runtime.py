@@ -20,11 +20,13 @@ from tidelog.daemon.sandbox import Sandbox
 from tidelog.eventlog.memory import MemoryStore
 from tidelog.eventlog.objects import ObjectTable
 from tidelog.eventlog.records import AttemptAborted, Record, Scheduled, decode_body
-from tidelog.eventlog.store import Head
+from tidelog.eventlog.store import CHANGES, Head
+from tidelog.eventlog.verify import verify as verify_log
 from tidelog.plugins.configuration import resolve_configuration
 from tidelog.plugins.interface import Code, CycleState, Handle, PermitResult, Plugin, Status
 from tidelog.plugins.node_info import PodInfo
 from tidelog.plugins.registry import IN_TREE, Registry
+from tidelog.replay.verify import recover
 from tidelog.scheduler.core import Core
 from tidelog.scheduler.decision import Decision
 from tidelog.scheduler.recovery import Recovery
@@ -288,6 +290,27 @@ async def test_restart_from_a_snapshot_gives_the_same_state(tidelog_sandbox: Mak
     assert len(cluster.placements) == 8
 
 
+async def test_every_state_is_loaded_from_what_was_kept(tidelog_sandbox: MakeSandbox) -> None:
+    cluster = await tidelog_sandbox(limits=Limits(snapshot_every=10))
+    await cluster.apply([a_node(f"n{i}", cpu="2") for i in range(4)])
+    for i in range(30):
+        await cluster.apply(a_pod(f"p{i}"))
+        if i % 3 == 0:
+            await cluster.delete(f"Pod/default/p{i}")
+    records = await cluster.records()
+    kept = [s.seq for s in await cluster.log.snapshots() if s.name == SNAPSHOT + CHANGES]
+
+    assert len(kept) == 5
+    for seq in kept:
+        found = await cluster.log.snapshot(SNAPSHOT, seq)
+        assert found is not None
+        changes = [change.blob for change in await cluster.log.changes(found, seq)]
+        core = load_state(found.blob, cluster.registry, changes)
+        assert core is not None
+        assert (core.seq, core.digest()) == (seq, recover(records[:seq], cluster.registry).digest())
+    assert (await verify_log(cluster.log, rebuild=True)).problems == ()
+
+
 async def test_snapshot_waits_until_nothing_is_in_flight(tidelog_sandbox: MakeSandbox) -> None:
     cluster = await tidelog_sandbox(limits=Limits(snapshot_every=5, uncommitted=4))
     await cluster.apply(a_node("n1", cpu="64"))
@@ -536,6 +559,20 @@ class Breaks(Plugin):
 
     def post_bind(self, state: CycleState, pod: PodInfo, node: str) -> None:
         """Never reached."""
+
+
+async def test_scheduler_and_admission_have_one_copy_of_each_pod() -> None:
+    async with Sandbox() as cluster:
+        await cluster.apply([a_node("n1"), a_pod("web", "2"), a_pod("large", "40")])
+        await cluster.settled()
+        await cluster.runtime.facts.catch_up()
+
+        mine, theirs = cluster.core.objects, cluster.runtime.facts.objects
+
+        assert [key for key, found in mine.items() if theirs.get(key) is not found] == []
+        placed = mine["Pod/default/web"]
+        assert isinstance(placed, Pod)
+        assert placed.spec.node_name == "n1"
 
 
 async def test_configuration_with_a_plugin_that_cannot_be_made_never_enters_the_log() -> None:

@@ -30,7 +30,7 @@ from tidelog.api.objects import (
     object_key,
 )
 from tidelog.eventlog.contract import head_after
-from tidelog.eventlog.log import memory_log
+from tidelog.eventlog.log import Log, memory_log
 from tidelog.eventlog.objects import SNAPSHOT, ObjectTable, load_objects
 from tidelog.eventlog.records import (
     KIND_OF_BODY,
@@ -55,7 +55,7 @@ from tidelog.eventlog.records import (
     Waiting,
     encode_body,
 )
-from tidelog.eventlog.store import EMPTY
+from tidelog.eventlog.store import CHANGES, EMPTY
 from tidelog.eventlog.verify import verify
 
 SECOND = 10**9
@@ -388,3 +388,48 @@ async def test_empty_table_is_loaded_from_its_snapshot() -> None:
         await log.compact()
 
         assert (await load_objects(log)).seq == 1
+
+
+# --- what changed since -----------------------------------------------------------------------------------------------
+
+
+async def put_pod(log: Log, name: str) -> None:
+    pod = Pod(metadata=ObjectMeta(name=name, namespace="default"))
+    await log.append([Draft(body=ObjectPut(object=pod), author="cluster", key=object_key(pod))])
+
+
+async def test_table_is_loaded_from_a_snapshot_and_the_changes_kept_since() -> None:
+    async with await memory_log(clock=lambda: START) as log:
+        await put_pod(log, "web-1")
+        await put_pod(log, "web-2")
+        table = await load_objects(log)
+        await log.put_snapshot(SNAPSHOT, table.seq, table.encode())
+        digests = {}
+        for n in range(3, 9):
+            mark = table.mark()
+            await put_pod(log, f"web-{n}")
+            gone = f"Pod/default/web-{n - 2}"
+            await log.append([Draft(body=ObjectDeleted(), author="cluster", key=gone)])
+            async for record in log.read(table.seq + 1):
+                table.apply(record)
+            await log.put_snapshot(SNAPSHOT + CHANGES, table.seq, table.encode_changes(mark))
+            digests[table.seq] = table.digest()
+
+        assert {seq: (await load_objects(log, seq)).digest() for seq in digests} == digests
+        found = await verify(log, rebuild=True)
+        assert (found.problems, found.rebuilt) == ((), 7)
+        assert (await log.compact()).seq == 2
+
+
+async def test_changes_that_are_not_those_of_the_records_are_found() -> None:
+    async with await memory_log(clock=lambda: START) as log:
+        await put_pod(log, "web-1")
+        table = await load_objects(log)
+        await log.put_snapshot(SNAPSHOT, table.seq, table.encode())
+        mark = table.mark()
+        await put_pod(log, "web-2")
+        await log.put_snapshot(SNAPSHOT + CHANGES, 2, table.encode_changes(mark))
+
+        assert (await verify(log, rebuild=True)).problems == (
+            "snapshot objects-changes at 2: computed from the records it is another",
+        )

@@ -91,9 +91,10 @@ def test_core_may_go_on_while_its_objects_are_encoded() -> None:
     digest = driver.core.digest()
 
     capture = capture_state(driver.core)
-    for _ in capture.work():
+    encoding = capture.encoding()
+    for _ in encoding.work():
         driver.put(node("another", cpu="8"))
-    found = load_state(capture.blob(), Registry())
+    found = load_state(encoding.blob(), Registry())
 
     assert found is not None
     assert digest == found.digest()
@@ -116,3 +117,55 @@ def test_state_of_another_version_is_passed_over() -> None:
 def test_bytes_that_are_no_state_are_refused() -> None:
     with pytest.raises(LogError, match="cannot be read"):
         load_state(b"\xc1", Registry())
+
+
+# --- what changed since -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_state_is_loaded_from_an_earlier_one_and_the_changes_since(seed: int) -> None:
+    told = story(seed)
+    told.quiet()
+    capture = capture_state(told.driver.core)
+    whole, changes = encode_state(told.driver.core), []
+    for _ in range(4):
+        for _ in range(10):
+            told.step()
+        told.quiet()
+        changes.append(encode_state(told.driver.core, since=capture))
+        capture = capture_state(told.driver.core)
+
+    found = load_state(whole, registry(), changes)
+
+    assert found is not None
+    assert found.digest() == told.driver.core.digest()
+
+
+def test_changes_that_do_not_follow_are_left_out() -> None:
+    driver = Driver()
+    driver.start()
+    captures, blobs = [capture_state(driver.core)], [encode_state(driver.core)]
+    digests = [driver.core.digest()]
+    for i in range(3):
+        driver.put(node(f"n{i}"))
+        blobs.append(encode_state(driver.core, since=captures[-1]))
+        captures.append(capture_state(driver.core))
+        digests.append(driver.core.digest())
+
+    found = load_state(blobs[0], Registry(), [blobs[1], blobs[3]])
+
+    assert found is not None
+    assert found.digest() == digests[1]
+
+
+def test_changes_are_small_where_little_changed() -> None:
+    driver = Driver()
+    driver.start()
+    driver.put(*(node(f"n{i}") for i in range(300)))
+    earlier = capture_state(driver.core)
+    driver.delete(node("n7"))
+    driver.put(node("n8", cpu="8"))
+
+    whole, changes = encode_state(driver.core), encode_state(driver.core, since=earlier)
+
+    assert len(changes) < len(whole) / 4

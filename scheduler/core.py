@@ -726,6 +726,8 @@ class Core:
                 isinstance(body, Nominated)
                 and body.node == self.queue.nominator.node_of(pod)
                 and not body.victims
+                # While a pod waits for its permit the nominator does not know it; its status still tells of the nomination.
+                and (body.node or not pod.status.nominated_node_name)
                 and self._marks_of(pod) == preemption_marks(body.fallback)
             ):
                 continue

@@ -783,3 +783,19 @@ def test_permit_that_is_due_after_the_decision_does_not_bind_the_victim() -> Non
     assert late is None
     assert world.placements().get("default/low") is None
     world.check()
+
+
+def test_preemptor_whose_permit_does_not_come_loses_its_nomination() -> None:
+    world = PatientWorld()
+    world.add(node("n1"), running("low", "n1", cpu="3"), pending("high", cpu="3", priority=10, patient="yes"))
+    world.settle()
+    world.finish_terminating()
+    world.advance(seconds=5)
+    assert [name for name, _ in world.bodies(Waiting)] == ["high"]
+
+    world.put(node("n1", cpu="1"))
+    world.advance(seconds=2 * 3600)
+
+    assert world.nominations() == [("high", "n1"), ("high", "")]
+    assert world.nominated("high") == ""
+    world.check()

@@ -444,7 +444,11 @@ class Runtime:
                 continue
             entries = self._errands.take_due(self._time())
             # Each sees what the ones before it did, and yet all are one trip to the disk.
-            await asyncio.gather(*(self._counted(self._run_errand(entry)) for entry in entries))
+            await asyncio.gather(*map(self._run_counted, entries))
+
+    async def _run_counted(self, entry: Entry) -> list[Record]:
+        # In a coroutine of its own, which may be cancelled before it begins without leaving another one that was never awaited.
+        return await self._counted(self._run_errand(entry))
 
     async def _run_errand(self, entry: Entry) -> list[Record]:
         def act(table: ObjectTable, moment: Moment) -> list[Draft]:

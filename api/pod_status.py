@@ -6,6 +6,10 @@ log (the core, the table of objects) uses these to say what the object looks lik
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import wraps
+from typing import TypeVarTuple
+
 from msgspec.structs import replace
 
 from tidelog.api.conditions import merged
@@ -31,6 +35,33 @@ GROUP_SCHEDULED = "PodGroupInitiallyScheduled"
 GRACE_SECONDS = 30
 """What Kubernetes gives a pod that says nothing about its termination."""
 
+SHARED = 8_192
+"""So many changed pods wait to be asked for again; arbitrary, a few MiB."""
+
+Ts = TypeVarTuple("Ts")
+
+
+def _shared(change: Callable[[Pod, *Ts], Pod]) -> Callable[[Pod, *Ts], Pod]:
+    """The second one who asks for the same change of the same pod gets what the first one got.
+
+    The core and the table of objects fold the same log. So they have one copy of each pod between them, and it is made once.
+    """
+    known: dict[int, tuple[Pod, tuple[*Ts], Pod]] = {}
+    """By the pod's identity, which nobody else can have as long as it is kept here."""
+
+    @wraps(change)
+    def changed(pod: Pod, *args: *Ts) -> Pod:
+        found = known.pop(id(pod), None)
+        if found is not None and found[1] == args:
+            return found[2]
+        new = change(pod, *args)
+        known[id(pod)] = (pod, args, new)
+        if len(known) > SHARED:
+            del known[next(iter(known))]
+        return new
+
+    return changed
+
 
 def with_pod_condition(pod: Pod, condition: Condition, at: int) -> Pod:
     """The pod with this condition in place of the one of its type; the same pod if it says so already."""
@@ -42,6 +73,11 @@ def with_pod_condition(pod: Pod, condition: Condition, at: int) -> Pod:
 
 def bound_to(pod: Pod, node: str, at: int) -> Pod:
     """Bound: it has its node, and no nomination any more."""
+    return _bound(pod, node, at)
+
+
+@_shared
+def _bound(pod: Pod, node: str, at: int) -> Pod:
     conditions = merged(pod.status.conditions, Condition(type=POD_SCHEDULED, status="True"), at)
     return replace(
         pod,
@@ -52,6 +88,11 @@ def bound_to(pod: Pod, node: str, at: int) -> Pod:
 
 def rejected(pod: Pod, message: str, at: int, *, reason: str = UNSCHEDULABLE) -> Pod:
     """An attempt to place it has failed."""
+    return _rejected(pod, message, at, reason)
+
+
+@_shared
+def _rejected(pod: Pod, message: str, at: int, reason: str) -> Pod:
     condition = Condition(type=POD_SCHEDULED, status="False", reason=reason, message=message)
     return with_pod_condition(pod, condition, at)
 

@@ -120,12 +120,12 @@ class FactService:
                     await asyncio.sleep(0)
                 # A request that was sequenced meanwhile may have gone further already.
                 if record.seq == self._table.seq + 1:
-                    self._table.apply(record)
+                    self._table.apply(record, self._log.body_of(record))
 
     def _consume_since(self, moment: Moment) -> None:
         # These may not be durable yet. Should they never be, the log stops, and this service with it.
         for record in moment.since(self._table.seq):
-            self._table.apply(record)
+            self._table.apply(record, self._log.body_of(record))
 
     async def handle(self, message: Any) -> Any:
         """Answer a request that came over the socket: what `tidelog.eventlog.handover.serve` takes as its handler.

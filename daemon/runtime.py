@@ -307,7 +307,7 @@ class Runtime:
             for record in batch:
                 # Between two slices the check of a decision may have gone further.
                 if record.seq > self.core.seq:
-                    self._apply(record, decode_body(record))
+                    self._apply(record, self.log.body_of(record))
                     if turn.is_over():
                         await turn.end()
             await turn.end()
@@ -527,7 +527,7 @@ class _Check:
         if len(unseen) > runtime.limits.consumed_at_check:
             return ()
         for record in unseen:
-            runtime._apply(record, decode_body(record))
+            runtime._apply(record, runtime.log.body_of(record))
         drafts: list[Draft] = []
         for decision in self._batch:
             found = core.conflict(decision)

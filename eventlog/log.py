@@ -29,12 +29,14 @@ from tidelog.eventlog.reader import LogReader
 from tidelog.eventlog.records import (
     BODY_BYTES_MAX,
     KIND_OF_BODY,
+    Body,
     Draft,
     ObjectPut,
     Outcome,
     Record,
     SchedulerStarted,
     chain_digest,
+    decode_body,
     encode_body,
 )
 from tidelog.eventlog.sqlite import SqliteStore
@@ -54,6 +56,9 @@ RECENT = 16_384
 
 RECENT_BYTES = 64 * 2**20
 """… as far as their bodies are not larger than this; up to twice as much of either at times."""
+
+BODIES = 8_192
+"""So many decoded bodies wait for their second reader; arbitrary, a few MiB."""
 
 Clock = Callable[[], int]
 OnCommit = Callable[[Sequence[Record], int], None]
@@ -139,6 +144,8 @@ class Log(LogReader):
         self._recent_first = store.head.seq + 1
         self._recent_bytes = 0
         self._wanted: dict[_Request, int] = {}
+        self._bodies: dict[int, Body] = {}
+        """By seq: bodies that one reader has had, and another is about to ask for."""
         self._sequencer = asyncio.create_task(self._run(), name=f"sequencer of {store.name}")
 
     @property
@@ -160,6 +167,21 @@ class Log(LogReader):
     def waiting(self) -> int:
         """How many appends wait to be sequenced."""
         return len(self._queue)
+
+    def body_of(self, record: Record) -> Body:
+        """The body of one of this log's records, decoded once for two who ask soon after one another.
+
+        Facts are read twice, for the scheduler and for admission. They share the objects, so that there is one copy. An outcome was
+        consumed by who decided it.
+        """
+        body = self._bodies.pop(record.seq, None)
+        if body is None:
+            body = decode_body(record)
+            if not isinstance(body, Outcome):
+                self._bodies[record.seq] = body
+                if len(self._bodies) > BODIES:
+                    del self._bodies[next(iter(self._bodies))]
+        return body
 
     # --- appending --------------------------------------------------------------------------------------------------
 

@@ -210,7 +210,7 @@ class ObjectTable:
         waiting = frozenset(body.waiting)
         for key, node in body.assignment.items():
             if key not in waiting:
-                self._change_pod(key, lambda pod, node=node: bound_to(pod, node, record.at))
+                self._change_pod(key, partial(bound_to, node=node, at=record.at))
         self._state_of_group(record, "True", "Scheduled", "")
 
     def _unschedulable(self, record: Record, body: Unschedulable) -> None:

@@ -24,6 +24,7 @@ from tidelog.eventlog.records import (
     Scheduled,
     SchedulerStarted,
     Tick,
+    decode_body,
 )
 from tidelog.eventlog.store import Head
 
@@ -690,3 +691,29 @@ async def test_missing_row_is_damage(log: Log, store: WatchedStore) -> None:
         await keys(log)
     with pytest.raises(LogDamaged, match="record 4 is missing"):
         await log.record(5)
+
+
+# --- decoding -------------------------------------------------------------------------------------------------------
+
+
+async def test_two_readers_of_a_fact_share_its_object() -> None:
+    async with await memory_log() as log:
+        web = Pod(metadata=ObjectMeta(name="web", namespace="default"))
+        (record,) = await log.append(
+            [Draft(body=ObjectPut(object=web), author="cluster", key="Pod/default/web")]
+        )
+
+        first, second = log.body_of(record), log.body_of(record)
+
+        assert second is first
+        assert first == decode_body(record)
+
+
+async def test_bodies_that_have_one_reader_are_not_kept_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_module, "BODIES", 3)
+    async with await memory_log() as log:
+        records = await log.append([Draft(body=Tick(), author="ticker")] * 5)
+        first = [log.body_of(record) for record in records]
+
+        assert len(log._bodies) == 3
+        assert [log.body_of(record) for record in records] == first

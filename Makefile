@@ -6,10 +6,12 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 SEEDS ?= 500
 FUZZ_EXAMPLES ?= 20000
+SAMPLE ?= 200
+SEED ?= 1
 MINUTES ?= 10
 
 help: ## list the targets
-	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
 
 $(STAMP): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "tidelog needs Python 3.11 or newer: make PYTHON=python3.11")'
@@ -55,6 +57,9 @@ torture: $(STAMP) ## kill and damage the log far more often than the tests do (l
 soak: $(STAMP) ## a daemon under churn for MINUTES: does it grow, does it slow down
 	$(BIN)/python tools/soak.py --minutes $(MINUTES)
 
+mutation-score: $(STAMP) ## how many of SAMPLE deliberate mistakes in queue/ and scheduler/ the tests notice (long)
+	$(BIN)/python tools/mutation_score.py queue scheduler --sample $(SAMPLE) --seed $(SEED)
+
 format: $(STAMP) ## format and repair what ruff can
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
@@ -65,4 +70,4 @@ wheel: $(STAMP) ## build the wheel into dist/
 clean: ## remove everything that is not in git
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage*
 
-.PHONY: help install demo docs fuzz torture soak test check-lint check-types check-imports check-tests conformance format wheel clean
+.PHONY: help install demo docs fuzz torture soak test check-lint check-types check-imports check-tests conformance mutation-score format wheel clean

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import time
 from pathlib import Path
 from typing import NamedTuple
@@ -62,8 +63,14 @@ async def moment_of(history: History, at: At) -> Moment:
     return Moment(seq, (await history.log.record(seq)).at if seq > history.log.anchor.seq else 0)
 
 
+def _collect_little() -> None:
+    """This process answers one question and ends: what the collector would find in its state meanwhile is nothing."""
+    gc.set_threshold(200_000, 50, 1_000)
+
+
 async def past_of(history: History, key: str, at: At) -> PodPast:
     """The records since the pod is known. Reading starts at the nearest snapshot before it, and ends where its story does."""
+    _collect_little()
     moment = await moment_of(history, at)
     span = await history.span_of(key, moment.seq)
     if span is None:
@@ -90,6 +97,7 @@ def _is_settled(newest: Record) -> bool:
 
 async def state_at(path: Path, at: At) -> tuple[Core, Moment]:
     """The scheduler's state at a moment, attempts in flight included."""
+    _collect_little()
     async with await open_history(path) as history:
         moment = await moment_of(history, at)
         return await history.core_at(moment.seq), moment

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 import msgspec
+from msgspec.structs import replace
 
 from tidelog.eventlog.records import Record, Row, SchedulerStarted, Tick, chain_digest, encode_body
 from tidelog.eventlog.store import (
@@ -163,6 +164,19 @@ class StoreContract:
         assert await store.get_snapshot("b", 1) == other
         missing = next(seq for seq in range(1, len(records)) if seq not in kept)
         assert await store.get_snapshot("a", missing) is None
+        await store.close()
+
+    async def test_span_of_a_key_is_its_oldest_and_newest_record(self) -> None:
+        store = await self.open_store()
+        records = make_records(20)
+        for seq in (4, 9, 15):
+            records[seq - 1] = replace(records[seq - 1], key="Pod/default/web")
+        await append(store, records)
+
+        assert await store.span("Pod/default/web", 20) == (4, 15)
+        assert await store.span("Pod/default/web", 14) == (4, 9)
+        assert await store.span("Pod/default/web", 3) is None
+        assert await store.span("Pod/default/unknown", 20) is None
         await store.close()
 
     async def test_snapshots_that_hold_changes_all_stay(self) -> None:

@@ -207,6 +207,14 @@ def select(connection: sqlite3.Connection, first: int, last: int, limit: int = R
     ).fetchall()
 
 
+def span(connection: sqlite3.Connection, key: str, last: int) -> tuple[int, int] | None:
+    """The oldest and the newest record about a key, up to `last`: there is no index, which would cost each append."""
+    first, newest = connection.execute(
+        "SELECT min(seq), max(seq) FROM records WHERE key = ? AND seq <= ?", (key, last)
+    ).fetchone()
+    return None if first is None else (first, newest)
+
+
 def _insert_sizes(connection: sqlite3.Connection) -> list[int]:
     limit = connection.getlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER)
     return [size for size in (512, 256, 128, 64, 32, 16, 8, 4, 2, 1) if size * _COLUMNS <= limit]

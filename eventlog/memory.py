@@ -40,6 +40,11 @@ class MemoryStore:
         stop = min(last - self.anchor.seq, start + ROWS_PER_READ)
         return self._rows[start : max(stop, start)]
 
+    async def span(self, key: str, last: int) -> tuple[int, int] | None:
+        """As in `Store`."""
+        found = [row[0] for row in self._rows if row[4] == key and row[0] <= last]
+        return (found[0], found[-1]) if found else None
+
     def refresh(self) -> Head:
         """Nobody else can move the head."""
         return self.head

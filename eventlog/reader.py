@@ -97,6 +97,15 @@ class LogReader:
             return record
         raise LogError(f"{self.name}: there is no record {seq}: the log ends at {self.head.seq}")
 
+    async def span(self, key: str, last: int | None = None) -> tuple[Record, Record] | None:
+        """The oldest and the newest record about an object, up to `last`. Costs a fraction of a microsecond a record of the log.
+
+        Only these two are checked: whether a damaged record was about the object, too, is told by reading them all.
+        """
+        await self.reload()
+        found = await self._store.span(key, self.head.seq if last is None else min(last, self.head.seq))
+        return None if found is None else (await self.record(found[0]), await self.record(found[1]))
+
     async def tail_batches(self, first: int = 0) -> AsyncIterator[list[Record]]:
         """The records from `first` on, for ever: waits at the end of the log for what comes."""
         await self.reload()

@@ -101,6 +101,10 @@ class _Reading:
         except LogDamaged as error:
             raise LogDamaged(self.name, first, min(last, self.head.seq), error.reason) from error
 
+    async def span(self, key: str, last: int) -> tuple[int, int] | None:
+        """As in `Store`: a look at every record, some 0.2 microseconds each."""
+        return await self._read(database.span, key, last)
+
     async def get_snapshot(self, name: str, seq: int) -> Snapshot | None:
         """As in `Store`."""
         try:

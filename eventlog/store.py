@@ -156,6 +156,10 @@ class ReadStore(Protocol):
         """Rows from `first` to at most `last`, in order, at most `ROWS_PER_READ`; fewer than asked for is no error."""
         ...
 
+    async def span(self, key: str, last: int) -> tuple[int, int] | None:
+        """Seqs of the oldest and the newest record about this key up to `last`; None if there is none. Unchecked, like rows."""
+        ...
+
     async def get_snapshot(self, name: str, seq: int) -> Snapshot | None:
         """That snapshot, unchecked, or None if it is not there or cannot be read."""
         ...

@@ -129,13 +129,8 @@ class History:
         return found
 
     async def span_of(self, key: str, last: int | None = None) -> tuple[Record, Record] | None:
-        """The oldest and the newest record about an object, up to `last`. Costs a microsecond a record."""
-        first = newest = None
-        async for batch in self.log.read_batches(0, last):
-            for record in batch:
-                if record.key == key:
-                    first, newest = first or record, record
-        return None if first is None or newest is None else (first, newest)
+        """The oldest and the newest record about an object, up to `last`."""
+        return await self.log.span(key, last)
 
 
 def check_plugins(record: Record, registry: Registry) -> None:

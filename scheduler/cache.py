@@ -247,12 +247,12 @@ class Cache:
             for name in names:
                 self.put_node(node(name))
         for pod in pods:
-            info = PodInfo(pod)
-            if info.uid in layout.assumed:
-                # Without a look at the node, which may be gone since.
-                self._add(info, layout.assumed[info.uid])
-            else:
-                self.put_pod(info)
+            # Where it is assumed without a look at the node, which may be gone since.
+            uid = pod.metadata.uid or f"{pod.metadata.namespace}/{pod.metadata.name}"
+            name = layout.assumed.get(uid, "" if is_terminal(pod) else pod.spec.node_name)
+            if name:
+                self.remove_pod(uid)  # Of two with the same uid, the later one counts, as ever.
+                self._add(PodInfo(pod), name)
         self._assumed = dict.fromkeys(layout.assumed)
 
     # --- comparing --------------------------------------------------------------------------------------------------

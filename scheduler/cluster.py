@@ -32,7 +32,7 @@ from tidelog.queue.entity import pod_uid
 from tidelog.queue.scheduling_queue import SchedulingQueue
 from tidelog.scheduler.cache import Cache, CacheLayout
 from tidelog.scheduler.disturbance import disturbance, released
-from tidelog.scheduler.group import GroupTable
+from tidelog.scheduler.group import GroupTable, group_name
 from tidelog.scheduler.listers import Listers
 from tidelog.scheduler.notes import Notes
 from tidelog.scheduler.snapshot import Snapshot
@@ -149,7 +149,8 @@ class Cluster:
         """Fill a new cluster with these objects. The queue comes later."""
         self.objects = objects
         for obj in objects.values():
-            self.groups.change(None, obj)
+            if not isinstance(obj, Pod) or group_name(obj):
+                self.groups.change(None, obj)
             if not isinstance(obj, Pod | Node):
                 self.listers.put(obj)
 

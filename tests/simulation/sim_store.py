@@ -268,6 +268,13 @@ class _Reading:
         stop = min(last - self._file.anchor.seq, start + ROWS_PER_READ)
         return self._file.rows[start : max(stop, start)]
 
+    async def span(self, key: str, last: int) -> tuple[int, int] | None:
+        """As in `ReadStore`."""
+        await self._files.pause()
+        self._file.read()
+        found = [row[0] for row in self._file.rows if row[4] == key and row[0] <= last]
+        return (found[0], found[-1]) if found else None
+
     async def get_snapshot(self, name: str, seq: int) -> Snapshot | None:
         """As in `ReadStore`."""
         await self._files.pause()

@@ -712,3 +712,80 @@ def test_groups_survive_a_reload(finished: bool) -> None:
     assert bench.queue.next_deadline() == 160 * SECOND
     bench.advance(60)
     assert bench.group("default/h").where == "active"
+
+
+def test_observer_hears_that_a_waiting_group_has_a_member_more() -> None:
+    heard = Listener()
+    bench = Bench(observer=heard)
+    bench.queue.add_group(GroupInfo(key=KEY), bench.now)
+
+    bench.add(member("a"), member("b"))
+
+    assert heard.entries == [(KEY, "active", "UnscheduledPodAdd")] * 2
+
+
+def test_first_gated_member_speaks_for_the_group() -> None:
+    bench = Bench(Gate("One"), Gate("Two"))
+    bench.queue.add_group(GroupInfo(key=KEY), bench.now)
+    bench.add(member("a").gate("One"), member("b").gate("Two").priority(5))
+
+    bench.add(member("c"))
+
+    assert bench.group(KEY).gating_plugin == "Two"
+
+
+def test_precheck_that_no_member_passes_keeps_the_group_asleep() -> None:
+    bench = bench_with_group(names="ab")
+    bench.pop()
+    bench.finish_group(KEY, "unschedulable", rejected("a", "b"))
+    bench.wait(60)
+
+    bench.event(NODE_ADD, None, node("n"), precheck=lambda pod: False)
+    assert group_where(bench) == "unschedulable"
+
+    bench.event(NODE_ADD, None, node("n"), precheck=lambda pod: pod.metadata.name == "b")
+    assert group_where(bench) == "active"
+
+
+def test_group_around_a_member_that_was_rejected_backs_off_as_long_as_that_one() -> None:
+    bench = bench_with_group(names="a")
+    for _ in range(2):
+        bench.pop()
+        bench.finish_group(KEY, "success", {})
+        bench.reject("a", "Fit")
+        bench.advance(60)
+
+    assert (bench.group(KEY).unschedulable_count, bench.group(KEY).consecutive_errors) == (2, 0)
+
+
+def test_group_that_was_forgotten_waits_for_its_desired_count_anew() -> None:
+    bench = bench_with_group(names="a", desired_count=2, desired_count_wait=60 * SECOND)
+    bench.queue.delete_group(KEY)
+    bench.queue.delete(member("a").build(), bench.now)
+    bench.wait(600)
+
+    bench.queue.add_group(GroupInfo(key=KEY, desired_count=2, desired_count_wait=60 * SECOND), bench.now)
+    bench.add(member("a"))
+
+    assert bench.queue.next_deadline() == bench.now + 60 * SECOND
+
+
+def test_aborted_group_leaves_alone_the_members_whose_part_has_ended() -> None:
+    bench = bench_with_group(names="ab")
+    bench.pop()
+    bench.queue.done(uid("a"))
+
+    bench.queue.abort_group(KEY, bench.now)
+
+    assert (wheres(bench, "ab"), list(bench.group(KEY).members)) == (["nowhere", "active"], ["default/b"])
+
+
+def test_the_last_member_to_leave_the_waiting_room_takes_the_groups_entry_along() -> None:
+    bench = Bench()
+    bench.add(member("a"), member("b"))
+    bench.queue.delete(member("a").build(), bench.now)
+    assert bench.where("b") == "incomplete_member"
+
+    bench.queue.delete(member("b").build(), bench.now)
+
+    assert bench.queue.dump_state()["incomplete"] == {}

@@ -19,8 +19,9 @@ from tidelog.plugins.events import (
     Tick,
 )
 from tidelog.plugins.interface import Plugin, Status
-from tidelog.queue.entity import QueuedPod, Strategy
+from tidelog.queue.entity import QueuedGroup, QueuedPod, Strategy
 from tidelog.queue.hints import HintMap, registrations_of
+from tidelog.queue.in_flight import InFlightEvent
 
 from .toys import (
     NODE_ADD,
@@ -315,3 +316,78 @@ def test_tick_carries_the_time_and_what_the_queue_knows_of_the_pod() -> None:
     bench.tick()
 
     assert seen == [(rejected_at, rejected_at, bench.now)]
+
+
+# --- when a tick is worth while -----------------------------------------------------------------------------------------------
+
+
+class Deadlines(Toy):
+    """Waits for Time, and for nodes, and knows when which pod's time comes; anything else is its bug."""
+
+    def __init__(self, name: str = "Timer", **due: int | None) -> None:
+        super().__init__(name, on(NODE_ADD), EventRegistration(TIME, no))
+        self.due = due
+
+    def time_due(self, waiting: Any) -> int | None:
+        return self.due[waiting.pod.metadata.name]
+
+
+def group_of_waiting(*members: QueuedPod) -> QueuedGroup:
+    return QueuedGroup(key="default/g", timestamp=0, hints=True, members={pod.key: pod for pod in members})
+
+
+def test_time_is_due_as_soon_as_one_of_the_rejectors_says() -> None:
+    hints = hint_map(Deadlines("A", p=20, q=None), Deadlines("B", p=10, q=None), toy("C", NODE_ADD))
+
+    dues = [hints.time_due(waiting(*plugins)) for plugins in (("A",), ("A", "B"), ("C",), ())]
+
+    assert dues == [20, 10, None, None]
+    assert hints.time_due(waiting("A", "B", name="q")) is None
+
+
+def test_time_is_due_for_a_group_as_soon_as_for_one_of_its_members() -> None:
+    hints = hint_map(Deadlines(p=20, q=10))
+
+    due = hints.time_due(group_of_waiting(waiting("Timer"), waiting("Timer", name="q")))
+
+    assert due == 10
+
+
+def test_plugin_of_one_profile_is_not_asked_about_members_of_another() -> None:
+    hints = HintMap({"": [Deadlines(p=20)], "other": [Deadlines(q=10)]})  # type: ignore[list-item]
+
+    due = hints.time_due(group_of_waiting(waiting("Timer"), waiting("Timer", name="q", profile="other")))
+
+    assert due == 10
+
+
+def test_every_tick_is_worth_while_for_a_plugin_that_does_not_tell_or_fails_to() -> None:
+    hints = hint_map(Deadlines("Broken"), Toy("Silent", EventRegistration(TIME, no)))
+
+    assert [hints.time_due(waiting("Broken")), hints.time_due(waiting("Silent"))] == [0, 0]
+
+
+def test_judging_ends_with_the_best_answer_that_the_group_can_get() -> None:
+    heard = Listener()
+    hints = hint_map(toy("A", NODE_ADD), toy("B", NODE_ADD))
+    hints.observer = heard
+    group = group_of_waiting(waiting("A"), waiting("A", name="q"), waiting("B", name="r"))
+
+    assert hints.strategy(group, NODE_ADD, None, node("n")) is Strategy.AFTER_BACKOFF
+    assert [answer[0] for answer in heard.answers] == ["p"]
+
+    group.members["default/r"].pending_plugins = ("B",)
+    assert hints.strategy(group, NODE_ADD, None, node("n")) is Strategy.IMMEDIATELY
+    assert [answer[0] for answer in heard.answers] == ["p", "p", "q", "r"]
+
+
+def test_events_after_one_that_settles_the_matter_are_not_judged() -> None:
+    heard = Listener()
+    hints = hint_map(toy("A", NODE_ADD))
+    hints.observer = heard
+    events = [InFlightEvent(number, number, NODE_ADD, None, node("n")) for number in (1, 2)]
+
+    best = [hints.best_strategy(pod, events) for pod in (waiting("A"), waiting(pending=("A",), name="q"))]
+
+    assert best == [Strategy.AFTER_BACKOFF, Strategy.IMMEDIATELY]
+    assert [answer[0] for answer in heard.answers] == ["p", "q"]

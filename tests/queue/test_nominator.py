@@ -87,3 +87,12 @@ def test_forgetting_what_is_not_nominated_is_harmless() -> None:
     nominator.forget(pod())
 
     assert nominator.nominations() == []
+
+
+def test_restoring_replaces_what_was_nominated_before() -> None:
+    nominator = Nominator()
+    nominator.nominate(build.pod("old").build(), "n1")
+
+    nominator.restore([(build.pod("new").build(), "n2")])
+
+    assert ([pod.name for pod in nominator.pods_on("n2")], nominator.pods_on("n1")) == (["new"], ())

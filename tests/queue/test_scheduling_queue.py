@@ -729,3 +729,57 @@ def test_attempt_knows_its_number_and_what_it_could_know() -> None:
     assert attempt is not None
     assert (attempt.number, attempt.seq, attempt.at) == (2, 3, bench.now)
     assert bench.queue.scheduling_cycle == 2
+
+
+def test_hints_are_told_which_budgets_were_in_the_way() -> None:
+    seen: list[tuple[str, ...]] = []
+
+    def hint(waiting: WaitingPod, old: Any, new: Any) -> Hint:
+        seen.append(waiting.blocked_by)
+        return Hint.SKIP
+
+    bench = Bench(toy("A", NODE_ADD, hint))
+    bench.add("p")
+    bench.pop()
+    bench.queue.fail(uid("p"), ["A"], now=bench.now, blocked_by=("PodDisruptionBudget/default/b",))
+
+    bench.node_added()
+
+    assert seen == [("PodDisruptionBudget/default/b",)]
+
+
+def test_hints_are_told_which_constraints_have_fallen_back_for_the_nomination() -> None:
+    bench = timer_bench()
+    bench.add_and_reject("p", "Timer")
+    namesake = build.pod("p").uid("another").build()
+
+    bench.queue.mark_fallback(build.pod("p").build(), "n1", (0, 2))
+    bench.queue.mark_fallback(namesake, "n2", (1,))
+    bench.queue.mark_fallback(build.pod("unknown").build(), "n3", (1,))
+
+    assert (bench.get("p").fallback_node, bench.get("p").fallback_constraints) == ("n1", (0, 2))
+
+
+def test_oldest_attempt_is_the_one_that_was_popped_first() -> None:
+    bench = Bench()
+    bench.add("a", "b")
+    bench.pop_all()
+
+    oldest = bench.queue.statistics().oldest_attempt
+
+    assert oldest is not None
+    assert oldest.pod.key == "default/a"
+
+
+def test_tick_lets_go_whom_time_alone_lets_go_and_is_kept_under_its_own_record() -> None:
+    bench = Bench(
+        Toy("Timer", EventRegistration(TIME, due)), toy("Other", NODE_ADD), max_in_unschedulable=SECOND
+    )
+    bench.add_and_reject("asleep", "Other")
+    bench.add("flying")
+    bench.pop()
+
+    bench.tick()
+
+    assert bench.where("asleep") == "active"
+    assert [event[0] for event in bench.queue.dump_state()["events"]] == [bench.seq, bench.seq]

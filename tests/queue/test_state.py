@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -182,3 +183,26 @@ def test_observing_changes_nothing() -> None:
         bench.pop_all()
 
     assert watched.queue.dump_state() == unwatched.queue.dump_state()
+
+
+def test_what_happens_after_the_dump_is_not_in_it() -> None:
+    bench = busy_bench()
+    dumped = bench.queue.dump_state()
+    before = json.dumps(dumped)
+
+    bench.reject("flying", "A", "Timer")
+    bench.queue.mark_fallback(build.pod("asleep").build(), "n1", (0,))
+
+    assert json.dumps(dumped) == before
+
+
+def test_fallback_and_budgets_of_a_pod_are_loaded_as_they_were() -> None:
+    bench = busy_bench()
+    bench.queue.fail(uid("flying"), ["A"], now=bench.now, blocked_by=("PodDisruptionBudget/default/b",))
+    bench.queue.mark_fallback(build.pod("asleep").build(), "n1", (0, 2))
+
+    bench.reload()
+
+    asleep = bench.get("asleep")
+    assert (asleep.fallback_node, asleep.fallback_constraints) == ("n1", (0, 2))
+    assert bench.get("flying").blocked_by == ("PodDisruptionBudget/default/b",)

@@ -294,6 +294,42 @@ def _node_add(nodes: int, pods: int) -> Story:
     )
 
 
+def _pod_update(nodes: int, pods: int) -> Story:
+    """EventHandlingPodUpdate, its part about tolerations: no node is open to the pods until each is given a toleration."""
+    closed = _nodes(nodes, lambda i, n: _roomy(i, n).taint("toleration"))
+    waiting = _copies("pod", pods, _requesting(_pod("pod", "measured"), cpu="1m", memory="1Mi"))
+    tolerating = _copies(
+        "pod", pods, _requesting(_pod("pod", "measured"), cpu="1m", memory="1Mi").tolerate("toleration")
+    )
+    return Story([*_ALL_SPACES, *closed, *waiting], tolerating)
+
+
+def _pod_add(nodes: int, pods: int) -> Story:
+    """EventHandlingPodAdd, its part about affinity: each pod waits for one with a colour of its own, which is the next to come."""
+    like = _requesting(_pod("pod", "measured"), cpu="1m", memory="1Mi")
+    measured: list[Object] = []
+    waiting: list[Object] = []
+    for i in range(pods):
+        colour = f"yellow-{i}"
+        waiting.append(like.named(f"pod-{i:05}").pod_affinity(HOSTNAME, f"color={colour}").build())
+        measured.append(like.named(f"unblocker-{i:05}").label(color=colour).build())
+    return Story([*_ALL_SPACES, *_nodes(nodes, _roomy), *waiting], measured)
+
+
+def _node_update(nodes: int, pods: int) -> Story:
+    """EventHandlingNodeUpdate, its part about resources: the nodes are there, and are given room one by one."""
+    without = _nodes(nodes, lambda _, n: n.capacity(cpu="1m", memory="1Mi", pods="110"))
+    background = Background(
+        max(1, pods // nodes), lambda n: ((), _nodes(nodes)[n : n + 1] if n < nodes else ())
+    )
+    measured = _copies("pod", pods, _requesting(_pod("pod", "measured"), cpu="350m", memory="3Gi"))
+    return Story([*_ALL_SPACES, *without], measured, background)
+
+
+def _roomy(_: int, n: NodeBuilder) -> NodeBuilder:
+    return n.capacity(cpu="4", memory="32Gi", pods="90000")
+
+
 WORKLOADS: dict[str, Workload] = {
     "SchedulingBasic": Workload("plain pods", 5_000, 10_000, _scheduling_basic),
     "TopologySpreading": Workload("required spread over three zones", 5_000, 5_000, _spread(False)),
@@ -322,7 +358,10 @@ WORKLOADS: dict[str, Workload] = {
     "SchedulingWhileGated": Workload("plain pods beside gated and leaving ones", 1, 20_000, _while_gated),
     "PreemptionAsync": Workload("plain pods while others preempt", 5_000, 5_000, _preemption),
     "EventHandlingPodDelete": Workload("full nodes whose pods leave", 50, 500, _pod_delete),
+    "EventHandlingPodUpdate": Workload("pods that are given a toleration", 1, 1_000, _pod_update),
+    "EventHandlingPodAdd": Workload("pods that wait for another pod each", 2, 1_000, _pod_add),
     "EventHandlingNodeAdd": Workload("pods that wait for nodes", 100, 200, _node_add),
+    "EventHandlingNodeUpdate": Workload("nodes that are given room", 100, 1_000, _node_update),
     "GangScheduling": Workload("gangs of 3", 5_000, 3_000, _gangs(3, None)),
     "GangSchedulingLarge": Workload("gangs of 1,000", 5_000, 3_000, _gangs(1_000, None)),
     "TopologyAwareScheduling": Workload("gangs of 4, each in one rack", 5_000, 3_000, _gangs(4, RACK)),

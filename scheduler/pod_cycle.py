@@ -162,7 +162,7 @@ def _make_room(
         error.post_filter_message = result.status.message
     more_rejectors = rejectors_of_preemption(state, result.in_the_way)
     outcome = _rejected(key, stamp, error, blocked_by=result.blocked_by, also=more_rejectors)
-    refusals = refusal_outcomes(result.refusals, key, stamp._asdict())
+    refusals = refusal_outcomes(result.refusals, key, stamp._asdict()) if result.refusals else []
     if result.plan is not None:
         more = plan_outcomes(result.plan, key, framework.name, stamp._asdict())
         on = relied_on(framework, state)
@@ -195,8 +195,12 @@ def _rejected(
         also = (*also, DefaultPreemption.name)
     if also:
         plugins = tuple(sorted({*plugins, *also}))
+    attempt, observed, at, epoch = stamp
     body = Unschedulable(
-        **stamp._asdict(),
+        attempt=attempt,
+        observed=observed,
+        at=at,
+        epoch=epoch,
         message=error.message,
         plugins=plugins,
         pending=error.pending_plugins,

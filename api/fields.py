@@ -14,6 +14,8 @@ NOT_NEGATIVE = "must be greater than or equal to 0"
 POSITIVE = "must be greater than zero"
 IMMUTABLE = "field is immutable"
 INT32_MAX = (1 << 31) - 1
+ERRORS_MAX = 100
+"""So many errors are told of one object or text; nobody reads more."""
 
 
 def in_range(low: int, high: int) -> str:
@@ -22,11 +24,12 @@ def in_range(low: int, high: int) -> str:
 
 
 class ErrorList(list[FieldError]):
-    """The errors found so far."""
+    """The errors found so far, or the first of them if there are very many."""
 
     def add(self, path: str, kind: ErrorKind, value: object = None, rule: str = "") -> None:
         """Add any error."""
-        self.append(FieldError(path=path, kind=kind, value=value, rule=rule))
+        if len(self) < ERRORS_MAX:
+            self.append(FieldError(path=path, kind=kind, value=value, rule=rule))
 
     def required(self, path: str, rule: str = "") -> None:
         """The value is missing."""

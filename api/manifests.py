@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from tidelog.api.documents import INPUT_BYTES_MAX, Document, read_documents
 from tidelog.api.errors import FieldError, InvalidObjects, printable
-from tidelog.api.fields import ErrorList
+from tidelog.api.fields import ERRORS_MAX, ErrorList
 from tidelog.api.kinds import ELSEWHERE, suggestion
 from tidelog.api.objects import (
     KIND_BY_NAME,
@@ -29,9 +29,11 @@ from tidelog.api.objects import (
 from tidelog.api.wrong_types import wrong_types
 from tidelog.api.yaml_reader import resolve
 
-OBJECT_BYTES_MAX = 10 << 20
-ERRORS_MAX = 100
-"""So many errors are reported of one text; nobody reads more."""
+OBJECT_BYTES_MAX = 1536 << 10
+"""Of what is kept of an object, as JSON: what etcd takes by default, so no object of a cluster is larger."""
+VALUES_MAX = 20_000
+"""So many entries and items may an object have in all, so that judging one never takes longer than some tens of milliseconds. A slice
+of 128 devices with all the attributes that they may have comes to half of it."""
 
 Unknown = Literal["refuse", "skip"]
 
@@ -75,7 +77,7 @@ class _Reader:
 
     def read(self, document: Document) -> None:
         where = f"document {document.number}" if self.several else ""
-        large = document.size > OBJECT_BYTES_MAX
+        large = document.size > _SURELY_SMALL
         for place, value in _items(document.value, where):
             errors, obj = self.convert(value, large)
             if errors:
@@ -91,8 +93,11 @@ class _Reader:
         if kind is None:
             left_out = self.unknown == "skip" and _is_manifest(value)
             return (ErrorList() if left_out else errors), None
+        if large and _has_more_values(value, VALUES_MAX):
+            errors.add(kind.name, "TooMany", None, f"must have at most {VALUES_MAX} entries and items in all")
+            return errors, None
         obj = self.typed(value, kind, errors)
-        if obj is not None and large and len(msgspec.msgpack.encode(obj)) > OBJECT_BYTES_MAX:
+        if obj is not None and large and len(_encode(obj)) > OBJECT_BYTES_MAX:
             errors.too_long(kind.name, OBJECT_BYTES_MAX)
         return errors, obj
 
@@ -117,6 +122,24 @@ class _Reader:
             self.subject = name
         prefix = f"{place} ({name}): " if place and name else f"{place}: " if place else ""
         self.errors.extend(replace(error, path=prefix + error.path) for error in errors)
+
+
+_SURELY_SMALL = min(VALUES_MAX, OBJECT_BYTES_MAX // 8)
+"""A text of so many characters breaks neither limit: a value takes one at least, and JSON writes no character of it in more than eight."""
+_encode = msgspec.json.Encoder().encode
+
+
+def _has_more_values(value: Any, limit: int) -> bool:
+    """Whether there are more entries and items in it, all levels counted. Looks at no more than it has to."""
+    waiting, count = [value], 0
+    while waiting:
+        part = waiting.pop()
+        count += len(part)
+        if count > limit:
+            return True
+        parts = part.values() if isinstance(part, dict) else part
+        waiting += [inner for inner in parts if isinstance(inner, dict | list)]
+    return False
 
 
 def _is_manifest(value: Any) -> bool:

@@ -151,6 +151,8 @@ def validate_owner(owner: Owner, errors: ErrorList) -> None:
     validate_common.metadata(errors, owner.metadata, True, rule)
     selector = owner.spec.selector
     if isinstance(selector, dict):
+        if len(selector) > validate_common.REQUIREMENTS_MAX:
+            errors.too_many("spec.selector", len(selector), validate_common.REQUIREMENTS_MAX)
         validate_common.labels(errors, selector, "spec.selector")
         return
     if selector is None:

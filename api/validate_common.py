@@ -13,6 +13,8 @@ from tidelog.api.times import parse_time
 ANNOTATION_BYTES_MAX = 256 << 10
 STATUSES = ("True", "False", "Unknown")
 RAW_DEPTH_MAX = 32
+REQUIREMENTS_MAX = 64
+"""Of a label selector, which is held against every pod. Arbitrary: people write up to five; Kubernetes has no limit."""
 
 IN_NEEDS_VALUES = "must be specified when `operator` is 'In' or 'NotIn'"
 EXISTS_FORBIDS_VALUES = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
@@ -90,6 +92,9 @@ def label_selector(errors: ErrorList, selector: LabelSelector | None, path: str)
     """matchLabels and matchExpressions; an absent selector has no errors."""
     if selector is None:
         return
+    count = len(selector.match_labels) + len(selector.match_expressions)
+    if count > REQUIREMENTS_MAX:
+        errors.too_many(path, count, REQUIREMENTS_MAX)
     if selector.match_labels:
         labels(errors, selector.match_labels, f"{path}.matchLabels")
     for index, requirement in enumerate(selector.match_expressions):

@@ -9,7 +9,7 @@ import ipaddress
 from collections.abc import Collection, Iterable, Sequence
 
 import msgspec
-from msgspec.structs import replace
+from msgspec.structs import astuple, replace
 
 from tidelog.api import names, validate_common, validate_placement, validate_resources
 from tidelog.api.features import FeatureGates
@@ -44,9 +44,10 @@ def validate_pod(pod: Pod, gates: FeatureGates, errors: ErrorList, keep_fallback
     validate_common.metadata(errors, pod.metadata, True, names.dns_subdomain)
     key = _spec_key(pod.spec)
     if key is None or (key, gates, keep_fallback) not in _known_good:
-        found = len(errors)
-        _spec(pod, gates, errors, keep_fallback)
-        if key is not None and len(errors) == found:
+        found = ErrorList()
+        _spec(pod, gates, found, keep_fallback)
+        errors.extend(found)
+        if key is not None and not found:
             if len(_known_good) >= _KNOWN_MAX:
                 _known_good.clear()
             _known_good[key, gates, keep_fallback] = None
@@ -70,13 +71,14 @@ def _spec_key(spec: PodSpec) -> bytes | None:
 def _spec(pod: Pod, gates: FeatureGates, errors: ErrorList, keep_fallback: bool) -> None:
     """What can be said of the spec alone."""
     spec = pod.spec
-    claim_names = tuple(claim.name for claim in spec.resource_claims)
+    claim_names = frozenset(claim.name for claim in spec.resource_claims)
     _containers(errors, spec, claim_names)
     validate_resources.pod_level(errors, pod)
     if spec.overhead:
         validate_resources.overhead(errors, spec.overhead, "spec.overhead")
     if spec.node_selector:
         validate_common.labels(errors, spec.node_selector, "spec.nodeSelector")
+    validate_placement.demands(errors, spec.affinity, spec.topology_spread_constraints, "spec.affinity")
     validate_placement.affinity(errors, spec.affinity, "spec.affinity")
     validate_placement.tolerations(errors, spec.tolerations, "spec.tolerations")
     validate_placement.topology_spread(
@@ -295,8 +297,9 @@ def _status(errors: ErrorList, pod: Pod) -> None:
     validate_common.time(errors, status.start_time, "status.startTime")
     _container_statuses(errors, status.container_statuses, "status.containerStatuses")
     _container_statuses(errors, status.init_container_statuses, "status.initContainerStatuses")
+    known = {claim.name for claim in pod.spec.resource_claims}
     for index, claim in enumerate(status.resource_claim_statuses):
-        if not any(claim.name == known.name for known in pod.spec.resource_claims):
+        if claim.name not in known:
             rule = "must match the name of an entry in `spec.resourceClaims`"
             errors.invalid(f"status.resourceClaimStatuses[{index}].name", claim.name, rule)
 
@@ -396,12 +399,15 @@ def _deadline_update(errors: ErrorList, before: PodSpec, after: PodSpec) -> None
         errors.invalid("spec.activeDeadlineSeconds", now, "must be less than or equal to previous value")
 
 
-def _tolerations_update(errors: ErrorList, before: Iterable[Toleration], after: Sequence[Toleration]) -> None:
-    for toleration in before:
-        if not any(replace(toleration, toleration_seconds=now.toleration_seconds) == now for now in after):
-            rule = "existing toleration can not be modified except its tolerationSeconds"
-            errors.forbidden("spec.tolerations", rule)
-            return
+def _tolerations_update(errors: ErrorList, before: Iterable[Toleration], after: Iterable[Toleration]) -> None:
+    kept = {_beside_its_seconds(toleration) for toleration in after}
+    if any(_beside_its_seconds(toleration) not in kept for toleration in before):
+        rule = "existing toleration can not be modified except its tolerationSeconds"
+        errors.forbidden("spec.tolerations", rule)
+
+
+def _beside_its_seconds(toleration: Toleration) -> tuple[object, ...]:
+    return astuple(replace(toleration, toleration_seconds=None))
 
 
 def _gates_update(errors: ErrorList, before: PodSpec, after: PodSpec) -> None:

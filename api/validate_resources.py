@@ -145,6 +145,7 @@ def _container_claims(
     errors: ErrorList, found: Iterable[ContainerClaim], claims: Collection[str], path: str
 ) -> None:
     seen: set[str] = set()
+    in_parts: set[str] = set()
     for index, claim in enumerate(found):
         where = f"{path}[{index}]"
         key = f"{claim.name}/{claim.request}" if claim.request else claim.name
@@ -153,10 +154,12 @@ def _container_claims(
             continue
         if claim.request:
             errors.invalid_each(f"{where}.request", claim.request, names.dns_label(claim.request))
-        whole_after_part = not claim.request and any(k.startswith(f"{claim.name}/") for k in seen)
+        whole_after_part = not claim.request and claim.name in in_parts
         if key in seen or claim.name in seen or whole_after_part:
             errors.duplicate(where, key)
         seen.add(key)
+        if claim.request:
+            in_parts.add(claim.name)
         if claim.name not in claims:
             listed = f": {', '.join(sorted(claims))}" if claims else " which is empty"
             errors.not_found(
@@ -169,12 +172,13 @@ def pod_level(errors: ErrorList, pod: Pod) -> None:
     found = pod.spec.resources
     if found is None:
         return
-    before = len(errors)
-    requirements(errors, found, "spec.resources", pod=True)
+    own = ErrorList()
+    requirements(own, found, "spec.resources", pod=True)
     for index, container in enumerate(pod.spec.containers):
-        _limits_within_pod(errors, container, found, f"spec.containers[{index}].resources.limits")
-    if len(errors) == before:
-        _requests_within_pod(errors, pod, found)
+        _limits_within_pod(own, container, found, f"spec.containers[{index}].resources.limits")
+    if not own:
+        _requests_within_pod(own, pod, found)
+    errors.extend(own)
 
 
 def _limits_within_pod(errors: ErrorList, container: Container, pod: ResourceRequirements, path: str) -> None:

@@ -9,21 +9,26 @@ something else than was asked.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, assert_never
+from typing import Annotated, Any, Literal, assert_never
 
 import msgspec
+from msgspec import Meta, Raw
 from msgspec.structs import replace
 
-from tidelog.api.errors import ErrorKind, FieldError, InvalidObjects, TidelogError, quoted
+from tidelog.api.errors import ErrorKind, FieldError, InvalidObjects, TidelogError, printable, quoted
 from tidelog.api.features import FeatureGates
 from tidelog.api.fields import INT32_MAX, in_range
-from tidelog.api.manifests import as_list, load
+from tidelog.api.manifests import OBJECT_BYTES_MAX, load, to_builtins
 from tidelog.api.objects import KIND_BY_NAME, Object
 
-VERSION = 1
+VERSION = 2
 """Of the format on the wire. Another one is refused with a message that names both."""
 OBJECTS_MAX = 20_000
 """So many objects or keys may be in one request; arbitrary, about a second of admission."""
+TEXT_BYTES_MAX = OBJECT_BYTES_MAX + 1024
+"""Of an object on the wire, which also says of which kind it is."""
+VALUE_BYTES_MAX = 500
+"""Of a refused value that is sent back; more than is printed of one."""
 GRACE_MAX = INT32_MAX
 
 
@@ -139,15 +144,19 @@ class _Wire(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbi
     """Messages are held to their fields: what is not understood must not be ignored."""
 
 
+_Few = Meta(max_length=OBJECTS_MAX)
+"""Looked at before anything is made of the items."""
+
+
 class _WireApply(_Wire, frozen=True, kw_only=True, tag_field="verb", tag="apply"):
-    manifests: bytes
-    """Manifests as YAML or JSON."""
+    objects: Annotated[tuple[bytes, ...], _Few]
+    """A manifest each, so that they can be read one after the other."""
     namespace: str = "default"
-    sources: tuple[str, ...] = ()
+    sources: Annotated[tuple[str, ...], _Few] = ()
 
 
 class _WireDelete(_Wire, frozen=True, kw_only=True, tag_field="verb", tag="delete"):
-    keys: tuple[str, ...]
+    keys: Annotated[tuple[str, ...], _Few]
     grace_period_seconds: int | None = None
     ignore_not_found: bool = False
 
@@ -174,9 +183,9 @@ def write_request(facts: Facts, *, dry_run: bool = False, gates: FeatureGates | 
     """The request for these facts as it goes over the socket."""
     match facts:
         case Apply():
-            manifests = msgspec.json.encode(as_list(facts.objects))
+            objects = tuple(msgspec.json.encode(to_builtins(obj)) for obj in facts.objects)
             wire: _WireApply | _WireDelete | _WireSetCondition = _WireApply(
-                manifests=manifests, sources=tuple(facts.sources)
+                objects=objects, sources=tuple(facts.sources)
             )
         case Delete():
             wire = _WireDelete(
@@ -191,15 +200,24 @@ def write_request(facts: Facts, *, dry_run: bool = False, gates: FeatureGates | 
     return Request(version=VERSION, facts=wire, dry_run=dry_run, feature_gates=gates)
 
 
-def read_request(message: Any) -> Request:
-    """The request that this message is; raises InvalidObjects that says what is wrong and where."""
-    version = message.get("version") if isinstance(message, dict) else VERSION
-    if isinstance(version, int) and version != VERSION:
-        rule = f"this tidelog speaks version {VERSION}; use the same tidelog on both sides"
-        raise _bad("version", "NotSupported", version, rule)
+class _Versioned(msgspec.Struct):
+    """As much of a message of any version as tells which."""
+
+    version: object = None
+
+
+def read_request(message: Raw) -> Request:
+    """The request that this message is; raises InvalidObjects that says what is wrong and where.
+
+    What is no request takes no more memory than its bytes: nothing is made of fields that are not known.
+    """
     try:
-        return msgspec.convert(message, Request, builtin_types=(bytes,))
-    except msgspec.ValidationError as error:
+        version = msgspec.msgpack.decode(message, type=_Versioned).version
+        if isinstance(version, int) and version != VERSION:
+            rule = f"this tidelog speaks version {VERSION}; use the same tidelog on both sides"
+            raise _bad("version", "NotSupported", version, rule)
+        return msgspec.msgpack.decode(message, type=Request)
+    except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
         rule, _, path = str(error).partition(" - at `$")
         raise _bad(path.strip("`.") or "request", "Invalid", None, rule) from None
 
@@ -209,14 +227,11 @@ def facts_of(request: Request) -> Facts:
     facts = request.facts
     match facts:
         case _WireApply():
-            objects = load(facts.manifests, "manifests", namespace=facts.namespace)
-            _check_count("facts.manifests", len(objects))
-            if facts.sources and len(facts.sources) != len(objects):
-                rule = f"must have {len(objects)} items, one for each object"
+            if facts.sources and len(facts.sources) != len(facts.objects):
+                rule = f"must have {len(facts.objects)} items, one for each object"
                 raise _bad("facts.sources", "Invalid", len(facts.sources), rule)
-            return Apply(objects=objects, sources=facts.sources)
+            return Apply(objects=_read_objects(facts), sources=facts.sources)
         case _WireDelete():
-            _check_count("facts.keys", len(facts.keys))
             for index, key in enumerate(facts.keys):
                 _check_key(f"facts.keys[{index}]", key)
             grace = facts.grace_period_seconds
@@ -232,9 +247,14 @@ def facts_of(request: Request) -> Facts:
             assert_never(facts)
 
 
-def _check_count(path: str, count: int) -> None:
-    if count > OBJECTS_MAX:
-        raise _bad(path, "TooMany", count, f"must have at most {OBJECTS_MAX} items")
+def _read_objects(facts: _WireApply) -> list[Object]:
+    objects = []
+    for index, text in enumerate(facts.objects):
+        found = load(text, f"objects[{index}]", namespace=facts.namespace, bytes_max=TEXT_BYTES_MAX)
+        if len(found) != 1:
+            raise _bad(f"facts.objects[{index}]", "Invalid", len(found), "must be one object")
+        objects += found
+    return objects
 
 
 def _check_key(path: str, key: str) -> None:
@@ -252,16 +272,19 @@ def _bad(path: str, kind: ErrorKind, value: object, rule: str) -> InvalidObjects
 
 
 def plain(refusal: Refusal) -> Refusal:
-    """With nothing in it that msgpack cannot carry: a value that it cannot is told as it would be printed."""
+    """With nothing in it that msgpack cannot carry, or that is long: such a value is told as it would be printed."""
     return replace(refusal, errors=tuple(_carried(error) for error in refusal.errors))
 
 
 def _carried(error: FieldError) -> FieldError:
+    """No longer than it would be printed: very many errors must fit into one message."""
+    value, path, rule = error.value, printable(error.path), printable(error.rule)
     try:
-        msgspec.msgpack.encode(error.value)
+        if len(msgspec.msgpack.encode(value)) > VALUE_BYTES_MAX:
+            value = value[:VALUE_BYTES_MAX] if isinstance(value, str) else quoted(value)
     except (TypeError, ValueError, OverflowError, RecursionError):
-        return replace(error, value=quoted(error.value))
-    return error
+        value = quoted(value)
+    return replace(error, path=path, rule=rule, value=value)
 
 
 def read_answer(message: Any) -> Answer:

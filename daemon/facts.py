@@ -6,21 +6,24 @@
 
 Facts are admitted at the moment of their sequencing, on the objects as the record before left them, so two appliers cannot
 both pass on a state that the other has changed. A request enters whole or not at all; what changes nothing appends
-nothing. Admission costs some fifty microseconds an object, during which the log appends nothing else.
+nothing. Admission costs some twenty microseconds an object, during which the log appends nothing else; the event loop
+gets its turn after each millisecond. What came over the socket is read before, beside the event loop if it is large.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, assert_never
 
 import msgspec
+from msgspec import Raw
 from msgspec.structs import replace
 
 from tidelog.api.admission import Stamp, admit, admit_delete, set_condition
 from tidelog.api.conditions import Conditions
-from tidelog.api.errors import FieldError, InvalidObjects, UsageError
+from tidelog.api.errors import FieldError, InvalidObjects, UsageError, printable
 from tidelog.api.features import FeatureGates
 from tidelog.api.objects import Condition, Object, Pod, object_key
 from tidelog.daemon.fact_messages import (
@@ -31,6 +34,7 @@ from tidelog.daemon.fact_messages import (
     Facts,
     Refusal,
     Refused,
+    Request,
     Result,
     SetCondition,
     facts_of,
@@ -38,12 +42,20 @@ from tidelog.daemon.fact_messages import (
     read_request,
     short_name,
 )
-from tidelog.eventlog.log import Log, Moment
+from tidelog.eventlog.log import Drafts, Log, Moment
 from tidelog.eventlog.objects import ObjectTable, load_objects
 from tidelog.eventlog.records import Draft, ObjectDeleted, ObjectPut, PodConditionSet, Record
 
-ERRORS_MAX = 100
-"""So many objects are reported of a refused request; nobody reads more."""
+REFUSALS_MAX = 100
+"""So many objects are reported of a refused request; nobody reads more, and so the rest is not looked at."""
+REFUSED_ERRORS_MAX = 1_000
+"""… or so many broken rules."""
+WARNINGS_MAX = 1_000
+"""So many warnings are told of one request, …"""
+WARNING_LENGTH_MAX = 1_000
+"""… and so much of each: the answer must fit into a message."""
+READ_HERE_BYTES = 64 * 2**10
+"""What is larger is read in a thread. Arbitrary: at most some milliseconds."""
 RECORDS_PER_TURN = 100
 """Arbitrary; a few milliseconds."""
 CLUSTER = "cluster"
@@ -59,6 +71,8 @@ class FactService:
         self._table = table
         self.gates = gates
         """Those in force; whoever loads another configuration sets them anew."""
+        self._reading = asyncio.Lock()
+        """One thread reads at a time: the event loop has to share the interpreter with it."""
 
     @classmethod
     async def start(cls, log: Log, gates: FeatureGates | None = None) -> FactService:
@@ -82,10 +96,11 @@ class FactService:
         await self.catch_up()
         decision = _Decision(self._table, self.gates, facts, author)
 
-        def decide(moment: Moment) -> Sequence[Draft]:
-            self._consume_since(moment)
-            drafts = decision.make(moment)
-            return () if dry_run else drafts
+        def decide(moment: Moment) -> Drafts:
+            yield from self._consume_since(moment)
+            with contextlib.closing(decision.make(moment)) as drafts:
+                for draft in drafts:
+                    yield None if dry_run else draft
 
         await self._log.append(decide, since=self._table.seq)
         return decision.answer(dry_run)
@@ -98,10 +113,10 @@ class FactService:
         """
         await self.catch_up()
 
-        def make(moment: Moment) -> list[Draft]:
-            self._consume_since(moment)
-            drafts = decide(self._table, moment)
-            return [self._admitted(draft, moment.seq + 1 + i, moment.at) for i, draft in enumerate(drafts)]
+        def make(moment: Moment) -> Drafts:
+            yield from self._consume_since(moment)
+            for seq, draft in enumerate(decide(self._table, moment), start=moment.seq + 1):
+                yield self._admitted(draft, seq, moment.at)
 
         return await self._log.append(make, since=self._table.seq)
 
@@ -122,12 +137,13 @@ class FactService:
                 if record.seq == self._table.seq + 1:
                     self._table.apply(record, self._log.body_of(record))
 
-    def _consume_since(self, moment: Moment) -> None:
+    def _consume_since(self, moment: Moment) -> Iterator[None]:
         # These may not be durable yet. Should they never be, the log stops, and this service with it.
         for record in moment.since(self._table.seq):
             self._table.apply(record, self._log.body_of(record))
+            yield None
 
-    async def handle(self, message: Any) -> Any:
+    async def handle(self, message: Raw) -> Any:
         """Answer a request that came over the socket: what `tidelog.eventlog.handover.serve` takes as its handler.
 
         Raises only TidelogError on account of what is in it.
@@ -138,10 +154,16 @@ class FactService:
                 "the process that writes this log has other feature gates in force; leave --feature-gates out"
             )
         try:
-            answer = await self.submit(facts_of(request), dry_run=request.dry_run)
+            answer = await self.submit(await self._read(request, len(message)), dry_run=request.dry_run)
         except Refused as error:
             answer = Answer(refusals=tuple(map(plain, error.refusals)), of=error.of)
         return msgspec.to_builtins(answer)
+
+    async def _read(self, request: Request, size: int) -> Facts:
+        if size <= READ_HERE_BYTES:
+            return facts_of(request)
+        async with self._reading:
+            return await asyncio.to_thread(facts_of, request)
 
 
 class _Decision:
@@ -152,36 +174,44 @@ class _Decision:
         self._gates = gates
         self._facts = facts
         self._author = author
-        self._drafts: list[Draft] = []
+        self._drafted = 0
+        """How many drafts were made."""
         self._results: list[Result] = []
+        self._warned = 0
         self._refusals: list[Refusal] = []
+        self._errors = 0
+        """How many broken rules there are in them."""
         self._head = 0
 
     def answer(self, dry_run: bool) -> Answer:
         """The answer, once the drafts are in the log."""
         return Answer(head=self._head, dry_run=dry_run, results=tuple(self._results))
 
-    def make(self, moment: Moment) -> list[Draft]:
-        """The drafts; raises Refused."""
+    def make(self, moment: Moment) -> Drafts:
+        """The drafts as they are made, None for what becomes none; raises Refused in the end, or when much is refused."""
         self._head = moment.seq
         facts = self._facts
         match facts:
             case Apply():
                 of = len(facts.objects)
-                self._apply(facts, moment)
+                work = self._apply(facts, moment)
             case Delete():
                 of = len(facts.keys)
-                self._delete(facts, moment)
+                work = self._delete(facts, moment)
             case SetCondition():
                 of = 1
-                self._set_condition(facts, moment)
+                work = self._set_condition(facts, moment)
             case _:
                 assert_never(facts)
+        with contextlib.closing(work):
+            for draft in work:
+                if len(self._refusals) >= REFUSALS_MAX or self._errors >= REFUSED_ERRORS_MAX:
+                    break
+                yield draft
         if self._refusals:
-            raise Refused(self._refusals[:ERRORS_MAX], of)
-        return self._drafts
+            raise Refused(self._refusals, of)
 
-    def _apply(self, facts: Apply, moment: Moment) -> None:
+    def _apply(self, facts: Apply, moment: Moment) -> Drafts:
         """Each object is admitted on what the ones before it make of the cluster, which is undone afterwards: what is
         appended reaches the table as records, what is refused or only tried never does."""
         cluster = self._table.cluster
@@ -195,14 +225,16 @@ class _Decision:
                 except InvalidObjects as error:
                     source = facts.sources[index] if facts.sources else ""
                     self._refuse(f"{source}: {error.subject}" if source else error.subject, error.errors)
+                    yield None
                     continue
                 key = object_key(admitted)
                 if admitted is old:
                     self._result(key, "unchanged")
+                    yield None
                     continue
                 cluster.put(admitted)
                 undo.append((admitted, old))
-                self._draft(key, ObjectPut(object=admitted))
+                yield self._draft(key, ObjectPut(object=admitted))
                 self._result(key, "created" if old is None else "configured", moment, warnings)
         finally:
             for new, old in reversed(undo):
@@ -211,28 +243,33 @@ class _Decision:
                 else:
                     cluster.delete(_kind_name(new), new.metadata.namespace, new.metadata.name)
 
-    def _delete(self, facts: Delete, moment: Moment) -> None:
+    def _delete(self, facts: Delete, moment: Moment) -> Drafts:
         for key in dict.fromkeys(facts.keys):
-            old = self._find(key)
-            if old is None:
-                if not facts.ignore_not_found:
-                    self._refuse_missing(key)
-                continue
-            try:
-                remaining = admit_delete(old, facts.grace_period_seconds, self._stamp(moment))
-            except InvalidObjects as error:
-                self._refuse(error.subject, error.errors)
-                continue
-            if remaining is None:
-                self._draft(key, ObjectDeleted(uid=old.metadata.uid))
-                self._result(key, "deleted", moment)
-            elif remaining is old:
-                self._result(key, "terminating")
-            else:
-                self._draft(key, ObjectPut(object=remaining))
-                self._result(key, "terminating", moment)
+            yield self._deletion(key, facts, moment)
 
-    def _set_condition(self, facts: SetCondition, moment: Moment) -> None:
+    def _deletion(self, key: str, facts: Delete, moment: Moment) -> Draft | None:
+        old = self._find(key)
+        if old is None:
+            if not facts.ignore_not_found:
+                self._refuse_missing(key)
+            return None
+        try:
+            remaining = admit_delete(old, facts.grace_period_seconds, self._stamp(moment))
+        except InvalidObjects as error:
+            self._refuse(error.subject, error.errors)
+            return None
+        if remaining is old:
+            self._result(key, "terminating")
+            return None
+        if remaining is None:
+            draft = self._draft(key, ObjectDeleted(uid=old.metadata.uid))
+            self._result(key, "deleted", moment)
+        else:
+            draft = self._draft(key, ObjectPut(object=remaining))
+            self._result(key, "terminating", moment)
+        return draft
+
+    def _set_condition(self, facts: SetCondition, moment: Moment) -> Drafts:
         key = facts.key
         pod = self._find(key)
         if not isinstance(pod, Pod):
@@ -246,7 +283,8 @@ class _Decision:
         if changed is pod:
             self._result(key, "unchanged")
             return
-        self._draft(key, PodConditionSet(condition=_of_type(changed.status.conditions, facts.type)))
+        condition = _of_type(changed.status.conditions, facts.type)
+        yield self._draft(key, PodConditionSet(condition=condition))
         self._result(key, "patched", moment)
 
     def _find(self, key: str) -> Object | None:
@@ -256,20 +294,24 @@ class _Decision:
 
     def _stamp(self, moment: Moment) -> Stamp:
         """Where the next draft will stand."""
-        return Stamp(seq=moment.seq + len(self._drafts) + 1, at=moment.at)
+        return Stamp(seq=moment.seq + self._drafted + 1, at=moment.at)
 
-    def _draft(self, key: str, body: ObjectPut[Object] | ObjectDeleted | PodConditionSet) -> None:
-        self._drafts.append(Draft(body=body, author=self._author, key=key))
+    def _draft(self, key: str, body: ObjectPut[Object] | ObjectDeleted | PodConditionSet) -> Draft:
+        self._drafted += 1
+        return Draft(body=body, author=self._author, key=key)
 
     def _result(
         self, key: str, action: Action, moment: Moment | None = None, warnings: tuple[str, ...] = ()
     ) -> None:
         """`moment` is given where a draft was made for it."""
-        seq = 0 if moment is None else moment.seq + len(self._drafts)
-        self._results.append(Result(key=key, action=action, seq=seq, warnings=warnings))
+        seq = 0 if moment is None else moment.seq + self._drafted
+        said = tuple(printable(text, WARNING_LENGTH_MAX) for text in warnings[: WARNINGS_MAX - self._warned])
+        self._warned += len(said)
+        self._results.append(Result(key=key, action=action, seq=seq, warnings=said))
 
     def _refuse(self, subject: str, errors: Sequence[FieldError]) -> None:
         self._refusals.append(Refusal(subject=subject, errors=tuple(errors)))
+        self._errors += len(errors)
 
     def _refuse_missing(self, key: str) -> None:
         kind, namespace, name = key.split("/")

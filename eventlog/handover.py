@@ -6,8 +6,9 @@
 A message is four bytes of length, big-endian, and that much msgpack; every request gets one answer, `{"ok": value}` or
 `{"error": …}`, from which the client raises what the handler raised. What the messages say is the handler's affair.
 
-Whoever can write the log may connect, nobody else. Nothing that arrives can do harm by its form: frames are limited, and what
-is not msgpack, or nested too deeply, is answered with an error and the connection closed. Each connection is served by a
+Whoever can write the log may connect, nobody else. Nothing that arrives can do harm by its form: frames are limited, what
+is not msgpack, or nested too deeply, is answered with an error and the connection closed, and the handler gets a message
+as it came, so that nothing is built of it before it is known to be what the handler takes. Each connection is served by a
 task of its own, so that a slow client delays only itself.
 
 The address is written into the lock file, where clients find it. Usually it is the log's path with `.sock`; where that
@@ -27,19 +28,27 @@ import tempfile
 from collections.abc import Awaitable, Callable, Iterator
 from hashlib import sha256
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import msgspec
 
 from tidelog.api import errors
-from tidelog.api.errors import FieldError, InternalError, InvalidObjects, LogError, TidelogError, quoted
+from tidelog.api.errors import (
+    FieldError,
+    InternalError,
+    InvalidObjects,
+    LogError,
+    TidelogError,
+    printable,
+    quoted,
+)
 from tidelog.eventlog.lock import read_holder
 from tidelog.eventlog.log import Log
 from tidelog.eventlog.opening import log_path
 from tidelog.eventlog.sqlite import SqliteStore
 
 FRAME_BYTES_MAX = 16 * 2**20
-"""A larger message is refused: decoding this much holds up the event loop for less than 100 ms. Clients split larger work."""
+"""A larger message is refused; looking through one of this size holds up the event loop for some tens of milliseconds at worst."""
 
 CONNECTIONS_MAX = 256
 """More are refused at once; arbitrary."""
@@ -54,7 +63,8 @@ _ADDRESS_BYTES_MAX = 107
 _LENGTH = struct.Struct(">I")
 _LOG = logging.getLogger(__name__)
 
-Handler = Callable[[Any], Awaitable[Any]]
+Handler = Callable[[msgspec.Raw], Awaitable[Any]]
+T = TypeVar("T")
 
 
 class NoWriter(LogError):
@@ -85,7 +95,7 @@ def _frame(message: object) -> bytes:
     return _LENGTH.pack(len(data)) + data
 
 
-async def _read_message(reader: asyncio.StreamReader, seconds: float | None) -> Any:
+async def _read_message(reader: asyncio.StreamReader, seconds: float | None, type: type[T]) -> T:
     """The next message; raises `EOFError` at the end, `_Malformed` for what is none."""
     first = await reader.read(1)
     if not first:
@@ -96,7 +106,7 @@ async def _read_message(reader: asyncio.StreamReader, seconds: float | None) -> 
             raise _Malformed(f"a message of {length} bytes: at most {FRAME_BYTES_MAX} are taken")
         data = await reader.readexactly(length)
     try:
-        return msgspec.msgpack.decode(data)
+        return msgspec.msgpack.decode(data, type=type)
     except RecursionError:
         raise _Malformed("the message is nested too deeply") from None
     except (msgspec.MsgspecError, ValueError, TypeError, OverflowError) as error:
@@ -112,7 +122,11 @@ def _described(error: TidelogError) -> dict[str, Any]:
 
 
 def _refusal(error: TidelogError) -> bytes:
-    return _frame({"error": _described(error)})
+    try:
+        return _frame({"error": _described(error)})
+    except LogError:
+        # It is too long to be sent as it is.
+        return _frame({"error": _described(TidelogError(printable(str(error))))})
 
 
 def _plain(value: object) -> object:
@@ -221,6 +235,7 @@ class HandoverServer:
 
     def __init__(self, handler: Handler, address: str) -> None:
         self.address = address
+        self._file = os.stat(address)
         self._handler = handler
         self._server: asyncio.Server | None = None
         self._connections: dict[asyncio.Task[Any], bool] = {}
@@ -252,7 +267,7 @@ class HandoverServer:
             return
         while not self._closing:
             try:
-                message = await _read_message(reader, SECONDS_PER_MESSAGE)
+                message = await _read_message(reader, SECONDS_PER_MESSAGE, msgspec.Raw)
             except _Malformed as error:
                 writer.write(_refusal(TidelogError(str(error))))
                 await writer.drain()
@@ -263,7 +278,7 @@ class HandoverServer:
             writer.write(answer)
             await writer.drain()
 
-    async def _answer(self, message: Any) -> bytes:
+    async def _answer(self, message: msgspec.Raw) -> bytes:
         try:
             return _frame({"ok": await self._handler(message)})
         except TidelogError as error:
@@ -290,7 +305,9 @@ class HandoverServer:
             await asyncio.gather(*late)
         await self._server.wait_closed()
         with contextlib.suppress(OSError):
-            os.unlink(self.address)
+            # Where the log was taken from this process, its successor's socket stands there.
+            if os.path.samestat(os.stat(self.address), self._file):
+                os.unlink(self.address)
 
     async def __aenter__(self) -> Self:
         return self
@@ -334,7 +351,7 @@ class HandoverClient:
         try:
             self._writer.write(_frame(message))
             await self._writer.drain()
-            answer = await _read_message(self._reader, None)
+            answer: Any = await _read_message(self._reader, None, object)
         except (EOFError, OSError, _Malformed) as error:
             why = str(error) or "end of data"
             raise NoWriter(self._path, f"it went away before it answered ({why})") from error

@@ -11,15 +11,19 @@ written: `LogFull`, `LogFenced`, a draft that cannot be encoded, and whatever th
 `append` takes drafts, or a callable that is called at the moment of sequencing, sees what was sequenced before it, and
 returns the drafts. What it decides is therefore decided on the newest state, with no record in between: the commit check of
 DESIGN rule 4, and admission, are such callables. It must be quick and pure: everything else waits for it.
+
+What may take longer than a millisecond returns an iterator instead of a list. It is followed a slice at a time; between two
+slices the event loop goes round, but nothing else is sequenced, so that it still decides on the newest state.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
 
 from tidelog.api.errors import InternalError, LogError, LogFenced, LogFull
 from tidelog.api.objects import object_key
@@ -47,6 +51,9 @@ GROUP_RECORDS = 4_096
 
 GROUP_BYTES = 8 * 2**20
 """… or so many bytes, so that it fits into memory and into the room kept free on the disk."""
+
+SLICE_NANOS = 1_000_000
+"""So long an iterator of drafts is followed before the event loop goes round."""
 
 QUEUE_LENGTH = 10_000
 """So many appends may wait to be sequenced; further callers wait for their turn to wait."""
@@ -84,7 +91,10 @@ class Moment:
         return self._log._since(seq, self._older) + [r for r in self._sequenced if r.seq > seq]
 
 
-Decide = Callable[[Moment], Sequence[Draft]]
+Drafts = Generator[Draft | None, None, None]
+"""Drafts as they are made; None is no draft, only a place to rest. Closed when a draft is refused."""
+
+Decide = Callable[[Moment], Iterable[Draft] | Drafts]
 
 
 class _Request:
@@ -307,7 +317,7 @@ class Log(LogReader):
         group = _Group(self, self._clock)
         try:
             while self._queue and len(group.records) < GROUP_RECORDS and group.size < GROUP_BYTES:
-                group.add(self._queue.popleft())
+                await group.add(self._queue.popleft())
             if group.records:
                 began = time.perf_counter_ns()
                 await self._store.append(group.records, group.head)
@@ -390,12 +400,12 @@ class _Group:
         self._clock = clock
         self._answers: list[tuple[_Request, list[Record]]] = []
 
-    def add(self, request: _Request) -> None:
+    async def add(self, request: _Request) -> None:
         """Number, time and chain the request's drafts. A request that goes wrong is refused alone."""
         if request.done.done():
             return
         try:
-            records, head = self._sequence(request)
+            records, head = await self._sequence(request)
         except Exception as error:
             request.refuse(error)
             return
@@ -403,25 +413,33 @@ class _Group:
         self.records += records
         self.head = head
 
-    def _sequence(self, request: _Request) -> tuple[list[Record], Head]:
-        head = self.head
-        at = max(self._clock(), head.at)
+    async def _sequence(self, request: _Request) -> tuple[list[Record], Head]:
+        chain = _Chain(self.head, max(self._clock(), self.head.at))
+        drafts = self._drafts(request, chain.at)
+        if isinstance(drafts, Generator):
+            with contextlib.closing(drafts):
+                await self._follow(drafts, chain)
+        else:
+            for draft in drafts:
+                chain.add(draft)
+        self.size += chain.size
+        return chain.records, chain.head
+
+    def _drafts(self, request: _Request, at: int) -> Iterable[Draft] | Drafts:
         what = request.what
         if callable(what):
-            what = what(Moment(self._log, head, at, request.older, self.records))
-        seq, epoch, digest = head.seq, head.epoch, head.digest
-        records = []
-        for draft in what:
-            seq += 1
-            epoch = _fenced(draft, epoch)
-            kind, body = _encoded(draft, seq)
-            try:
-                digest = chain_digest(digest, seq, at, draft.author, kind, draft.key, draft.cause, body)
-            except (TypeError, ValueError, OverflowError) as error:
-                raise LogError(f"{draft.key!a}: {kind} cannot be appended: {error}") from error
-            records.append(Record(seq, at, draft.author, kind, draft.key, draft.cause, body, digest))
-            self.size += len(body)
-        return records, Head(seq, at if records else head.at, epoch, digest)
+            return what(Moment(self._log, self.head, at, request.older, self.records))
+        return what
+
+    async def _follow(self, drafts: Drafts, chain: _Chain) -> None:
+        """Add the drafts as they are made. By the log's own clock, so that on one that stands still no slice ends."""
+        end = self._clock() + SLICE_NANOS
+        for draft in drafts:
+            if draft is not None:
+                chain.add(draft)
+            if self._clock() >= end:
+                await asyncio.sleep(0)
+                end = self._clock() + SLICE_NANOS
 
     def answer(self) -> None:
         """Tell the callers that their records are durable."""
@@ -433,6 +451,38 @@ class _Group:
         """Tell the callers that their records may or may not be in the log."""
         for request, _ in self._answers:
             request.refuse(LogError(why))
+
+
+class _Chain:
+    """Drafts that become records, one after the other."""
+
+    __slots__ = ("_digest", "_epoch", "_seq", "_start", "at", "records", "size")
+
+    def __init__(self, start: Head, at: int) -> None:
+        self.at = at
+        self.records: list[Record] = []
+        self.size = 0
+        """Bytes of the bodies."""
+        self._start = start
+        self._seq, self._epoch, self._digest = start.seq, start.epoch, start.digest
+
+    @property
+    def head(self) -> Head:
+        """The place behind the last record."""
+        return Head(self._seq, self.at, self._epoch, self._digest) if self.records else self._start
+
+    def add(self, draft: Draft) -> None:
+        """Number and chain one more."""
+        seq, at = self._seq + 1, self.at
+        epoch = _fenced(draft, self._epoch)
+        kind, body = _encoded(draft, seq)
+        try:
+            digest = chain_digest(self._digest, seq, at, draft.author, kind, draft.key, draft.cause, body)
+        except (TypeError, ValueError, OverflowError) as error:
+            raise LogError(f"{draft.key!a}: {kind} cannot be appended: {error}") from error
+        self.records.append(Record(seq, at, draft.author, kind, draft.key, draft.cause, body, digest))
+        self.size += len(body)
+        self._seq, self._epoch, self._digest = seq, epoch, digest
 
 
 def _fenced(draft: Draft, epoch: int) -> int:

@@ -8,7 +8,7 @@ import pytest
 
 from tidelog.api.documents import DEPTH_MAX, INPUT_BYTES_MAX
 from tidelog.api.features import GATES, Gate
-from tidelog.api.manifests import OBJECT_BYTES_MAX
+from tidelog.api.manifests import OBJECT_BYTES_MAX, VALUES_MAX
 from tidelog.api.object_table import INITIAL_OBJECTS
 from tidelog.api.objects import KINDS, Kind
 from tidelog.api.yaml_reader import DOCUMENTS_MAX
@@ -31,7 +31,8 @@ def test_every_gate_is_on_the_page_with_its_proposal_and_default(gate: Gate) -> 
 
 
 def test_limits_are_those_in_force() -> None:
-    assert f"{INPUT_BYTES_MAX >> 20} MiB a text, {OBJECT_BYTES_MAX >> 20} MiB an object" in PAGE
+    assert f"{INPUT_BYTES_MAX >> 20} MiB a text, {OBJECT_BYTES_MAX / 2**20} MiB an object" in PAGE
+    assert f"{VALUES_MAX:,} entries and items an object" in PAGE
     assert f"{DEPTH_MAX} levels of nesting, {DOCUMENTS_MAX:,} documents" in PAGE
 
 

@@ -269,6 +269,7 @@ def test_unknown_kinds_can_be_left_out_of_a_dump_of_everything() -> None:
 
 def test_object_over_the_limit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(manifests, "OBJECT_BYTES_MAX", 1000)
+    monkeypatch.setattr(manifests, "_SURELY_SMALL", 100)
     large = {**POD, "metadata": {"name": "a", "annotations": {"x": "y" * 1000}}}
     dropped = {**POD, "managedFields": "y" * 1000}
 

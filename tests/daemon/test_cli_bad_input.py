@@ -15,18 +15,20 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import yaml
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from msgspec import Raw
 
 from tests.daemon.conftest import Tidelog
 from tidelog.api.builders import ZONE, pod
 from tidelog.api.errors import TidelogError
 from tidelog.api.features import FeatureGates
-from tidelog.api.manifests import dump_yaml
 from tidelog.api.objects import KINDS
 from tidelog.daemon.cli import main
+from tidelog.daemon.fact_messages import VERSION, Apply, write_request
 from tidelog.daemon.facts import FactService
 from tidelog.eventlog.log import Log, memory_log
 
@@ -237,17 +239,22 @@ def test_no_bytes_crash_apply_or_change_the_log_when_refused(
 # --- the same through the handler of the socket -----------------------------------------------------------------------
 
 wire_values = st.recursive(
-    scalars | st.binary(max_size=20),
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**64 - 1)
+    | st.floats(allow_nan=False)
+    | st.text(max_size=20)
+    | st.binary(max_size=20),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
     max_leaves=20,
 )
 verbs = st.sampled_from(["apply", "delete", "patch-condition", "dance"])
 wire_fields = st.sampled_from(
-    ["manifests", "sources", "namespace", "keys", "key", "type", "status", "grace_period_seconds", "extra"]
+    ["objects", "sources", "namespace", "keys", "key", "type", "status", "grace_period_seconds", "extra"]
 )
 messages = wire_values | st.fixed_dictionaries(
     {
-        "version": st.sampled_from([1, 1, 1, 2, 0, "1", None]),
+        "version": st.sampled_from([VERSION, VERSION, VERSION, 1, 0, "2", None]),
         "facts": st.builds(
             lambda verb, fields: {"verb": verb, **fields},
             verbs,
@@ -256,8 +263,8 @@ messages = wire_values | st.fixed_dictionaries(
     },
     optional={"dry_run": st.booleans(), "feature_gates": wire_values},
 )
-apply_messages = data.map(
-    lambda manifests: {"version": 1, "facts": {"verb": "apply", "manifests": manifests}}
+apply_messages = st.lists(data, max_size=3).map(
+    lambda objects: {"version": VERSION, "facts": {"verb": "apply", "objects": objects}}
 )
 
 
@@ -282,7 +289,7 @@ async def handled(message: Any) -> tuple[Any, int, int]:
         before = await seeded(log)
         service = await FactService.start(log, FeatureGates())
         try:
-            answer = await service.handle(message)
+            answer = await service.handle(Raw(msgspec.msgpack.encode(message)))
         except TidelogError as error:
             answer = error
         return answer, before, log.head.seq
@@ -290,7 +297,7 @@ async def handled(message: Any) -> tuple[Any, int, int]:
 
 async def seeded(log: Log) -> int:
     service = await FactService.start(log, FeatureGates())
-    pods = dump_yaml([pod("web-1").build()]).encode()
-    answer = await service.handle({"version": 1, "facts": {"verb": "apply", "manifests": pods}})
+    request = write_request(Apply(objects=[pod("web-1").build()]))
+    answer = await service.handle(Raw(msgspec.msgpack.encode(request)))
     assert [result["action"] for result in answer["results"]] == ["created"]
     return log.head.seq

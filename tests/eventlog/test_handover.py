@@ -23,8 +23,9 @@ from tidelog.eventlog.handover import NoWriter, connect, hand_over, serve
 from tidelog.eventlog.log import Log, memory_log, open_log
 
 
-async def echo(message: Any) -> Any:
+async def echo(data: msgspec.Raw) -> Any:
     """Answers with what it was asked; raises what it is told to."""
+    message = msgspec.msgpack.decode(data)
     if message == "invalid":
         rule = FieldError(path="spec.x", kind="Invalid", value={"a": [1]}, rule="must be less")
         raise InvalidObjects("pod default/web", [rule])
@@ -199,6 +200,8 @@ async def raw(address: str, data: bytes) -> bytes:
         (struct.pack(">I", 0xFFFFFFFF), "at most"),
         (struct.pack(">I", 100_000) + b"\x91" * 100_000, "nested too deeply"),
         (struct.pack(">I", 0), "not msgpack"),
+        (struct.pack(">I", 2) + b"\x01\x02", "not msgpack"),
+        (struct.pack(">I", 5) + b"\xdd\xff\xff\xff\xff", "not msgpack"),
     ],
 )
 async def test_malformed_message_is_answered_with_the_reason(log: Log, data: bytes, said: str) -> None:
@@ -212,7 +215,7 @@ async def test_malformed_message_is_answered_with_the_reason(log: Log, data: byt
 async def test_message_cut_short_changes_nothing(log: Log) -> None:
     seen = []
 
-    async def handler(message: Any) -> None:
+    async def handler(message: msgspec.Raw) -> None:
         seen.append(message)
 
     async with await serve(log, handler) as server:
@@ -251,7 +254,7 @@ async def test_client_that_takes_no_answer_does_not_keep_the_server_from_closing
 
     asked = asyncio.Event()
 
-    async def handler(message: Any) -> bytes:
+    async def handler(message: msgspec.Raw) -> bytes:
         asked.set()
         return bytes(8_000_000)
 
@@ -270,7 +273,7 @@ async def test_request_under_way_is_answered_before_the_server_closes(log: Log) 
     started = asyncio.Event()
     release = asyncio.Event()
 
-    async def handler(message: Any) -> str:
+    async def handler(message: msgspec.Raw) -> str:
         started.set()
         await release.wait()
         return "done"

@@ -13,12 +13,14 @@ import os
 import time
 from collections.abc import Mapping, Sequence
 
+from tidelog.api.errors import LogError
 from tidelog.api.objects import Pod
 from tidelog.api.times import NANOS, format_time
 from tidelog.daemon.http import Checks
 from tidelog.daemon.metrics import Metrics, Scrape, Statistics
 from tidelog.daemon.output import age
 from tidelog.daemon.runtime import Runtime
+from tidelog.eventlog.log import Log
 from tidelog.plugins.configuration import SchedulerConfiguration, configuration_file
 from tidelog.scheduler.core import Core
 
@@ -60,7 +62,7 @@ class ProcessState:
             checks["shutdown"] = "the process is stopping"
         runtime = self.runtime
         if runtime is not None:
-            failure = runtime.log.failure or runtime.failure or runtime.full
+            failure = runtime.log.failure or runtime.failure or runtime.full or _unwritable(runtime.log)
             checks["log"] = None if failure is None else str(failure)
         return checks
 
@@ -116,6 +118,15 @@ class ProcessState:
             epoch=core.epoch,
             ready=ready,
         )
+
+
+def _unwritable(log: Log) -> Exception | None:
+    """Why the next group could not be appended: also while there is nothing to append."""
+    try:
+        log.store.check_room()
+    except (LogError, OSError) as error:
+        return error
+    return None
 
 
 def _size(path: str) -> int:

@@ -7,6 +7,7 @@ only the lock itself decides.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import socket
@@ -53,6 +54,16 @@ class WriterLock:
             what=what,
         )
         self._write(msgspec.json.encode(self._holder))
+
+    def check(self) -> None:
+        """Raise `LogError` if the file was removed or replaced: somebody else may hold the one in its place. Costs a stat."""
+        with contextlib.suppress(OSError):
+            if os.path.samestat(os.stat(self.path), os.fstat(self._fd)):
+                return
+        raise LogError(
+            f"{self.path}: was removed or replaced, and another process may be writing the log: "
+            "nothing more is written or acknowledged; start again"
+        )
 
     def announce(self, address: str) -> None:
         """Let others know where this process takes requests."""

@@ -232,7 +232,8 @@ class SqliteStore(_Reading):
         """As in `Store`: nobody else compacts."""
 
     def check_room(self) -> None:
-        """As in `Store`: one statvfs."""
+        """As in `Store`: one statvfs, and a stat of the lock file."""
+        self.lock.check()
         free, size = self._disk.room(self.name)
         if free < min(RESERVE_BYTES, size // RESERVE_PART):
             raise LogFull(self.name, free)
@@ -244,8 +245,16 @@ class SqliteStore(_Reading):
         self.head = head
 
     def _commit(self, connection: sqlite3.Connection, records: Sequence[Record], head: Head) -> None:
-        database.transaction(connection, partial(database.insert, connection, records))
+        database.transaction(connection, partial(self._insert, connection, records))
         self._head_file.write(head)
+
+    def _insert(self, connection: sqlite3.Connection, records: Sequence[Record]) -> None:
+        """Add the records behind the one that they follow. Only a process that took the lock away can have put others there."""
+        if records and database.last_seq(connection, self.anchor) != records[0].seq - 1:
+            raise LogError(
+                f"{self.name}: another process has written to it: nothing more is written or acknowledged; start again"
+            )
+        database.insert(connection, records)
 
     async def _write(
         self, function: Callable[Concatenate[sqlite3.Connection, P], R], *args: P.args, **kwargs: P.kwargs

@@ -181,7 +181,8 @@ class Store(ReadStore, Protocol):
     """What writing a log needs. One task appends; beside it others may read, and one may put a snapshot or compact."""
 
     def check_room(self) -> None:
-        """Raises `LogFull` when the next group could not be kept. Cheap; called before each group."""
+        """Raises `LogFull` when the next group could not be kept, another `LogError` when none ever can. Cheap; called before
+        each group."""
         ...
 
     async def append(self, records: Sequence[Record], head: Head) -> None:

@@ -20,6 +20,7 @@ from tidelog.api.errors import LogDamaged, LogError, LogLocked
 from tidelog.eventlog import opening
 from tidelog.eventlog.disk import Disk
 from tidelog.eventlog.head import HeadFile
+from tidelog.eventlog.lock import WriterLock
 from tidelog.eventlog.log import Log, open_log
 from tidelog.eventlog.reader import LogReader, open_reader
 from tidelog.eventlog.records import Draft, Tick
@@ -501,6 +502,49 @@ async def test_second_writer_is_told_who_holds_the_log_and_changes_nothing(tmp_p
             await open_log(tmp_path / "c.db")
         await log.append([tick()])
         assert log.head.seq == 2
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+async def test_writer_whose_lock_file_is_gone_writes_nothing_more(tmp_path: Path, replaced: bool) -> None:
+    log = await open_log(tmp_path / "c.db")
+    await log.append([tick()])
+    os.unlink(tmp_path / "c.db.lock")
+    if replaced:
+        (tmp_path / "c.db.lock").touch()
+
+    with pytest.raises(LogError, match=r"c\.db\.lock: was removed or replaced.*start again"):
+        await log.append([tick()])
+    with pytest.raises(LogError, match="removed or replaced"):
+        await log.append([tick()])
+    assert log.failure is not None
+    await log.close()
+    async with await open_reader(tmp_path / "c.db") as reader:
+        assert reader.head.seq == 1
+
+
+@pytest.mark.parametrize("compacted", [False, True])
+async def test_writer_that_was_robbed_within_a_commit_finds_the_records_of_the_other(
+    tmp_path: Path, compacted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has looked at its lock file already; even where the records at its numbers were dropped again, nothing is put there."""
+    monkeypatch.setattr(WriterLock, "check", lambda _: None)
+    first = await open_log(tmp_path / "c.db")
+    await first.append([tick()])
+    os.unlink(tmp_path / "c.db.lock")
+    async with await open_log(tmp_path / "c.db") as second:
+        await second.append([tick(), tick(), tick()])
+        if compacted:
+            await second.put_snapshot("objects", 3, b"state")
+            await second.compact()
+
+        with pytest.raises(LogError, match="another process has written to it"):
+            await first.append([tick()])
+        await first.close()
+
+        await second.append([tick()])
+    async with await open_reader(tmp_path / "c.db") as reader:
+        await verify(reader)
+        assert [record.seq async for record in reader.read()] == ([4, 5] if compacted else [1, 2, 3, 4, 5])
 
 
 async def test_standby_takes_over_when_the_first_writer_is_killed(tmp_path: Path) -> None:

@@ -108,6 +108,8 @@ class Daemon:
         """Wait for the end and return the exit code."""
         code = self.process.wait(PATIENCE)
         self._reader.join(PATIENCE)
+        assert self.process.stderr is not None
+        self.process.stderr.close()
         return code
 
     def stop(self) -> int:
@@ -134,5 +136,3 @@ def daemon(
         if running.process.poll() is None:
             running.process.kill()
         running.end()
-        assert running.process.stderr is not None
-        running.process.stderr.close()

@@ -61,8 +61,6 @@ async def check_log(path: Path) -> list[Record]:
         from_snapshot = await recovered_core(reader, Registry())
     report = verify(records, Registry())
     assert report.first_difference is None
-    elsewhere = tidelog("replay", "verify", path, "-o", "json", PYTHONHASHSEED="20081", ok=False)
-    assert json.loads(elsewhere.stdout)["first_difference"] is None
     core = recover(records, Registry())
     assert core.digest() == from_snapshot.digest()
     assert report.digest in ("", core.digest())

@@ -1,0 +1,104 @@
+"""Clients that hand pods to whoever writes a log, over its socket, and remember what was acknowledged.
+
+They go on through everything that befalls the writer: an answer that does not come is given up, another connection is made, and what was
+asked for stays open: it may be in the log or not, as for any client.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from tidelog.api import builders as b
+from tidelog.api.errors import TidelogError
+from tidelog.api.objects import Node
+from tidelog.daemon.fact_messages import Apply, read_answer, write_request
+from tidelog.eventlog.handover import HandoverClient, connect
+from tidelog.eventlog.records import Record
+
+CALLERS = 3
+PAUSE_SECONDS = 0.01
+"""Between two requests of a caller, so that there is not more to be verified at the end than a test has time for."""
+ANSWER_SECONDS = 0.5
+"""So long an answer is waited for."""
+
+
+def nodes(count: int = 5) -> list[Node]:
+    """Nodes with room for everything."""
+    return [
+        b.node(f"n{i}").capacity(cpu="100k", memory="100Ti", pods="1000000").build() for i in range(count)
+    ]
+
+
+class Load:
+    """`async with Load(log) as load:` while it lasts, pods are handed over."""
+
+    def __init__(self, log: Path) -> None:
+        self._log = log
+        self._asked = 0
+        self._tasks: list[asyncio.Task[None]] = []
+        self.acknowledged: dict[str, int] = {}
+        """Key → seq of the record that is said to be durable."""
+        self._acknowledgement = asyncio.Event()
+        self.errors: Counter[str] = Counter()
+        """What was answered instead, by the error's class."""
+
+    async def __aenter__(self) -> Self:
+        self._tasks = [asyncio.create_task(self._call()) for _ in range(CALLERS)]
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def more(self, count: int = 10) -> None:
+        """Return when so many more were acknowledged."""
+        wanted = len(self.acknowledged) + count
+        async with asyncio.timeout(60):
+            while len(self.acknowledged) < wanted:
+                self._acknowledgement.clear()
+                await self._acknowledgement.wait()
+
+    async def _call(self) -> None:
+        while True:
+            # The writer is gone, or does not answer, or refuses: all that a client can do is to try again.
+            with contextlib.suppress(OSError, TimeoutError):
+                try:
+                    async with asyncio.timeout(ANSWER_SECONDS):
+                        client = await connect(self._log)
+                    async with client:
+                        while True:
+                            await self._ask(client)
+                            await asyncio.sleep(PAUSE_SECONDS)
+                except TidelogError as error:
+                    self.errors[type(error).__name__] += 1
+            await asyncio.sleep(PAUSE_SECONDS)
+
+    async def _ask(self, client: HandoverClient) -> None:
+        """One pod, under a name that nobody asked for before."""
+        self._asked += 1
+        pod = b.pod(f"p{self._asked}").request(cpu="10m").build()
+        async with asyncio.timeout(ANSWER_SECONDS):
+            answer = read_answer(await client.request(write_request(Apply(objects=(pod,)))))
+        (result,) = answer.results
+        self.acknowledged[result.key] = result.seq
+        self._acknowledgement.set()
+
+
+def check_nothing_lost(records: Sequence[Record], acknowledged: dict[str, int]) -> None:
+    """Each acknowledged pod is where it was said to be, nothing is there twice, and nobody decided in an epoch that was over."""
+    at = {record.seq: record for record in records}
+    assert [record.seq for record in records] == list(range(records[0].seq, records[0].seq + len(records)))
+    lost = [key for key, seq in acknowledged.items() if (at[seq].kind, at[seq].key) != ("ObjectPut", key)]
+    assert lost == []
+    for kind in ("ObjectPut", "Scheduled"):
+        of_pods = [r.key for r in records if r.kind == kind and r.key.startswith("Pod/")]
+        assert len(set(of_pods)) == len(of_pods), f"a pod is there twice: {kind}"

@@ -82,7 +82,7 @@ from tidelog.scheduler.group import GroupSettings, group_name, is_group_key, rec
 from tidelog.scheduler.group_cycle import GroupOptions
 from tidelog.scheduler.group_flights import GroupFlights, aborted_group
 from tidelog.scheduler.notes import Notes
-from tidelog.scheduler.pod_cycle import CycleResult, Stamp, finish_waiting, reject_waiting, run_pod_cycle
+from tidelog.scheduler.pod_cycle import CycleResult, Stamp, reject_waiting, run_pod_cycle
 from tidelog.scheduler.preemption import Evictions, PendingEviction, Preemption
 from tidelog.scheduler.unsupported import UnsupportedNeeds
 
@@ -605,7 +605,7 @@ class Core:
         if queue is None:
             return None
         for permit in self._permits.values():
-            if (not permit.plugins or permit.deadline <= now) and self._can_end(permit):
+            if permit.deadline <= now and self._can_end(permit):
                 self.attempts += 1
                 permit.is_ending = True
                 return permit
@@ -693,16 +693,12 @@ class Core:
         )
 
     def _finish(self, permit: Permit, info: PodInfo, stamp: Stamp) -> CycleResult:
-        """A waiting pod is permitted, or has waited too long."""
+        """A pod has waited too long."""
         framework = self.frameworks[info.pod.spec.scheduler_name]
         state = self._permit_states.get(permit.uid) or CycleState()
-        if not permit.plugins:
-            result = finish_waiting(framework, state, info, permit.key, stamp, permit.node)
-        else:
-            status = unschedulable(f"rejected due to timeout after waiting at plugin {permit.plugins[0]}")
-            result = reject_waiting(
-                framework, state, info, permit.key, stamp, permit.node, status.by(permit.plugins[0])
-            )
+        plugin = permit.plugins[0]
+        status = unschedulable(f"rejected due to timeout after waiting at plugin {plugin}").by(plugin)
+        result = reject_waiting(framework, state, info, permit.key, stamp, permit.node, status)
         return replace(result, outcomes=with_fallback(result.outcomes, permit.key, permit.fallback))
 
     def _abbreviated(self, uid: str, pod: Pod, result: CycleResult) -> tuple[tuple[str, Body], ...]:

@@ -86,17 +86,10 @@ def run_pod_cycle(
     return result if outcomes is result.outcomes else replace(result, outcomes=outcomes)
 
 
-def finish_waiting(
-    framework: Framework, state: CycleState, pod: PodInfo, key: str, stamp: Stamp, node: str
-) -> CycleResult:
-    """Every plugin has permitted the pod that was waiting: the rest of its cycle."""
-    return _bind(framework, state, pod, key, stamp, ScheduleResult(node, 1))
-
-
 def reject_waiting(
     framework: Framework, state: CycleState, pod: PodInfo, key: str, stamp: Stamp, node: str, status: Status
 ) -> CycleResult:
-    """The wait was too long, or a plugin rejected the pod that was waiting."""
+    """The wait was too long. Nothing else ends it but the pod's own end."""
     framework.run_unreserve(state, pod, node)
     return _rejected(key, stamp, FitError.of_node(node, status), clears=True)
 

@@ -1,0 +1,211 @@
+"""What becomes of a pod, and of a group, when a plugin has the last word: after a node was chosen, or none was found."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import pytest
+
+from tidelog.api import builders as b
+from tidelog.api.objects import Pod, PodGroup, pod_condition
+from tidelog.api.pod_status import POD_SCHEDULED
+from tidelog.eventlog.records import AttemptError, Unschedulable, decode_body
+from tidelog.plugins.configuration import resolve_configuration
+from tidelog.plugins.interface import Code, PermitResult, Plugin, Status, unschedulable
+from tidelog.plugins.registry import Registry
+from tidelog.replay.driver import Driver
+
+HEADER = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
+CHOSEN = "p"
+NO = unschedulable("not today")
+BROKEN = Status(Code.ERROR, ("the plugin's server is down",))
+
+
+class Fickle(Plugin):
+    """Says yes to every pod but one."""
+
+    name = "Fickle"
+    given_back: ClassVar[list[str]]
+
+    def unreserve(self, state: Any, pod: Any, node: str) -> None:
+        self.given_back.append(pod.name)
+
+    def events_to_register(self) -> list[Any]:
+        return []
+
+
+def fickle(point: str, answer: Any) -> type[Fickle]:
+    """The plugin that gives this answer at this extension point."""
+
+    def method(self: Any, state: Any, pod: Any, node: str) -> Any:
+        if pod.name != CHOSEN:
+            return PermitResult() if point == "permit" else None
+        if isinstance(answer, Exception):
+            raise answer
+        return PermitResult(answer, 30) if point == "permit" else answer
+
+    class Local(Fickle):
+        given_back: ClassVar[list[str]] = []
+
+        def reserve(self, state: Any, pod: Any, node: str) -> Status | None:
+            return None
+
+    setattr(Local, point, method)
+    return Local
+
+
+def started(plugin: type[Plugin] | None = None, **plugins: Any) -> Driver:
+    registry = Registry()
+    enabled = {}
+    if plugin is not None:
+        registry.register(plugin)
+        enabled = {"multiPoint": {"enabled": [{"name": plugin.name}]}}
+    driver = Driver(registry)
+    profiles = [{"plugins": {**enabled, **plugins}}]
+    gates = {"featureGates": {"TopologyAwareWorkloadScheduling": True}}
+    file = {**HEADER, "profiles": profiles, "tidelog": gates}
+    driver.start(resolve_configuration(file, registry).configuration)
+    driver.put(b.node("n1").capacity(cpu="4").build())
+    return driver
+
+
+def pod(name: str, cpu: str = "1") -> Pod:
+    return b.pod(name).request(cpu=cpu).scheduler("default-scheduler").build()
+
+
+def member(name: str) -> Pod:
+    return b.pod(name).group("g").request(cpu="1").scheduler("default-scheduler").build()
+
+
+def gang(min_count: int) -> PodGroup:
+    return b.pod_group("g", min_count=min_count)
+
+
+def last(driver: Driver, *kinds: type[Any]) -> Any:
+    bodies = [decode_body(record) for record in driver.records]
+    return next(body for body in reversed(bodies) if isinstance(body, kinds))
+
+
+def reason_of(driver: Driver, name: str = CHOSEN) -> str:
+    condition = pod_condition(driver.pod(name), POD_SCHEDULED)
+    assert condition is not None
+    return condition.reason
+
+
+LATE = [("reserve", NO), ("permit", NO)]
+FAILING = [
+    ("reserve", BROKEN),
+    ("permit", BROKEN),
+    ("pre_bind", BROKEN),
+    ("pre_bind", NO),
+    ("pre_bind", ValueError("x")),
+]
+
+
+@pytest.mark.parametrize(("point", "answer"), LATE)
+def test_pod_whose_node_is_refused_is_rejected_by_that_plugin(point: str, answer: Status) -> None:
+    plugin = fickle(point, answer)
+    driver = started(plugin)
+    driver.put(pod(CHOSEN))
+
+    driver.settle()
+
+    found = last(driver, Unschedulable, AttemptError)
+    assert isinstance(found, Unschedulable)
+    assert found.plugins == ("Fickle",)
+    assert found.message == "0/1 nodes are available: 1 not today."
+    assert reason_of(driver) == "Unschedulable"
+    assert driver.core.cluster.cache.pod_count == 0
+    assert plugin.given_back == [CHOSEN]
+
+
+@pytest.mark.parametrize(("point", "answer"), FAILING)
+def test_pod_whose_binding_fails_gives_back_its_place_and_is_tried_again(point: str, answer: Any) -> None:
+    plugin = fickle(point, answer)
+    driver = started(plugin)
+    driver.put(pod(CHOSEN))
+    driver.settle()
+    attempts = driver.core.attempts
+
+    found = last(driver, Unschedulable, AttemptError)
+    assert isinstance(found, AttemptError)
+    assert found.plugin == "Fickle"
+    assert reason_of(driver) == "SchedulerError"
+    assert driver.core.cluster.cache.pod_count == 0
+    assert plugin.given_back == [CHOSEN] * attempts
+
+    driver.advance(seconds=3)
+    assert driver.core.attempts > attempts
+
+
+def test_pod_without_any_preemption_is_only_rejected() -> None:
+    driver = started(postFilter={"disabled": [{"name": "*"}]})
+    driver.put(pod("big", "8"))
+
+    driver.settle()
+
+    found = last(driver, Unschedulable)
+    assert found.message == "0/1 nodes are available: 1 Insufficient cpu."
+    assert found.plugins == ("NodeResourcesFit",)
+
+
+@pytest.mark.parametrize(("point", "answer"), LATE)
+def test_group_that_can_do_without_the_refused_member_goes_without_it(point: str, answer: Status) -> None:
+    plugin = fickle(point, answer)
+    driver = started(plugin)
+    driver.put(gang(2), member("a"), member(CHOSEN), member("z"))
+
+    driver.settle()
+
+    assert sorted(driver.placements()) == ["default/a", "default/z"]
+    assert CHOSEN in plugin.given_back
+    assert reason_of(driver) == "Unschedulable"
+    assert driver.core.cluster.cache.pod_count == 2
+
+
+@pytest.mark.parametrize(("point", "answer"), LATE)
+def test_group_that_needs_the_refused_member_is_taken_back_whole(point: str, answer: Status) -> None:
+    plugin = fickle(point, answer)
+    driver = started(plugin)
+    driver.put(gang(3), member("a"), member(CHOSEN), member("z"))
+
+    driver.settle()
+
+    assert driver.placements() == {}
+    assert {"a", CHOSEN} <= set(plugin.given_back)
+    assert last(driver, Unschedulable, AttemptError).plugins == ("Fickle",)
+    assert driver.core.cluster.cache.pod_count == 0
+
+
+@pytest.mark.parametrize(("point", "answer"), [("reserve", BROKEN), ("pre_bind", ValueError("x"))])
+def test_group_with_a_member_on_which_a_plugin_fails_is_taken_back_whole_and_tried_again(
+    point: str, answer: Any
+) -> None:
+    plugin = fickle(point, answer)
+    driver = started(plugin)
+    driver.put(gang(2), member("a"), member(CHOSEN), member("z"))
+
+    driver.settle()
+
+    found = last(driver, Unschedulable, AttemptError)
+    assert isinstance(found, AttemptError)
+    assert driver.placements() == {}
+    assert driver.core.cluster.cache.pod_count == 0
+    attempts = driver.core.attempts
+    driver.advance(seconds=10)
+    assert driver.core.attempts > attempts
+
+
+def test_wait_for_a_permit_is_told_of_and_ends_with_the_pod() -> None:
+    driver = started(fickle("permit", Status(Code.WAIT)))
+    driver.put(pod(CHOSEN))
+    driver.settle()
+    uid = f"default/{CHOSEN}"
+    permit = driver.core.permit_of(uid)
+    assert permit is not None
+    assert (permit.node, permit.plugins) == ("n1", ("Fickle",))
+
+    driver.delete(pod(CHOSEN))
+
+    assert driver.core.permit_of(uid) is None
+    assert driver.core.cluster.cache.pod_count == 0

@@ -1,0 +1,178 @@
+"""Logs and places that cannot be opened say so in one line; what is only in the way of reading is gone around."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from tidelog.api.errors import LogDamaged, LogError
+from tidelog.eventlog import database, opening
+from tidelog.eventlog.disk import Disk
+from tidelog.eventlog.faults import sqlite_error
+from tidelog.eventlog.head import HeadFile
+from tidelog.eventlog.lock import WriterLock
+from tidelog.eventlog.log import open_log
+from tidelog.eventlog.reader import open_reader
+from tidelog.eventlog.records import ChainBroken, Draft, Tick
+from tidelog.eventlog.store import EMPTY, Head
+
+
+async def make(path: Path, count: int = 5, compact_to: int = 0) -> None:
+    async with await open_log(path) as log:
+        await log.take_over("first")
+        await log.append([Draft(body=Tick(), author="cluster", key="") for _ in range(count - 1)])
+        if compact_to:
+            await log.put_snapshot("objects", compact_to, b"the state")
+            await log.compact()
+
+
+@pytest.fixture
+def empty() -> sqlite3.Connection:
+    connection = sqlite3.connect(":memory:", isolation_level=None)
+    database.create(connection)
+    return connection
+
+
+class Refusing(Disk):
+    """The first connections of these modes cannot be used: made, or first asked something."""
+
+    def __init__(self, *modes: str, late: bool = False) -> None:
+        self._modes, self._late = modes, late
+
+    def connect(self, uri: str) -> sqlite3.Connection:
+        if not any(uri.endswith(mode) for mode in self._modes):
+            return super().connect(uri)
+        if not self._late:
+            raise sqlite_error(sqlite3.SQLITE_CANTOPEN)
+
+        class Connection(sqlite3.Connection):
+            def execute(self, sql: str, *args: object) -> sqlite3.Cursor:
+                raise sqlite_error(sqlite3.SQLITE_CANTOPEN)
+
+        return sqlite3.connect(":memory:", factory=Connection)
+
+
+def test_place_without_a_write_ahead_log_is_refused(empty: sqlite3.Connection) -> None:
+    with pytest.raises(LogError, match=r"cannot use a write-ahead log here .*use a local disk"):
+        database.prepare_writing(empty)
+
+
+def test_record_that_is_not_there_is_named(empty: sqlite3.Connection) -> None:
+    with pytest.raises(ChainBroken, match="record 5 is missing"):
+        database.point(empty, EMPTY, 5)
+    with pytest.raises(ChainBroken, match="record 1 is missing"):
+        list(database.walk(empty, EMPTY, 3))
+
+
+def test_log_without_its_anchor_is_damaged(empty: sqlite3.Connection) -> None:
+    empty.execute("DELETE FROM anchor")
+
+    with pytest.raises(ChainBroken, match="its anchor is missing"):
+        database.read_anchor(empty)
+
+
+def test_anchor_of_an_empty_log_is_the_beginning_of_every_chain(empty: sqlite3.Connection) -> None:
+    empty.execute("DELETE FROM anchor")
+    empty.execute(
+        "INSERT INTO anchor (seq, at, epoch, digest, checked) VALUES (?, ?, ?, ?, ?)",
+        database._anchor_row(Head(digest=b"x" * 32)),
+    )
+
+    with pytest.raises(ChainBroken, match="its anchor is damaged"):
+        database.read_anchor(empty)
+
+
+async def test_head_file_that_names_another_anchor_is_damage(tmp_path: Path) -> None:
+    path = tmp_path / "c.db"
+    await make(path, count=5, compact_to=5)
+    head_file = HeadFile.open(f"{path}.head", Disk(), writable=True)
+    head = head_file.read().head
+    assert head is not None
+    for _ in range(2):
+        head_file.write(Head(head.seq, head.at, head.epoch, b"x" * 32))
+    head_file.close()
+
+    with pytest.raises(LogDamaged, match="record 5 is not the one that its head file names"):
+        await open_reader(path)
+
+
+async def test_head_file_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "c.db"
+    await make(path)
+    os.remove(f"{path}.head")
+    os.symlink("c.db.head", f"{path}.head")
+
+    with pytest.raises(LogError, match=r"c\.db\.head: cannot be opened: Too many levels"):
+        await open_reader(path)
+
+
+@pytest.mark.parametrize("late", [False, True])
+async def test_log_in_a_place_where_no_index_can_be_made_is_read_as_it_is(tmp_path: Path, late: bool) -> None:
+    path = tmp_path / "c.db"
+    await make(path)
+
+    connection, live = opening.connect_reading(str(path), Refusing("mode=ro", late=late))
+
+    assert (connection.execute("SELECT count(*) FROM records").fetchone(), live) == ((5,), False)
+    connection.close()
+
+
+async def test_so_is_one_with_a_write_ahead_log(tmp_path: Path) -> None:
+    path, copy = tmp_path / "c.db", tmp_path / "copy.db"
+    async with await open_log(path) as log:
+        await log.take_over("first")
+        await log.append([Draft(body=Tick(), author="cluster", key="")])
+        for suffix in ("", "-wal"):
+            shutil.copy(f"{path}{suffix}", f"{copy}{suffix}")
+
+    connection, live = opening.connect_reading(str(copy), Refusing("mode=ro"))
+
+    assert (connection.execute("SELECT count(*) FROM records").fetchone(), live) == ((2,), False)
+    connection.close()
+
+
+async def test_log_that_cannot_be_read_in_any_way_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "c.db"
+    await make(path)
+
+    with pytest.raises(LogError, match=r"c\.db: cannot be opened for reading: simulated error"):
+        opening.connect_reading(str(path), Refusing("mode=ro", "mode=ro&immutable=1"))
+
+
+async def test_log_that_can_be_read_and_not_written_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "c.db"
+    await make(path)
+
+    for late in (False, True):
+        with pytest.raises(LogError, match=r"c\.db: cannot be opened for writing: simulated error"):
+            opening.open_writing(str(path), Refusing("mode=rw", late=late), create=False)
+
+
+def test_bytes_that_were_not_all_written_are_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = Disk()
+    fd = disk.open(str(tmp_path / "file"), os.O_RDWR | os.O_CREAT)
+    monkeypatch.setattr(os, "pwrite", lambda fd, data, offset: 1)
+
+    with pytest.raises(OSError, match="only 1 of 4 bytes were written"):
+        disk.write_at(fd, b"four", 0)
+    disk.close(fd)
+
+
+def test_lock_holds_although_its_holder_cannot_be_written_down(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(fd: int, size: int) -> None:
+        raise OSError("no space left")
+
+    monkeypatch.setattr(os, "ftruncate", full)
+
+    lock = WriterLock(str(tmp_path / "c.db"), "first")
+    with pytest.raises(LogError):
+        WriterLock(str(tmp_path / "c.db"), "second")
+    lock.release()

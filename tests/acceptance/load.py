@@ -38,9 +38,10 @@ def nodes(count: int = 5) -> list[Node]:
 class Load:
     """`async with Load(log) as load:` while it lasts, pods are handed over."""
 
-    def __init__(self, log: Path) -> None:
+    def __init__(self, log: Path, *, first: int = 0) -> None:
+        """`first` keeps the names of several loads apart."""
         self._log = log
-        self._asked = 0
+        self._asked = first
         self._tasks: list[asyncio.Task[None]] = []
         self.acknowledged: dict[str, int] = {}
         """Key → seq of the record that is said to be durable."""

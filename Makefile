@@ -50,9 +50,10 @@ docs: $(STAMP) ## write docs/cli.md from --help
 fuzz: $(STAMP) ## random input to apply and to the socket (long)
 	TIDELOG_FUZZ_EXAMPLES=$(FUZZ_EXAMPLES) $(BIN)/python -m pytest -q tests/daemon/test_cli_bad_input.py tests/eventlog/test_handover.py
 
-torture: $(STAMP) ## kill and damage the log far more often than the tests do (long)
-	TORTURE_CASES=10000 TORTURE_KILLS=1000 CRASH_EVENTS=500 $(BIN)/python -m pytest -q \
-	  tests/acceptance/test_torture_damage.py tests/acceptance/test_torture_kill.py tests/eventlog/test_crash_points.py
+torture: $(STAMP) ## kill, stop, rob, damage, unplug far more often than the tests do (long)
+	TORTURE_CASES=10000 TORTURE_KILLS=1000 TORTURE_ROUNDS=200 TORTURE_RECORDS=100000 CRASH_EVENTS=500 \
+	  $(BIN)/python -m pytest -q -rP tests/acceptance/test_torture_damage.py tests/acceptance/test_torture_kill.py \
+	  tests/acceptance/test_real_faults.py tests/eventlog/test_crash_points.py tests/eventlog/test_power_loss.py
 
 soak: $(STAMP) ## a daemon under churn for MINUTES: does it grow, does it slow down
 	$(BIN)/python tools/soak.py --minutes $(MINUTES)

@@ -2,6 +2,7 @@
 
 However it ends: what a client was told is in the log, once, where it was said to be; no decision of an older epoch follows one of a newer; and
 the log replays (conftest.py). A few rounds by default; `TORTURE_ROUNDS=200` for more, `TORTURE_SEED` for other moments.
+With `-rP` pytest shows the figures.
 """
 
 from __future__ import annotations
@@ -20,12 +21,15 @@ import pytest
 
 from tests.acceptance.daemons import Daemon, daemon, tidelog
 from tests.acceptance.load import Load, check_nothing_lost, nodes
+from tidelog.api import builders as b
 from tidelog.api.manifests import dump_yaml
+from tidelog.daemon.fact_messages import Apply, read_answer, write_request
 from tidelog.eventlog.handover import connect
 from tidelog.eventlog.reader import open_reader
 from tidelog.eventlog.records import Record, SchedulerStarted, decode_body
 
 ROUNDS = int(os.environ.get("TORTURE_ROUNDS", "4"))
+RECORDS = int(os.environ.get("TORTURE_RECORDS", "2000"))
 SEED = int(os.environ.get("TORTURE_SEED", "0"))
 ROUNDS_PER_LOG = 20
 LOGS = range(SEED, SEED + max(1, ROUNDS // ROUNDS_PER_LOG))
@@ -105,6 +109,32 @@ async def test_kills_at_random_moments_lose_nothing(seed: int, log: Path) -> Non
         f"seed {seed}: {len(seconds)} restarts to ready, median {statistics.median(seconds):.2f} s, "
         f"longest {max(seconds):.2f} s; {len(load.acknowledged)} acknowledged, {len(records)} records"
     )
+
+
+async def test_restart_after_a_kill_takes_up_all_that_was_decided(log: Path) -> None:
+    """How long it takes is told: `TORTURE_RECORDS=100000` for a log of that size."""
+    with daemon(log) as running:
+        await hand_over(log, RECORDS // 2)
+        await asyncio.to_thread(
+            running.until, "scheduler_schedule_attempts_total", RECORDS // 2, result="scheduled"
+        )
+        running.kill()
+    began = time.monotonic()
+    with daemon(log) as again:
+        seconds = time.monotonic() - began
+        records = int(again.value("tidelog_log_head_seq"))
+        assert again.stop() == 0
+
+    assert placed(await all_records(log)) == RECORDS // 2
+    print(f"from the start of the process to its work, at {records} records: {seconds:.2f} s")
+
+
+async def hand_over(log: Path, count: int) -> None:
+    """So many pods, in requests of many."""
+    pods = [b.pod(f"w{n}").request(cpu="10m").build() for n in range(count)]
+    async with await connect(log) as client:
+        for start in range(0, count, 500):
+            read_answer(await client.request(write_request(Apply(objects=pods[start : start + 500]))))
 
 
 # --- stopped, and robbed of the lock ----------------------------------------------------------------------------------

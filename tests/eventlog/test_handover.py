@@ -17,7 +17,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidelog.api.errors import FieldError, InternalError, InvalidObjects, LogFenced, LogLocked, TidelogError
+from tidelog.api.errors import (
+    FieldError,
+    InternalError,
+    InvalidObjects,
+    LogError,
+    LogFenced,
+    LogLocked,
+    TidelogError,
+    quoted,
+)
 from tidelog.eventlog import handover
 from tidelog.eventlog.handover import NoWriter, connect, hand_over, serve
 from tidelog.eventlog.log import Log, memory_log, open_log
@@ -398,3 +407,29 @@ def test_no_bytes_crash_the_server_or_change_the_log(junk: list[bytes]) -> None:
 
     with tempfile.TemporaryDirectory() as folder:
         asyncio.run(main(os.path.join(folder, "c.db")))
+
+
+@pytest.mark.parametrize("value", [object(), 2**70], ids=["unknown", "too large"])
+def test_error_about_something_that_cannot_travel_quotes_it(value: object) -> None:
+    described = handover._described(LogError(value))
+
+    assert described == {"type": "LogError", "arguments": [quoted(value)]}
+
+
+def test_what_is_no_error_of_ours_is_not_raised_as_what_it_calls_itself() -> None:
+    for name in ("printable", "FieldError"):
+        raised = handover._raised({"type": name, "arguments": []})
+
+        assert isinstance(raised, TidelogError)
+
+
+def test_private_folder_is_beside_the_temporary_files_where_the_user_has_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
+    monkeypatch.setattr(handover.tempfile, "gettempdir", lambda: str(tmp_path))
+
+    folder = handover._private_folder()
+
+    assert folder == str(tmp_path / f"tidelog-{os.geteuid()}")
+    assert os.stat(folder).st_mode & 0o777 == 0o700

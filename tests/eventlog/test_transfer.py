@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from tidelog.api.errors import LogDamaged, LogError
 from tidelog.api.manifests import load
 from tidelog.api.objects import ObjectMeta, Pod, object_key
+from tidelog.eventlog import transfer
 from tidelog.eventlog.contract import make_records
 from tidelog.eventlog.log import Log, memory_log, open_log
 from tidelog.eventlog.objects import SNAPSHOT, load_objects
@@ -50,7 +52,7 @@ async def fill(log: Log) -> None:
     await log.append([Draft(body=ObjectPut(object=pod), author="cluster", key=object_key(pod))] * 10)
 
 
-async def exported(log: Log) -> list[bytes]:
+async def exported(log: Any) -> list[bytes]:
     out: list[bytes] = []
     await export_log(log, out.append)
     return b"".join(out).splitlines(keepends=True)
@@ -220,3 +222,24 @@ def test_any_body_is_either_the_same_through_json_or_exported_as_bytes(value: ob
         assert msgspec.msgpack.encode(msgspec.json.decode(text)) == body
     record = Record(1, 0, "a", "Tick", "", 0, body, bytes(32))
     assert ("msgpack" in json.loads(record_json(record))) == (text is None)
+
+
+async def test_empty_lines_are_passed_over(tmp_path: Path, lines: list[bytes]) -> None:
+    with_gaps = [line for pair in zip(lines, [b"\n"] * len(lines), strict=True) for line in pair]
+
+    head = await import_log(tmp_path / "copy.db", with_gaps)
+
+    async with await open_reader(tmp_path / "copy.db") as copy:
+        assert await exported(copy) == lines
+    assert head.seq == len(lines) - 2
+
+
+async def test_long_log_is_written_in_pieces(
+    tmp_path: Path, lines: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transfer, "LINES_PER_WRITE", 3)
+
+    await import_log(tmp_path / "copy.db", lines)
+
+    async with await open_reader(tmp_path / "copy.db") as copy:
+        assert await exported(copy) == lines

@@ -781,6 +781,91 @@ def test_everybody_hears_of_the_binding() -> None:
     assert rig.calls == ["A.post_bind", "B.post_bind"]
 
 
+def told(name: str) -> Status:
+    return unschedulable(f"not on {name}")
+
+
+def test_plugins_after_the_choice_are_told_which_node_it_is() -> None:
+    rig = Rig().plugin("A", reserve=told, permit=told, pre_bind=told, bind=told)
+    framework, state, pod = rig.framework, rig.state, rig.pod
+
+    found = [
+        run(state, pod, "n1") for run in (framework.run_reserve, framework.run_pre_bind, framework.run_bind)
+    ]
+
+    assert [status is not None and "not on n1" in status.message for status in found] == [True] * 3
+    assert permit(rig)[0] == unschedulable("not on n0").by("A")
+
+
+# --- placements -----------------------------------------------------------------------------------------------------------
+
+
+class Placing:
+    """A plugin of placements that does always the same."""
+
+    name = "P"
+
+    def __init__(self, answer: Any) -> None:
+        self._answer = answer
+
+    def generate(self, *arguments: Any) -> Any:
+        return ((), self.assume()) if self._answer is not ERROR else ((), ERROR)
+
+    def assume(self, *arguments: Any) -> Any:
+        if isinstance(self._answer, Exception):
+            raise self._answer
+        return self._answer
+
+    revert = score_placement = assume
+
+
+def run_placing(answer: Any) -> dict[str, Any]:
+    """What the framework makes of this answer, by point."""
+    framework, plugin, log = Rig().framework, Placing(answer), Log()
+    framework.observer = log
+    found = {
+        "generate": framework.run_generate(plugin, CycleState(), None, ())[1],  # type: ignore[arg-type]
+        "assume": framework.run_assume(plugin, CycleState(), None, None),  # type: ignore[arg-type]
+        "revert": framework.run_revert(plugin, CycleState(), None, None),  # type: ignore[arg-type]
+        "score": framework.run_score_placement(plugin, CycleState(), None, None, {}),  # type: ignore[arg-type]
+    }
+    assert {plugin for _, plugin, _ in log.entries} <= {"P"}
+    return found
+
+
+@pytest.mark.parametrize("answer", [ValueError("x"), ERROR])
+def test_plugin_that_fails_over_a_placement_is_an_error_of_that_plugin(answer: Any) -> None:
+    found = run_placing(answer)
+
+    codes = {(status.code, status.plugin) for status in found.values()}
+    assert codes == {(Code.ERROR, "P")}
+
+
+def test_placement_may_be_refused_but_its_refusal_not_be_taken_back() -> None:
+    found = run_placing(unschedulable("no"))
+
+    assert (found["generate"], found["assume"]) == (unschedulable("no").by("P"),) * 2
+    assert found["revert"].code is Code.ERROR
+
+
+@pytest.mark.parametrize(("score", "expected"), [(3, 3.0), (0.5, 0.5)])
+def test_score_of_a_placement_is_a_number(score: float, expected: float) -> None:
+    assert run_placing_score(score) == expected
+
+
+@pytest.mark.parametrize("score", [float("nan"), float("inf"), True, "1", None])
+def test_score_of_a_placement_that_is_no_finite_number_is_an_error(score: Any) -> None:
+    found = run_placing_score(score)
+
+    assert isinstance(found, Status)
+    assert (found.code, found.plugin) == (Code.ERROR, "P")
+
+
+def run_placing_score(score: Any) -> float | Status:
+    framework = Rig().framework
+    return framework.run_score_placement(Placing(score), CycleState(), None, None, {})  # type: ignore[arg-type]
+
+
 # --- observing ------------------------------------------------------------------------------------------------------------
 
 
@@ -809,3 +894,14 @@ def test_an_observer_is_told_every_answer() -> None:
         ("Filter", "A", None),
         ("Reserve", "S", None),
     ]
+
+
+def test_an_observer_is_told_of_permits_and_placements_too() -> None:
+    rig, log = Rig().plugin("A", permit=unschedulable("no")), Log()
+    framework = rig.framework
+    framework.observer = log
+
+    framework.run_permit(rig.state, rig.pod, "n0")
+    framework.run_score_placement(Placing(1), CycleState(), None, None, {})  # type: ignore[arg-type]
+
+    assert [entry[:2] for entry in log.entries] == [("Permit", "A"), ("PlacementScore", "P")]

@@ -39,7 +39,8 @@ check-imports: $(STAMP)
 	$(BIN)/python tools/check_imports.py
 
 check-tests: $(STAMP)
-	$(BIN)/python -m pytest -n auto --cov --cov-report=term
+	$(BIN)/python -m pytest -n auto --cov --cov-report=term --cov-report=json:build/coverage.json
+	$(BIN)/python tools/check_coverage.py build/coverage.json
 
 conformance: $(STAMP) ## the recorded answers of the real kube-scheduler
 	$(BIN)/python tests/conformance/run.py tests/conformance/cases

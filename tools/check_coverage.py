@@ -1,8 +1,8 @@
-"""Holds each package to its share of branches run by the tests: `python tools/check_coverage.py build/coverage.json`.
+"""Holds each package to its coverage by the tests: `python tools/check_coverage.py build/coverage.json`.
 
 Reads what `pytest --cov --cov-report=json:…` wrote. coverage's own `fail_under` knows only one figure for everything, under which a
-package without tests can hide behind the others. Counted are branches alone: of each condition both ways, where the share of lines
-or the mixture that coverage calls "percent covered" would be higher. What runs in other processes only does not count.
+package without tests can hide behind the others. Each package is held to coverage's figure, statements and branches together; the
+share of the branches alone, of each condition both ways, is printed beside it. What runs in other processes only does not count.
 """
 
 from __future__ import annotations
@@ -13,28 +13,40 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-AT_LEAST = {"api": 95, "eventlog": 95, "plugins": 95, "queue": 99, "scheduler": 95}
-"""Percent of the branches."""
+AT_LEAST = {"api": 97, "eventlog": 95, "plugins": 95, "queue": 99, "scheduler": 95}
+"""Percent of statements and branches."""
+
+COUNTS = ("num_statements", "covered_lines", "num_branches", "covered_branches")
 
 
-def shares(report: dict[str, Any]) -> dict[str, float]:
-    """Percent of its branches that ran, for each package. One without a figure has 0."""
-    total, run = Counter[str](), Counter[str]()
+def shares(report: dict[str, Any]) -> dict[str, tuple[float, float]]:
+    """Percent that ran of statements and branches, and of the branches alone, for each package. One without files has 0."""
+    totals: dict[str, Counter[str]] = {package: Counter() for package in AT_LEAST}
     for path, found in report["files"].items():
-        package = Path(path).parts[0]
-        total[package] += found["summary"]["num_branches"]
-        run[package] += found["summary"]["covered_branches"]
-    return {package: 100 * run[package] / max(1, total[package]) for package in AT_LEAST}
+        if (package := Path(path).parts[0]) in totals:
+            totals[package].update({key: value for key, value in found["summary"].items() if key in COUNTS})
+    return {package: (_both(total), _branches(total)) for package, total in totals.items()}
+
+
+def _both(total: Counter[str]) -> float:
+    run = total["covered_lines"] + total["covered_branches"]
+    return 100 * run / max(1, total["num_statements"] + total["num_branches"])
+
+
+def _branches(total: Counter[str]) -> float:
+    return 100 * total["covered_branches"] / max(1, total["num_branches"])
 
 
 def main(path: str) -> int:
-    """0 when every package reaches its share."""
+    """0 when every package reaches its figure."""
     missed = 0
-    for package, share in shares(json.loads(Path(path).read_text())).items():
-        is_enough = share >= AT_LEAST[package]
-        missed += not is_enough
-        note = "" if is_enough else f": at least {AT_LEAST[package]} % are wanted"
-        print(f"{package}: {share:.1f} % of the branches{note}", file=sys.stdout if is_enough else sys.stderr)
+    for package, (both, branches) in shares(json.loads(Path(path).read_text())).items():
+        text = f"{package}: {both:.1f} % covered, {branches:.1f} % of the branches"
+        if both >= AT_LEAST[package]:
+            print(text)
+        else:
+            print(f"{text}: at least {AT_LEAST[package]} % have to be covered", file=sys.stderr)
+            missed += 1
     return 1 if missed else 0
 
 

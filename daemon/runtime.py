@@ -474,7 +474,6 @@ class Runtime:
         self._holding = True
         try:
             while self.core.in_flight:
-                self.changed.ring()
                 await self.changed.wait()
             capture = capture_state(self.core)
         finally:

@@ -589,3 +589,37 @@ async def test_configuration_with_a_plugin_that_cannot_be_made_never_enters_the_
             await cluster.runtime.configure(resolve_configuration(broken, registry).configuration)
 
         assert cluster.log.head.seq == before
+
+
+async def test_snapshot_waits_for_the_disk_without_going_round_in_circles() -> None:
+    may_write = asyncio.Event()
+    may_write.set()
+
+    class SlowStore(MemoryStore):
+        async def append(self, records: Sequence[Record], head: Head) -> None:
+            await may_write.wait()
+            await super().append(records, head)
+
+    async with Sandbox(store=SlowStore()) as cluster:
+        await cluster.apply(a_node("n1"))
+        await cluster.apply(a_pod("web"), settle=False)
+        may_write.clear()
+        while not cluster.core.in_flight:
+            await asyncio.sleep(0)
+        rung = 0
+        ring = cluster.runtime.changed.ring
+
+        def counting() -> None:
+            nonlocal rung
+            rung += 1
+            ring()
+
+        cluster.runtime.changed.ring = counting  # type: ignore[method-assign]
+        keeping = asyncio.create_task(cluster.runtime.keep_snapshot())
+        for _ in range(100):
+            await asyncio.sleep(0)
+        rung_while_waiting = rung
+        may_write.set()
+        await keeping
+
+    assert rung_while_waiting < 5

@@ -4,7 +4,8 @@
 
 - *verify*: decisions recomputed a second, in this process alone, beside the rate at which the same decisions were made;
 - *recover*: the state from a snapshot and 10,000 records behind it, and from the log's first record;
-- *at*: opening the log file and computing the state at a moment that lies 2,000 and 10,000 records behind a snapshot; what `--at` costs;
+- *at*: opening the log file and computing the state at a moment, with what a running scheduler would have kept: typically half way between
+  the last two snapshots of changes, at worst just before the last one, with nearly all objects and as many records to play back as ever;
 - *why*: the whole story of a pod that came late, from the file.
 """
 
@@ -17,13 +18,17 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from time import perf_counter
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 if __name__ == "__main__":
     # Started as a script, this file's folder comes first on the path, and a neighbour is called like a standard module.
     sys.path[:] = [entry for entry in sys.path if Path(entry).resolve() != Path(__file__).resolve().parent]
 
 from tidelog.api.builders import HOSTNAME, ZONE, node, pod
+from tidelog.daemon.keeping import CHANGES_EVERY
+from tidelog.daemon.runtime import Limits
+from tidelog.eventlog.sqlite import SqliteStore
+from tidelog.eventlog.store import CHANGES, Snapshot
 from tidelog.plugins.registry import Registry
 from tidelog.replay.driver import Driver
 from tidelog.replay.files import write_log
@@ -31,7 +36,7 @@ from tidelog.replay.history import open_history
 from tidelog.replay.playback import recover
 from tidelog.replay.verify import verify
 from tidelog.replay.why import why
-from tidelog.scheduler.state import SNAPSHOT, encode_state, load_state
+from tidelog.scheduler.state import SNAPSHOT, capture_state, encode_state, load_state
 
 BATCH = 100
 """So many pods come at once."""
@@ -39,13 +44,15 @@ BATCH = 100
 TAIL = 10_000
 """Records behind the snapshot."""
 
+WHOLE_EVERY = Limits().snapshot_every
+
 T = TypeVar("T")
 
 
 def run(*, nodes: int = 100, pods: int = 20_000) -> dict[str, Any]:
     """Make a log of so many pods on so many nodes, and measure."""
     made, seconds = timed(lambda: _make(nodes, pods))
-    driver, snapshots = made
+    driver, snapshots, kept = made
     records = driver.records
     report, verifying = timed(lambda: verify(records, Registry(), digest=False))
     assert report.is_identical, report.first_difference
@@ -69,12 +76,20 @@ def run(*, nodes: int = 100, pods: int = 20_000) -> dict[str, Any]:
             "tail_seconds": round(tailing, 3),
             "seconds": round(loading + tailing, 3),
         },
-        **asyncio.run(_ask(driver, {place: snapshots[place]})),
+        **asyncio.run(_ask(driver, kept)),
     }
 
 
-def _make(nodes: int, pods: int) -> tuple[Driver, dict[int, tuple[str, bytes]]]:
-    """The log, and the states at some places near its end."""
+class Kept(NamedTuple):
+    """What a running scheduler keeps at some record."""
+
+    seq: int
+    changes: bytes
+    whole: bytes
+
+
+def _make(nodes: int, pods: int) -> tuple[Driver, dict[int, tuple[str, bytes]], list[Kept]]:
+    """The log, the states at some places near its end, and what would have been kept on the way."""
     driver = Driver()
     driver.start()
     per_node = pods // nodes + BATCH
@@ -83,28 +98,58 @@ def _make(nodes: int, pods: int) -> tuple[Driver, dict[int, tuple[str, bytes]]]:
         made = node(name).label({ZONE: f"zone-{i % 3}", HOSTNAME: name})
         driver.put(made.capacity(cpu=str(per_node), memory="4096Gi", pods=per_node).build())
     snapshots = {}
+    kept: list[Kept] = []
+    earlier, whole = capture_state(driver.core), 0
     base = pod("base").label(app="web").request(cpu="500m", memory="100Mi").scheduler("default-scheduler")
     for start in range(0, pods, BATCH):
         driver.put(*(base.named(f"pod-{i:06}").build() for i in range(start, min(start + BATCH, pods))))
         driver.settle()
+        seq, objects = driver.core.seq, len(driver.core.objects)
+        if seq - earlier.seq >= max(CHANGES_EVERY, objects // 10):
+            state = b""
+            if not kept or seq - whole >= max(WHOLE_EVERY, objects):
+                state, whole = encode_state(driver.core), seq
+            kept.append(Kept(seq, encode_state(driver.core, since=earlier), state))
+            earlier = capture_state(driver.core)
         left = 2 * (pods - start - BATCH)
         if left <= TAIL < left + 2 * BATCH or start + BATCH >= pods > 0 == len(snapshots):
             snapshots[driver.core.seq] = (SNAPSHOT, encode_state(driver.core))
-    return driver, snapshots
+    return driver, snapshots, kept
 
 
-async def _ask(driver: Driver, snapshots: dict[int, tuple[str, bytes]]) -> dict[str, Any]:
-    (place,) = snapshots
+def _moments(driver: Driver, kept: list[Kept]) -> dict[str, int]:
+    """The records to ask about: near the end, where most objects are."""
+    if len(kept) < 2:
+        return {"typical": len(driver.records) // 2, "worst": len(driver.records)}
+    before, last = kept[-2].seq, kept[-1].seq
+    return {"typical": (before + last) // 2, "worst": last - 1}
+
+
+async def _keep(path: Path, driver: Driver, kept: list[Kept]) -> None:
+    store = await SqliteStore.open(path, create=False, what="the benchmark")
+    for k in kept:
+        chain = driver.records[k.seq - 1].digest
+        await store.put_snapshot(Snapshot.make(SNAPSHOT + CHANGES, k.seq, chain, k.changes))
+        if k.whole:
+            await store.put_snapshot(Snapshot.make(SNAPSHOT, k.seq, chain, k.whole))
+    await store.close()
+
+
+async def _ask(driver: Driver, kept: list[Kept]) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "log.db"
-        await write_log(path, driver.records, snapshots)
+        await write_log(path, driver.records)
+        await _keep(path, driver, kept)
         found: dict[str, Any] = {}
-        for behind in (2_000, TAIL):
-            seq = min(place + behind, len(driver.records))
+        for name, seq in _moments(driver, kept).items():
             started = perf_counter()
             async with await open_history(path, Registry()) as history:
-                await history.core_at(seq)
-            found[f"at_{behind}_behind_a_snapshot_seconds"] = round(perf_counter() - started, 3)
+                core = await history.core_at(seq)
+            found[f"at_{name}"] = {
+                "seq": seq,
+                "objects": len(core.objects),
+                "seconds": round(perf_counter() - started, 3),
+            }
         started = perf_counter()
         key = driver.records[-2 * BATCH].key
         async with await open_history(path, Registry()) as history:

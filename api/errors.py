@@ -18,6 +18,7 @@ line and exits with `exit_code`; a traceback is shown only with `--debug`.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from typing import Literal
 
@@ -68,6 +69,22 @@ def printable(text: str, limit: int = 1000) -> str:
     """The text, shortened, with control characters escaped, so that it cannot play with a terminal."""
     text = text if len(text) <= limit else text[: limit - 3] + "..."
     return text if text.isprintable() else "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in text)
+
+
+_ASCII_CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f]")
+
+
+def printable_json(text: str) -> str:
+    """JSON text in which everything but its line ends is printable: what is not stands escaped in its strings, so that programs read
+    the original back."""
+    if text.isascii() and not _ASCII_CONTROL.search(text):
+        return text
+    return "".join(c if c == "\n" or c.isprintable() else _json_escape(c) for c in text)
+
+
+def _json_escape(char: str) -> str:
+    units = char.encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{int.from_bytes(units[i : i + 2], 'big'):04x}" for i in range(0, len(units), 2))
 
 
 class TidelogError(Exception):

@@ -104,7 +104,7 @@ class TextFormatter(_Formatter):
         """The line."""
         message = safe(_cut(record.getMessage()))
         head = f"{self._time(record)} {record.levelname:<7} {safe(record.name)}: {message}"
-        return " ".join([head, *(f"{name}={_plain(value)}" for name, value in self._pairs(record))])
+        return " ".join([head, *(f"{safe(name)}={_plain(value)}" for name, value in self._pairs(record))])
 
 
 class JsonFormatter(_Formatter):

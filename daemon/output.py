@@ -8,7 +8,6 @@ In JSON and YAML the escapes are those of the format, so a program reads the ori
 from __future__ import annotations
 
 import os
-import re
 import sys
 from collections.abc import Iterable, Sequence
 from types import TracebackType
@@ -16,11 +15,10 @@ from typing import Any, Self
 
 import msgspec
 
-from tidelog.api.errors import InternalError, InvalidObjects, TidelogError
+from tidelog.api.errors import InternalError, InvalidObjects, TidelogError, printable_json
 from tidelog.api.times import NANOS
 from tidelog.daemon.fact_messages import Refused
 
-_ASCII_CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f]")
 Row = Sequence[object]
 
 
@@ -92,23 +90,12 @@ def _two(first: int, first_unit: str, second: int, second_unit: str) -> str:
 def as_json(value: object) -> str:
     """Indented JSON; characters that are not printable as \\u escapes."""
     text = msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
-    return _json_escaped(text)
+    return printable_json(text)
 
 
 def as_json_line(value: object) -> str:
     """JSON in one line."""
-    return _json_escaped(msgspec.json.encode(value).decode())
-
-
-def _json_escaped(text: str) -> str:
-    if text.isascii() and not _ASCII_CONTROL.search(text):
-        return text
-    return "".join(c if c == "\n" or c.isprintable() else _json_escape(c) for c in text)
-
-
-def _json_escape(char: str) -> str:
-    units = char.encode("utf-16-be", "surrogatepass")
-    return "".join(f"\\u{int.from_bytes(units[i : i + 2], 'big'):04x}" for i in range(0, len(units), 2))
+    return printable_json(msgspec.json.encode(value).decode())
 
 
 def as_yaml(value: object) -> str:

@@ -12,6 +12,11 @@ import sqlite3
 import sys
 
 
+def owner_only(path: str, flags: int) -> int:
+    """For `open(…, opener=owner_only)`: a new file is its owner's alone, whatever the umask allows others."""
+    return os.open(path, flags | os.O_CLOEXEC, 0o600)
+
+
 class Disk:
     """The operating system's file system."""
 

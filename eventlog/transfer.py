@@ -14,12 +14,13 @@ from __future__ import annotations
 import asyncio
 import base64
 import os
+import re
 from collections.abc import Callable, Iterable
 from typing import NoReturn
 
 import msgspec
 
-from tidelog.api.errors import LogError
+from tidelog.api.errors import LogError, printable_json
 from tidelog.eventlog import opening
 from tidelog.eventlog.disk import Disk
 from tidelog.eventlog.lock import WriterLock
@@ -72,6 +73,7 @@ class _Last(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 _json = msgspec.json.Encoder()
+_PLAIN = re.compile(rb"[ -~]*+")
 
 
 def body_json(body: bytes) -> bytes | None:
@@ -106,6 +108,11 @@ def record_json(record: Record) -> bytes:
     )
 
 
+def _printable(line: bytes) -> bytes:
+    """Lines are shown on terminals, too, and names in a log may hold what these act on."""
+    return line if _PLAIN.fullmatch(line) else printable_json(line.decode()).encode()
+
+
 def _place(head: Head) -> _Place:
     return _Place(seq=head.seq, at=head.at, epoch=head.epoch, digest=head.digest.hex())
 
@@ -130,7 +137,7 @@ async def export_log(
             if found is not None and found.is_sound:
                 write(_json.encode(_exported(found)) + b"\n")
     async for batch in log.read_batches(anchor.seq + 1, head.seq):
-        write(b"".join([record_json(record) + b"\n" for record in batch]))
+        write(b"".join([_printable(record_json(record)) + b"\n" for record in batch]))
         if progress is not None:
             progress(batch[-1].seq - anchor.seq, head.seq - anchor.seq)
     write(_json.encode(_Last(head=_place(head))) + b"\n")

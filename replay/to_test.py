@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from tidelog.api.errors import TidelogError
+from tidelog.api.errors import TidelogError, printable
 from tidelog.eventlog.records import Record
 from tidelog.replay.files import rechained
 from tidelog.replay.playback import OUTCOME_KINDS, decode_outcome
@@ -56,7 +56,7 @@ def to_test(records: Sequence[Record], name: str, source: str) -> str:
     note = f"\n# … and {more} more, which are compared as well." if more else ""
     return _TEMPLATE.format(
         name=name,
-        source=re.sub(r'[\\"]', "", source),
+        source=re.sub(r'[\\"]', "", printable(source)),
         count=len(records),
         outcomes=lines,
         note=note,
@@ -74,7 +74,12 @@ def _listed(record: Record) -> tuple[int, str, str, str]:
 
 def _as_code(row: tuple[int, str, str, str]) -> str:
     seq, *texts = row
-    return f"({seq}, {', '.join(msgspec.json.encode(text).decode() for text in texts)})"
+    return f"({seq}, {', '.join(map(_literal, texts))})"
+
+
+def _literal(text: str) -> str:
+    """A string in Python. Nothing in it may play with the terminal or the editor of who reads the test."""
+    return msgspec.json.encode(text).decode() if text.isascii() and text.isprintable() else ascii(text)
 
 
 def summary(records: Iterable[Record]) -> list[tuple[int, str, str, str]]:

@@ -29,13 +29,15 @@ def run(args: argparse.Namespace) -> int:
     """Write all lines."""
     import asyncio
 
+    from tidelog.eventlog.disk import owner_only
+
     if args.to is None:
         asyncio.run(_export(args, sys.stdout.buffer))
         sys.stdout.buffer.flush()
         return 0
     try:
         # What is there already is somebody's backup.
-        with open(args.to, "xb") as file:
+        with open(args.to, "xb", opener=owner_only) as file:
             try:
                 records = asyncio.run(_export(args, file))
                 file.flush()

@@ -106,13 +106,15 @@ def write_configuration_file(config: Path | None, gates: dict[str, bool] | None,
     from tidelog.api.errors import TidelogError
     from tidelog.daemon.output import notice
     from tidelog.daemon.scheduler_api import installed_plugins, load_configuration
+    from tidelog.eventlog.disk import owner_only
     from tidelog.plugins.configuration import write_configuration
 
     loaded = load_configuration(config, installed_plugins(), gates)
     for warning in loaded.warnings:
         notice(f"warning: {warning}")
     try:
-        path.write_text(write_configuration(loaded.configuration))
+        with open(path, "w", encoding="utf-8", opener=owner_only) as file:
+            file.write(write_configuration(loaded.configuration))
     except OSError as error:
         raise TidelogError(f"{path}: cannot be written: {error.strerror or error}") from error
     notice(f"wrote the configuration to {path}")

@@ -77,7 +77,9 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     slice_steps: int = 64
     """… or so many records or attempts."""
     consumed_at_check: int = 1_000
-    """With more records than this still to be consumed, decisions are not checked but wait for another turn."""
+    """With more records than this still to be consumed, decisions are not checked but wait for another turn …"""
+    bytes_at_check: int = 2**20
+    """… or with more in them, unless it is one record."""
     snapshot_every: int = 20_000
     """A whole snapshot after so many records, or as many as there are objects, which makes its cost a constant share. 0: none at all."""
     facts_behind: int = 20_000
@@ -520,10 +522,16 @@ class _Check:
         self._runtime = runtime
         self._batch = batch
 
+    def _is_too_much(self, unseen: Sequence[Record]) -> bool:
+        limits = self._runtime.limits
+        if len(unseen) > limits.consumed_at_check:
+            return True
+        return len(unseen) > 1 and sum(len(record.body) for record in unseen) > limits.bytes_at_check
+
     def __call__(self, moment: Moment) -> Sequence[Draft]:
         runtime, core = self._runtime, self._runtime.core
         unseen = moment.since(core.seq)
-        if len(unseen) > runtime.limits.consumed_at_check:
+        if self._is_too_much(unseen):
             return ()
         for record in unseen:
             runtime._apply(record, runtime.log.body_of(record))

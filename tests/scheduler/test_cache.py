@@ -434,3 +434,11 @@ def test_a_pod_info_keeps_its_uid_apart_from_its_name() -> None:
     first = cache.pod("2")
     assert first is not None
     assert replace(first.pod.metadata, uid="") == pod("p").build().metadata
+
+
+def test_pod_without_a_place_is_not_found() -> None:
+    cache = cluster("n1")
+    cache.put_pod(info(pod("p").uid("1").on("n1")))
+
+    assert cache.pod("1") is not None
+    assert cache.pod("2") is None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tidelog.api import builders as b
-from tidelog.api.errors import PluginError
+from tidelog.api.errors import InternalError, PluginError
 from tidelog.api.objects import Node, Pod, pod_condition
 from tidelog.api.pod_status import POD_SCHEDULED
 from tidelog.eventlog.records import AttemptAborted, Scheduled, Unschedulable, decode_body
@@ -297,3 +297,10 @@ def test_pod_that_changed_while_its_binding_was_being_committed_is_tried_again_a
     assert isinstance(scheduled, Scheduled)
     assert (scheduled.node, scheduled.feasible) == (other, 1)
     assert_replays(driver)
+
+
+def test_record_out_of_turn_is_our_mistake(driver: Driver) -> None:
+    driver.put(node("n1"))
+
+    with pytest.raises(InternalError, match=r"record \d+ was applied after record \d+"):
+        driver.core.apply(driver.records[-1])

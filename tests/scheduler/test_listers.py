@@ -9,6 +9,7 @@ from tidelog.api.builders import (
     pod,
     replica_set,
     replication_controller,
+    requirement,
     service,
     stateful_set,
 )
@@ -120,3 +121,10 @@ def test_the_namespaces_of_every_cluster_are_there_before_anybody_describes_them
     assert described is not None
     assert described.metadata.labels["team"] == "core"
     assert found.namespace("team-a") is None
+
+
+def test_an_owner_whose_selector_is_broken_adds_nothing() -> None:
+    broken = LabelSelector(match_expressions=(requirement("app", "Between", "a"),))
+    owned = WEB.owner("ReplicaSet", "rs").build()
+
+    assert listers(replica_set("rs", broken)).owner_selectors(owned) == []

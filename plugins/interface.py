@@ -155,6 +155,11 @@ class Snapshot(Protocol):
         """All nodes, in the order in which they are examined."""
         ...
 
+    @property
+    def object_generation(self) -> int:
+        """Another number whenever a node is added, removed or its own object changes: what follows from those alone may be kept."""
+        ...
+
     def get(self, name: str) -> NodeInfo | None:
         """The node of this name."""
         ...

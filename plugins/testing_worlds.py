@@ -14,6 +14,7 @@ failure must be found again by its seed.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import count
 from typing import Any, NamedTuple, TypeVar
 
 from msgspec.structs import replace
@@ -64,6 +65,9 @@ class Dice:
         return self.below(100) < percent
 
 
+_GENERATIONS = count(1)
+
+
 class Cluster:
     """Nodes with their pods, and the other objects. Never changes: `with_` and `without_` give another one.
 
@@ -81,6 +85,8 @@ class Cluster:
         self.pods = {p.metadata.name: p for p in pods}
         self.namespaces = {n.metadata.name: n for n in namespaces}
         self.services = tuple(services)
+        self.object_generation = next(_GENERATIONS)
+        """No two clusters have the same."""
         self._nodes = {
             name: NodeInfo(obj, [PodInfo(p) for p in self.pods.values() if p.spec.node_name == name])
             for name, obj in self.node_objects.items()

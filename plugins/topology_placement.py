@@ -7,7 +7,7 @@ Each further level splits each placement of the one before, so `block`, then `ra
 preferred keeps the undivided placement too, one rank behind: prefer a rack, else the block will do. Pods of the group that are placed
 already pin it: only their domain is left.
 
-Costs one pass over the nodes for each level.
+Costs one pass over the nodes for each level, once for all groups that ask for the same while no node's object changes.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from tidelog.plugins.interface import (
     Code,
     CycleState,
     GroupInfo,
+    Handle,
     LevelConstraint,
     Placement,
     PlacementGeneratePlugin,
@@ -30,6 +31,11 @@ from tidelog.plugins.interface import (
 )
 
 NO_PLACEMENTS = "no feasible placements found"
+KNOWN_MAX = 64
+"""So many lists of placements are kept: for each topology that groups ask for, and each domain that some are bound to. One costs eight
+bytes a node."""
+_Levels = tuple[tuple[LevelConstraint, str | None], ...]
+"""Each level with the one domain that is left of it, if pods are placed already."""
 _PINNED = "cannot determine domain for already scheduled pods"
 
 
@@ -42,21 +48,38 @@ class TopologyPlacement(Plugin):
 
     name = "TopologyPlacement"
 
+    def __init__(self, args: Any, handle: Handle) -> None:
+        super().__init__(args, handle)
+        self._known: dict[_Levels, Sequence[Placement]] = {}
+        """What was made of the latest parents."""
+        self._made_for: tuple[int, list[Placement]] = (-1, [])
+        """These parents, and for which objects of nodes."""
+
     def generate(
         self, state: CycleState, group: GroupInfo, parents: Sequence[Placement]
     ) -> tuple[Sequence[Placement], Status | None]:
         """With no domain at all the group is rejected. With placed pods in two domains as well, and in `upstream` that is an error."""
-        placements = list(parents)
         try:
-            for constraint in group.constraints:
-                domain = self._pinned_domain(group, constraint)
-                placements = [p for parent in placements for p in self._split(parent, constraint, domain)]
+            levels = tuple((one, self._pinned_domain(group, one)) for one in group.constraints)
         except _Pinned as problem:
             code = Code.ERROR if self.handle.upstream else Code.UNSCHEDULABLE_AND_UNRESOLVABLE
             return (), Status(code, (f"{_PINNED}: {problem}",))
-        if placements:
-            return sorted(placements, key=lambda placement: (placement.rank, placement.name)), None
-        return (), unschedulable(NO_PLACEMENTS)
+        placements = self._inside(parents, levels)
+        return placements, None if placements else unschedulable(NO_PLACEMENTS)
+
+    def _inside(self, parents: Sequence[Placement], levels: _Levels) -> Sequence[Placement]:
+        """Those inside the parents, by rank and name."""
+        known = self._known
+        made_for = (self.handle.snapshot.object_generation, list(parents))
+        if made_for != self._made_for or len(known) >= KNOWN_MAX:
+            known.clear()
+            self._made_for = made_for
+        if levels not in known:
+            placements = list(parents)
+            for constraint, domain in levels:
+                placements = [p for parent in placements for p in self._split(parent, constraint, domain)]
+            known[levels] = sorted(placements, key=lambda placement: (placement.rank, placement.name))
+        return known[levels]
 
     def _pinned_domain(self, group: GroupInfo, constraint: LevelConstraint) -> str | None:
         """The domain of the pods that are placed; None if there are none. A preferred level is pinned only if they agree."""

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec.structs import replace
 
-from tidelog.api.objects import Pod
+from tidelog.api.objects import Pod, PodSpec
 from tidelog.api.selectors import SelectorError
 from tidelog.plugins.arithmetic import scan_start
 from tidelog.plugins.default_preemption import DefaultPreemption
@@ -41,6 +41,7 @@ from tidelog.scheduler.diagnosis import Diagnosis, FitError
 from tidelog.scheduler.fast_affinity import Affinity
 from tidelog.scheduler.fast_index import Bits, NodeIndex, bits_of, picked
 from tidelog.scheduler.fast_once import find_once
+from tidelog.scheduler.fast_placements import PlacementMemory, Watch
 from tidelog.scheduler.fast_shape import Domains, Evaluation, Found, NotFast, Shape
 from tidelog.scheduler.fast_spread import Spread
 
@@ -81,11 +82,16 @@ _encode = msgspec.msgpack.Encoder().encode
 
 def shape_key(pod: Pod) -> bytes:
     """Equal for pods that no default plugin tells apart."""
-    meta, spec = pod.metadata, pod.spec
-    if spec.scheduling_group is not None or spec.workload_ref is not None:
-        # The group's own cycle looks at these; without them the pods of all gangs of one kind are alike.
-        spec = replace(spec, scheduling_group=None, workload_ref=None)
-    return _encode((meta.namespace, meta.labels, meta.owner_references, spec))
+    meta = pod.metadata
+    return _encode((meta.namespace, meta.labels, meta.owner_references, _spec_alone(pod)))
+
+
+def _spec_alone(pod: Pod) -> PodSpec:
+    """Without the group: its own cycle looks at that, and so the pods of all gangs of one kind are alike."""
+    spec = pod.spec
+    if spec.scheduling_group is None and spec.workload_ref is None:
+        return spec
+    return replace(spec, scheduling_group=None, workload_ref=None)
 
 
 class FastEvaluation:
@@ -103,6 +109,9 @@ class FastEvaluation:
         """The latest candidates, for which epoch, and as a set."""
         self._valid_for = (-1, -1)
         """Epoch of the index, and generation of the listers, for which the tables hold."""
+        self.placements = PlacementMemory(self, self._index)
+        self.watch: Watch | None = None
+        """Shown every choice, if somebody wants to know how much they depend on the order of nodes."""
 
     def choose(
         self, state: CycleState, pod: PodInfo, turn: int, candidates: Sequence[NodeInfo] | None = None
@@ -117,6 +126,7 @@ class FastEvaluation:
         index.refresh()
         prepared = self._prepared(pod)
         if prepared is None:
+            self._tell_watch()
             return None
         nodes = self._framework.snapshot.nodes
         start = scan_start(turn, len(nodes))
@@ -125,11 +135,9 @@ class FastEvaluation:
             if found is not None:
                 state.skip_filter = prepared.skip_filter()
                 return nodes[found.place].name, found
-        try:
-            shape = prepared.made_shape()
-            shape.refresh()
-        except _FAILURES:
-            self._shapes.clear()
+        shape = self._table(prepared)
+        if shape is None:
+            self._tell_watch()
             return None
         skipped = prepared.skip_filter()
         feasible = shape.feasible()
@@ -140,8 +148,63 @@ class FastEvaluation:
         if not feasible:
             return self._nowhere(prepared, state, pod, candidates)
         found = shape.choose(feasible, start)
+        if self.watch is not None:
+            self.watch.chosen(shape.winners, index.state_at[found.place])
         state.skip_filter = skipped
         return nodes[found.place].name, found
+
+    # --- for groups ---------------------------------------------------------------------------------------------------
+
+    def told_apart(self, pods: Sequence[PodInfo]) -> tuple[Bits, ...] | None:
+        """The sets of nodes that these pods tell apart by labels, where they look at nothing else but the nodes' states.
+
+        None if they do, or may while some of them are placed: at domains of pods, or at what only the plain evaluation knows.
+        """
+        if not self._knows_all:
+            return None
+        self._index.refresh()
+        shapes: dict[bytes, PodInfo] = {}
+        for pod in pods:
+            if pod.has_affinity:
+                return None
+            shapes.setdefault(shape_key(pod.pod), pod)
+            if len(shapes) > SHAPES_MAX:
+                return None
+        apart: dict[Bits, None] = {}
+        for pod in shapes.values():
+            prepared = self._prepared(pod)
+            shape = None if prepared is None else self._table(prepared)
+            if prepared is None or shape is None or not prepared.decides_by_nodes_alone():
+                return None
+            apart.update(dict.fromkeys(shape.apart))
+        return tuple(apart)
+
+    def spec_key(self, pod: Pod) -> bytes:
+        """Equal for pods that no plugin tells apart that looks at nodes alone."""
+        return _encode(_spec_alone(pod))
+
+    def nominated_nodes(self) -> Sequence[str]:
+        """Where more counts than the pods that are there."""
+        nominator = self._framework.nominated
+        assert isinstance(nominator, Nominator)
+        return nominator.nodes()
+
+    # --- one pod ------------------------------------------------------------------------------------------------------
+
+    def _tell_watch(self) -> None:
+        """The plain evaluation chooses, and nobody is shown among whom."""
+        if self.watch is not None:
+            self.watch.depends_on_order = True
+
+    def _table(self, prepared: _Prepared) -> Shape | None:
+        """The shape's table, up to date; None where only the plain evaluation can tell."""
+        try:
+            shape = prepared.made_shape()
+            shape.refresh()
+        except _FAILURES:
+            self._shapes.clear()
+            return None
+        return shape
 
     def _nowhere(
         self,

@@ -142,6 +142,10 @@ class Shape:
         """Nodes that NodeAffinity lets pass; None for all."""
         self._unlabelled: dict[Status, Bits] = {}
         """What NodeAffinity says → of which nodes."""
+        self.apart: tuple[Bits, ...] = ()
+        """The sets of nodes that the pods tell apart by labels. They hold as long as the table."""
+        self.winners: Bits = 0
+        """The equally good nodes of the latest choice."""
         self._fill()
 
     # --- keeping up ---------------------------------------------------------------------------------------------------
@@ -200,11 +204,14 @@ class Shape:
             status = plugin.filter(evaluation.state, evaluation.pod, node)
             places.setdefault(status, []).append(place)
         self._labelled = bits_of(places.pop(None), len(nodes))
+        self._tell_apart(self._labelled)
         self._unlabelled = {
             status.by(plugin.name): bits_of(found, len(nodes))
             for status, found in places.items()
             if status is not None
         }
+        for bits in self._unlabelled.values():
+            self._tell_apart(bits)
 
     def _fill_preferences(self, plugin: Any, weight: int) -> None:
         places: dict[int, list[int]] = {}
@@ -215,7 +222,12 @@ class Shape:
         partition = Partition(plugin, weight)
         for raw, found in places.items():
             partition.add(raw, bits_of(found, len(nodes)))
+            self._tell_apart(partition.sets[raw])
         self._partitions.append(partition)
+
+    def _tell_apart(self, bits: Bits) -> None:
+        if bits and bits != self._index.all:
+            self.apart = (*self.apart, bits)
 
     def _put(self, verdict: _Verdict, bits: Bits) -> None:
         if isinstance(verdict, Status):
@@ -314,6 +326,7 @@ class Shape:
         """The best of these nodes, of which there must be one; among equals the first at or after `start`."""
         count = feasible.bit_count()
         if count == 1:
+            self.winners = feasible
             return Found(feasible.bit_length() - 1, 1, 1, 0)
         groups: Groups = [(0, feasible)]
         for weight, scores in self._scores(feasible):
@@ -328,6 +341,7 @@ class Shape:
                     if (both := bits & own)
                 ]
         best, tied = self._best(groups)
+        self.winners = tied
         return Found(first_from(tied, start), count, tied.bit_count(), best)
 
     def _scores(self, feasible: Bits) -> Iterable[tuple[int, Groups]]:

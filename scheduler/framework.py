@@ -228,7 +228,8 @@ class Framework:
         )
         self._looked_at: dict[frozenset[str], Depends] = {}
         """Names of skipped filters → what the others look at."""
-        self._fast = FastEvaluation(self) if fast else None
+        self.fast = FastEvaluation(self) if fast else None
+        """The fast evaluation, if there is one."""
 
     @property
     def snapshot(self) -> Snapshot:
@@ -252,8 +253,8 @@ class Framework:
         """
         if not self.snapshot.nodes:
             return NO_NODES
-        if self._fast is not None and not nominated_node:
-            quick = self._fast.choose(state, pod, turn, candidates)
+        if self.fast is not None and not nominated_node:
+            quick = self.fast.choose(state, pod, turn, candidates)
             if isinstance(quick, FitError):
                 return quick
             if quick is not None:

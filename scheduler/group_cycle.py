@@ -30,18 +30,27 @@ from tidelog.plugins.configuration import SchedulerConfiguration
 from tidelog.plugins.events import WaitingPod
 from tidelog.plugins.interface import Code, CycleState, NormalizePlacementScores, Placement, Status
 from tidelog.plugins.node_info import NodeInfo, PodInfo
-from tidelog.plugins.placement_pod_count_scorer import FUTURE_PODS
+from tidelog.plugins.placement_bin_packing import PlacementBinPacking
+from tidelog.plugins.placement_pod_count_scorer import (
+    FUTURE_PODS,
+    PlacementPodCountScorer,
+    PodGroupPodsCount,
+)
 from tidelog.plugins.topology_placement import NO_PLACEMENTS, whole
 from tidelog.scheduler.decision import Relies
 from tidelog.scheduler.diagnosis import FitError
 from tidelog.scheduler.fallback import lines_of_members
+from tidelog.scheduler.fast_placements import Outlook
 from tidelog.scheduler.framework import Framework
 from tidelog.scheduler.group import Group
 from tidelog.scheduler.group_aggregate import AggregateCheck
 from tidelog.scheduler.group_binding import GroupBinding
 from tidelog.scheduler.group_messages import infeasible_message, placement_lines, progress
-from tidelog.scheduler.group_trial import Evaluation, GroupFailure, Step, future_pod
+from tidelog.scheduler.group_trial import Evaluation, Foreseen, GroupFailure, Outcome, Step, future_pod
 from tidelog.scheduler.pod_cycle import Stamp, rejections
+
+_KNOWN_SCORERS = (PlacementPodCountScorer, PodGroupPodsCount, PlacementBinPacking)
+"""They look at how many members a placement takes, and at the sums over its nodes, but not at which member goes where."""
 
 
 class GroupOptions(NamedTuple):
@@ -109,6 +118,8 @@ class _Cycle:
         self.generators: list[str] = []
         """Those that made something of what they were given."""
         self.scores: dict[str, dict[str, float]] = {}
+        self.check: AggregateCheck | None = None
+        """Made when it is first needed."""
         self.needs_all = (
             not group.rule.is_gang
             and bool(group.constraints)
@@ -133,15 +144,17 @@ class _Cycle:
             message = infeasible_message(self.group, evaluations, self._unlabeled(), upstream=self.upstream)
             return self._infeasible(message, (), evaluations)
         chosen = self._select(competing)
-        if not chosen.fitting:
+        if not chosen.fit_count:
             return self._infeasible("pod group is unschedulable", (), evaluations)
+        if isinstance(chosen, Foreseen):
+            evaluations[evaluations.index(chosen)] = chosen = self._try_foreseen(chosen)
         return self._place(chosen, evaluations, placements)
 
     # --- placements -------------------------------------------------------------------------------------------------
 
     def _generate(self) -> tuple[Sequence[Placement], Status | None]:
         """All generators in order, each fed with what the one before made; the rejection that left nothing."""
-        placements: Sequence[Placement] = [whole([node.name for node in self.framework.snapshot.nodes])]
+        placements: Sequence[Placement] = [whole(self.framework.snapshot.names)]
         for plugin in self.framework.placement_generate:
             made, status = self.framework.run_generate(plugin, self.state, self.group, placements)
             if status is not None and not status.is_rejected:
@@ -163,32 +176,74 @@ class _Cycle:
     def _evaluate_all(self, placements: Sequence[Placement]) -> list[Evaluation]:
         """Rank by rank, until some rank has a placement for all, or `feasible_max` of them."""
         # A single placement is tried as fast as it is summed up.
-        check = None if self.upstream or len(placements) == 1 else self._aggregate_check()
+        sums_up = not self.upstream and len(placements) > 1
+        outlook = self._outlook(placements)
         evaluations: list[Evaluation] = []
         full = 0
-        for placement in placements:
+        for number, placement in enumerate(placements):
             if full and placement.rank != evaluations[-1].placement.rank:
                 break
             if self.options.feasible_max and full >= self.options.feasible_max:
                 break
-            evaluation = self._at_a_glance(check, placement) or self._simulate(placement)
+            evaluation = (
+                self._foresee(outlook, number, placement, sums_up)
+                if outlook is not None
+                else self._look_at(placement, sums_up)
+            )
             evaluations.append(evaluation)
             full += evaluation.is_full
         return evaluations
+
+    def _look_at(self, placement: Placement, sums_up: bool) -> Evaluation:
+        return (self._at_a_glance(placement) if sums_up else None) or self._simulate(placement)
+
+    def _at_a_glance(self, placement: Placement) -> Evaluation | None:
+        if self.check is None:
+            self.check = self._aggregate_check()
+        nodes = map(self.framework.snapshot.get, placement.nodes)
+        shortage = self.check.shortage(node for node in nodes if node is not None)
+        if shortage is None:
+            return None
+        return Evaluation(placement, message=shortage.reason, blamed=shortage.plugins)
 
     def _aggregate_check(self) -> AggregateCheck:
         group = self.group
         required = len(group.members) if self.needs_all else max(1, group.quorum - len(group.placed))
         return AggregateCheck(self.framework, group.members, min(required, len(group.members)), self.state)
 
-    def _at_a_glance(self, check: AggregateCheck | None, placement: Placement) -> Evaluation | None:
-        if check is None:
+    # --- placements that are alike ------------------------------------------------------------------------------------
+
+    def _outlook(self, placements: Sequence[Placement]) -> Outlook | None:
+        """What is known of placements that are like these; None where each has to be tried."""
+        framework, group = self.framework, self.group
+        if framework.fast is None or len(placements) == 1 or framework.reserve or framework.placement_state:
             return None
-        nodes = map(self.framework.snapshot.get, placement.nodes)
-        shortage = check.shortage(node for node in nodes if node is not None)
-        if shortage is None:
+        if any(type(plugin) not in _KNOWN_SCORERS for plugin in framework.placement_score):
             return None
-        return Evaluation(placement, message=shortage.reason, blamed=shortage.plugins)
+        more = (group.quorum, group.rule.is_gang, len(group.placed), group.desired_count, self.needs_all)
+        return framework.fast.placements.outlook(group.members, placements, more)
+
+    def _foresee(self, outlook: Outlook, number: int, placement: Placement, sums_up: bool) -> Evaluation:
+        """As it was where one was tried that is alike, or else tried, and remembered."""
+        outcome: Outcome | None = outlook.known(number)
+        if outcome is not None:
+            foreseen = Foreseen(placement, outcome, self.group.members)
+            if foreseen.message and outcome.failed_at >= 0:
+                foreseen.message = progress(self.group, foreseen, upstream=self.upstream)
+            return foreseen
+        with outlook.watching() as watch:
+            evaluation = self._look_at(placement, sums_up)
+        evaluation.outcome = outlook.learn(number, watch, Outcome(evaluation))
+        return evaluation
+
+    def _try_foreseen(self, foreseen: Foreseen) -> Evaluation:
+        """Which member goes where is not known of a placement that was not tried."""
+        evaluation = self._simulate(foreseen.placement)
+        assert evaluation.fit_count == foreseen.fit_count, (
+            f"{foreseen.placement.name} is not like what it was taken for"
+        )
+        evaluation.score = foreseen.score
+        return evaluation
 
     # --- trying one ---------------------------------------------------------------------------------------------------
 
@@ -234,8 +289,7 @@ class _Cycle:
         if evaluation.message:
             return
         for number, pod in enumerate(group.members, 1):
-            step = self._try(pod, nodes)
-            evaluation.steps.append(step)
+            evaluation.add(self._try(pod, nodes))
             evaluation.message = self._progress(evaluation, number)
             if evaluation.message:
                 return
@@ -333,19 +387,27 @@ class _Cycle:
         return min(competing, key=lambda e: (-e.score, e.placement.name))
 
     def _score(self, plugin: Any, competing: Sequence[Evaluation]) -> list[float]:
-        scores: list[float] = []
-        for evaluation in competing:
-            score = self.framework.run_score_placement(
-                plugin, self.state, self.group, evaluation.placement, evaluation.assignment
-            )
-            if isinstance(score, Status):
-                raise GroupFailure(score)
-            scores.append(score)
+        scores = [self._raw_score(plugin, evaluation) for evaluation in competing]
         return (
             plugin.normalize_placement_scores(scores)
             if isinstance(plugin, NormalizePlacementScores)
             else scores
         )
+
+    def _raw_score(self, plugin: Any, evaluation: Evaluation) -> float:
+        """One plugin's, of one placement; what is known of one that is alike holds for it too."""
+        known = evaluation.outcome
+        if known is not None and plugin.name in known.scores:
+            return known.scores[plugin.name]
+        tried = self._try_foreseen(evaluation) if isinstance(evaluation, Foreseen) else evaluation
+        score = self.framework.run_score_placement(
+            plugin, self.state, self.group, tried.placement, tried.assignment
+        )
+        if isinstance(score, Status):
+            raise GroupFailure(score)
+        if known is not None:
+            known.scores[plugin.name] = score
+        return score
 
     # --- going through with it ------------------------------------------------------------------------------------------
 

@@ -20,7 +20,7 @@ LINES_MAX = 256
 def progress(group: Group, evaluation: Evaluation, *, upstream: bool) -> str:
     """Why a placement cannot take the group, as far as its members were tried."""
     placed, fit = len(group.placed), evaluation.fit_count
-    left = len(group.members) - len(evaluation.steps)
+    left = len(group.members) - evaluation.tried
     if upstream:
         return f"minCount ({group.quorum}) cannot be satisfied: {placed + fit} scheduled, {left} remaining"
     needed = f", {group.quorum} needed" if group.rule.is_gang else ""
@@ -64,7 +64,5 @@ def _line(evaluation: Evaluation) -> str:
     name = evaluation.placement.name or "the whole cluster"
     if not evaluation.is_feasible:
         return f"{name}: {evaluation.message}"
-    kind = (
-        "takes all" if evaluation.is_full else f"takes {evaluation.fit_count} of {len(evaluation.steps)} pods"
-    )
+    kind = "takes all" if evaluation.is_full else f"takes {evaluation.fit_count} of {evaluation.tried} pods"
     return f"{name}: {kind}, score {evaluation.score:.2f}"

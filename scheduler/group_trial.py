@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
 
@@ -43,19 +43,32 @@ class Step:
 class Evaluation:
     """One placement, tried."""
 
-    __slots__ = ("blamed", "future", "is_feasible", "is_full", "message", "placement", "score", "steps")
+    __slots__ = (
+        "blamed",
+        "fit_count",
+        "future",
+        "is_feasible",
+        "is_full",
+        "message",
+        "outcome",
+        "placement",
+        "score",
+        "steps",
+    )
 
     def __init__(
         self,
         placement: Placement,
         *,
-        steps: list[Step] | None = None,
+        steps: Iterable[Step] = (),
         message: str = "",
         blamed: Sequence[str] = (),
     ) -> None:
         self.placement = placement
-        self.steps: list[Step] = steps or []
+        self.steps: list[Step] = []
         """The members that were tried, in order."""
+        self.fit_count = 0
+        """How many members found a node."""
         self.message = message
         """Why it is infeasible."""
         self.blamed: Sequence[str] = blamed
@@ -65,16 +78,20 @@ class Evaluation:
         self.future = 0
         """How many pods that do not exist yet would fit as well."""
         self.score = 0.0
+        self.outcome: Outcome | None = None
+        """What is remembered of placements that are alike, if anything is."""
+        for step in steps:
+            self.add(step)
+
+    def add(self, step: Step) -> None:
+        """One member more was tried."""
+        self.steps.append(step)
+        self.fit_count += bool(step.node)
 
     @property
-    def fitting(self) -> list[Step]:
-        """The members that found a node."""
-        return [step for step in self.steps if step.node]
-
-    @property
-    def fit_count(self) -> int:
-        """How many members found a node."""
-        return sum(bool(step.node) for step in self.steps)
+    def tried(self) -> int:
+        """How many members were tried."""
+        return len(self.steps)
 
     @property
     def assignment(self) -> dict[str, str]:
@@ -100,6 +117,73 @@ class Evaluation:
         """Those of them that wait for something to finish."""
         errors = [step.error for step in self.steps if step.error is not None]
         return list(dict.fromkeys(plugin for error in errors for plugin in error.pending_plugins))
+
+
+class Outcome:
+    """What a trial came to, as far as it is the same in every placement that is alike (`fast_placements`), and for every group like this one:
+    that is, without names.
+    """
+
+    __slots__ = (
+        "failed_at",
+        "failure",
+        "fit_count",
+        "future",
+        "is_feasible",
+        "is_full",
+        "message",
+        "pending",
+        "reason",
+        "rejecting",
+        "scores",
+        "tried",
+    )
+
+    def __init__(self, evaluation: Evaluation) -> None:
+        self.fit_count, self.tried, self.future = evaluation.fit_count, evaluation.tried, evaluation.future
+        self.is_feasible, self.is_full = evaluation.is_feasible, evaluation.is_full
+        self.message = evaluation.message
+        self.rejecting, self.pending = tuple(evaluation.rejecting), tuple(evaluation.pending)
+        first = evaluation.first_failure
+        self.failed_at = -1 if first is None else evaluation.steps.index(first)
+        """Which member was the first that found no node; -1: none."""
+        self.failure = None if first is None else first.error
+        self.reason = "" if first is None else first.reason
+        self.scores: dict[str, float] = {}
+        """What scoring plugins said of such placements, before it was normalised."""
+
+
+class Foreseen(Evaluation):
+    """One placement that need not be tried, because one like it was. It has no steps."""
+
+    __slots__ = ("_known", "_members")
+
+    def __init__(self, placement: Placement, outcome: Outcome, members: Sequence[PodInfo]) -> None:
+        super().__init__(placement, message=outcome.message)
+        self.outcome = self._known = outcome
+        self._members = members
+        self.fit_count, self.future = outcome.fit_count, outcome.future
+        self.is_feasible, self.is_full = outcome.is_feasible, outcome.is_full
+
+    @property
+    def tried(self) -> int:
+        return self._known.tried
+
+    @property
+    def first_failure(self) -> Step | None:
+        outcome = self._known
+        if outcome.failed_at < 0:
+            return None
+        pod = self._members[outcome.failed_at]
+        return Step(pod, CycleState(), "", error=outcome.failure, reason=outcome.reason)
+
+    @property
+    def rejecting(self) -> Sequence[str]:
+        return self._known.rejecting
+
+    @property
+    def pending(self) -> Sequence[str]:
+        return self._known.pending
 
 
 class GroupFailure(Exception):

@@ -49,6 +49,8 @@ class Snapshot:
     def __init__(self) -> None:
         self.nodes: list[NodeInfo] = []
         """In the order in which they are examined; read-only, and replaced by copies when a node changes."""
+        self.names: tuple[str, ...] = ()
+        """Of all nodes, in this order."""
         self._index: dict[str, int] = {}
         """Name → place in `nodes`."""
         self._affinity: dict[str, NodeInfo] = {}
@@ -130,7 +132,8 @@ class Snapshot:
                 self.nodes[self._index[name]] = copy
         if new_layout:
             self.nodes = [by_name[name] for name in source.node_names()]
-            self._index = {node.name: place for place, node in enumerate(self.nodes)}
+            self.names = tuple(node.name for node in self.nodes)
+            self._index = {name: place for place, name in enumerate(self.names)}
             self._changes.drop_removed(self._index)
             self._object_changes.drop_removed(self._index)
         self._source_generation = source.generation

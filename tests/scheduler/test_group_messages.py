@@ -21,7 +21,7 @@ def tried(found: Group, fits: int, reason: str = "no room") -> Evaluation:
     evaluation = Evaluation(Placement(name="rack=r1", nodes=("n1",)))
     for number, pod in enumerate(found.members):
         node = "n1" if number < fits else ""
-        evaluation.steps.append(Step(pod, CycleState(), node, reason="" if node else reason))
+        evaluation.add(Step(pod, CycleState(), node, reason="" if node else reason))
     return evaluation
 
 

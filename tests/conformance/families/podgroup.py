@@ -18,6 +18,7 @@ from tidelog.plugins.registry import Registry
 from tidelog.queue.entity import QueuedGroup, Where
 from tidelog.replay.driver import Driver
 from tidelog.replay.verify import verify
+from tidelog.scheduler.core import Core
 from tidelog.scheduler.group_cycle import GroupOptions, GroupResult
 from tidelog.scheduler.group_trial import Evaluation
 from tidelog.scheduler.pod_cycle import Stamp
@@ -80,8 +81,9 @@ def _pod(case: Json, group: str) -> Pod:
     return replace(built, spec=replace(built.spec, tolerations=tolerations))
 
 
-def world(case: Json) -> Driver:
-    """A scheduler that has been told of everything in the case."""
+def world(case: Json, *, fast: bool = True) -> Driver:
+    """A scheduler that has been told of everything in the case. Not `fast`: it tries every placement, also where it knows one that is
+    alike."""
     registry = Registry()
     section = {
         "compat": "upstream",
@@ -89,6 +91,7 @@ def world(case: Json) -> Driver:
     }
     header = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
     driver = Driver(registry)
+    driver.core = Core(registry, fast=fast)
     driver.start(resolve_configuration({**header, "tidelog": section}, registry).configuration)
     group = case["group"]
     driver.put(*map(_node, case["nodes"]))
@@ -110,7 +113,7 @@ def world(case: Json) -> Driver:
 
 def answer(case: Json) -> Json:
     """What our cycle says, in the shape of the recorded answer; one result where the recorded answer lists several."""
-    driver = world(case)
+    driver = world(case, fast=False)
     queue = driver.core.queue
     assert queue is not None
     group = queue.get_group(f"default/{case['group']['name']}")
@@ -123,7 +126,7 @@ def answer(case: Json) -> Json:
         "pod_order": [member.pod.metadata.name for member in group.ordered_members()],
     }
     found |= _told(result)
-    found["cycles"] = [_cycle(driver, case)]
+    found["cycles"] = [_cycle(world(case), case)]
     return found
 
 

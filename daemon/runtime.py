@@ -157,6 +157,9 @@ class Runtime:
         """There was nothing to decide when it was last tried."""
         self._holding = False
         """Nothing may be decided now: a snapshot is to be taken of a state with nothing in flight."""
+        self._draining = False
+        """A decision was aborted: nothing is decided until all that was made beside it is through. Each abort takes the ground from those who saw
+        its pod in its place; decided at once, two pods could go on aborting each other for ever."""
         self._stopping = False
         self._keeper = Keeper(log, facts, core.seq, self.limits.snapshot_every)
         self._now = core.at
@@ -351,8 +354,9 @@ class Runtime:
             await turn.end()
 
     def _may_decide(self) -> bool:
+        self._draining = self._draining and self.core.in_flight > 0
         return (
-            not (self._stopping or self._holding)
+            not (self._stopping or self._holding or self._draining)
             and self.log.failure is None
             and self.uncommitted < self.limits.uncommitted
         )
@@ -540,6 +544,7 @@ class _Check:
             found = core.conflict(decision)
             if found is not None:
                 decision = core.aborted(decision, found)
+                runtime._draining = True
             for key, body in decision.outcomes:
                 drafts.append(Draft(body=body, author=AUTHOR, key=key))
                 # Consumed as the record that it will be, so that the next decision is checked on what this one leaves.

@@ -162,6 +162,8 @@ class Runtime:
         its pod in its place; decided at once, two pods could go on aborting each other for ever."""
         self._stopping = False
         self._keeper = Keeper(log, facts, core.seq, self.limits.snapshot_every)
+        self._begun = core.seq
+        """Up to here the core had consumed the log when the tasks began."""
         self._now = core.at
         self._main: asyncio.Task[None] | None = None
         self._tasks: list[asyncio.Task[None]] = []
@@ -272,6 +274,7 @@ class Runtime:
         else:
             self._configured()
         assert core.seq == self.log.head.seq, "nobody else appends before the runtime runs"
+        self._begun = core.seq
         self._errands.configured(self._configuration)
         self._errands.begin(KeyedObjects(core.objects), core.seq, self._time())
 
@@ -307,7 +310,8 @@ class Runtime:
     # --- consuming ------------------------------------------------------------------------------------------------------
 
     async def _consume(self) -> None:
-        async for batch in self.log.tail_batches(self.core.seq + 1):
+        # Not from where the core is now: a check may have consumed beyond the durable end by the time this begins.
+        async for batch in self.log.tail_batches(self._begun + 1):
             turn = _Turn(self)
             for record in batch:
                 # Between two slices the check of a decision may have gone further.
@@ -347,7 +351,9 @@ class Runtime:
                 if turn.is_over():
                     break
             else:
-                until = self.core.next_attempt_at(self._time()) if self._resting else None
+                # While nothing may be decided, a deadline that has passed would wake this at once, again and again.
+                may_rest = self._resting and self._may_decide()
+                until = self.core.next_attempt_at(self._time()) if may_rest else None
                 self.changed.ring()
                 await self.changed.wait(until)
                 continue

@@ -623,3 +623,29 @@ async def test_snapshot_waits_for_the_disk_without_going_round_in_circles() -> N
         await keeping
 
     assert rung_while_waiting < 5
+
+
+async def test_full_disk_keeps_nobody_busy_whose_backoff_is_over() -> None:
+    is_full = False
+
+    class SmallStore(MemoryStore):
+        def check_room(self) -> None:
+            if is_full:
+                raise LogFull(self.name, 0)
+
+    async with Sandbox(store=SmallStore(), limits=Limits(uncommitted=1)) as cluster:
+        await cluster.apply(a_pod("one"))
+        await cluster.advance(seconds=1.5)
+        await cluster.apply(a_pod("two"))
+        await cluster.apply(a_node("n1"))
+        is_full = True
+        await cluster.advance(seconds=2.7)
+        woken_at = cluster.clock.next_at()
+        now = cluster.now
+        is_full = False
+        await cluster.advance(seconds=2)
+        placed = cluster.placements
+
+    assert woken_at is not None
+    assert woken_at > now
+    assert len(placed) == 2

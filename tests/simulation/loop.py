@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import gc
 import heapq
 import random
 import sys
@@ -26,11 +27,8 @@ from tidelog.api.times import NANOS
 
 T = TypeVar("T")
 
-TURNS_MAX = 20_000_000
+TURNS_MAX = 400_000
 """A simulation of more callbacks than this goes round in circles."""
-
-CLOSES_MAX = 100
-"""So often a coroutine that was killed may go on waiting while it is cleared away."""
 
 
 class Killed(BaseException):
@@ -101,6 +99,8 @@ class SimLoop(asyncio.AbstractEventLoop):
         self.now = 0
         """Nanoseconds since the beginning."""
         self.turns = 0
+        self.abort: BaseException | None = None
+        """Ends the simulation, whoever is running, if somebody sets it."""
         self.complaints: list[dict[str, Any]] = []
         """What asyncio would have logged: exceptions that nobody looked at, and the like."""
         self._random = rng.random
@@ -108,6 +108,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         self._ready: list[_Handle] = []
         self._timers: list[tuple[int, int, _Handle]] = []
         self._numbers = 0
+        self._cleared = False
 
     # --- running --------------------------------------------------------------------------------------------------------
 
@@ -117,6 +118,9 @@ class SimLoop(asyncio.AbstractEventLoop):
             task = self.create_task(main)
             while not task.done():
                 self._turn()
+                if self.abort is not None:
+                    task.cancel()
+                    raise self.abort
             return task.result()
 
     @contextmanager
@@ -132,7 +136,8 @@ class SimLoop(asyncio.AbstractEventLoop):
 
     def _close_generator(self, generator: AsyncGenerator[Any, Any]) -> None:
         # As asyncio does with a generator that nobody refers to any more.
-        self.create_task(generator.aclose())
+        if not self._cleared:
+            self.create_task(generator.aclose())
 
     def _turn(self) -> None:
         ready = self._ready
@@ -182,24 +187,20 @@ class SimLoop(asyncio.AbstractEventLoop):
         process.held = []
 
     def clear_away(self, processes: list[Process]) -> None:
-        """Let go of what processes that are gone, or that are to go now, were doing. They cannot touch anything in doing so."""
+        """Let go of what is still going on. Nobody can touch anything in doing so: the processes are dead.
+
+        To be called, and the loop be given up, under `quietly`.
+        """
+        self._cleared = True
         for process in processes:
             process.alive = False
+            process.held = []
+            for task in process.tasks:
+                if not task.done():
+                    task._log_destroy_pending = False  # type: ignore[attr-defined]
+            process.tasks = []
         self._ready.clear()
         self._timers.clear()
-        with self._running():
-            for process in processes:
-                process.context.run(self._close_tasks, process)
-                process.held = []
-            self._ready.clear()
-            self._timers.clear()
-
-    def _close_tasks(self, process: Process) -> None:
-        tasks, process.tasks = process.tasks, []
-        for task in tasks:
-            if not task.done():
-                task._log_destroy_pending = False  # type: ignore[attr-defined]
-                _close(task.get_coro())
 
     # --- what asyncio asks of a loop --------------------------------------------------------------------------------------
 
@@ -279,12 +280,20 @@ class SimLoop(asyncio.AbstractEventLoop):
             self.complaints.append(context)
 
 
-def _close(coroutine: Any) -> None:
-    for _ in range(CLOSES_MAX):
-        try:
-            coroutine.close()
-        except RuntimeError:
-            continue  # It goes on waiting, in a `finally` for example: once more.
-        except (Exception, Killed):
-            return
-        return
+@contextmanager
+def quietly() -> Generator[None]:
+    """While simulations are run and given up, the garbage collector rests, and what dies without having ended says nothing.
+
+    A coroutine of a killed process is closed when nobody refers to it any more; what it then tries in its `finally` fails, because it is in no
+    task, or is refused by the disk.
+    """
+    hook, was_enabled = sys.unraisablehook, gc.isenabled()
+    sys.unraisablehook = lambda _: None
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.collect()
+        sys.unraisablehook = hook
+        if was_enabled:
+            gc.enable()

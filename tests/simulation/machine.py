@@ -1,0 +1,693 @@
+"""A simulated machine on which the daemon runs: processes with the real writer logic, their lock, their sockets, and what happens to them.
+
+    story ──► Machine.tell ──► clients ──(the real protocol)──► leader   Candidate ► Runtime ► Core      ┐
+                   │                                            standby  Candidate ► Standby ► Recovery  ├─► SimFiles ─► SimDisk
+                   └──► faults: kill, pause, power loss, a stolen lock, a failing or full disk ──────────┘        │ durable
+                                                                                                                  ▼
+                                                                                          judge ◄── every record, in order
+
+Only what the operating system does is simulated: processes, time, files, locks, bytes on their way between processes. From a seed everything
+follows; nothing here reads a clock, a file or a socket, or starts a thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Protocol
+
+import msgspec
+
+from tests.simulation.disk import CrashPoint, SimDisk
+from tests.simulation.loop import CURRENT, Killed, Process, SimLoop
+from tests.simulation.sim_store import SimFiles, SimReader, SimStore
+from tests.simulation.steps import (
+    Advance,
+    AnyStep,
+    Apply,
+    ClockJump,
+    Configure,
+    CrashAt,
+    Delete,
+    DiskFull,
+    Edit,
+    FailSync,
+    FailWrites,
+    Kill,
+    Manifest,
+    Pause,
+    PowerLoss,
+    Request,
+    Restart,
+    Role,
+    SetCondition,
+    StealLock,
+    Story,
+    edited,
+)
+from tidelog.api.errors import InternalError, InvalidObjects, LogDamaged, LogError, LogLocked, TidelogError
+from tidelog.api.objects import Pod
+from tidelog.api.times import NANOS
+from tidelog.daemon import fact_messages
+from tidelog.daemon.actors.catalogue import cast_of
+from tidelog.daemon.candidate import Candidate
+from tidelog.daemon.clock import SystemClock
+from tidelog.daemon.fact_messages import Answer, Refused, read_answer, write_request
+from tidelog.daemon.runtime import Limits, Runtime
+from tidelog.daemon.virtual_time import START
+from tidelog.eventlog.handover import Handler, HandoverClient, HandoverServer, NoWriter
+from tidelog.eventlog.log import Log
+from tidelog.eventlog.objects import ObjectTable
+from tidelog.eventlog.reader import LogReader
+from tidelog.eventlog.records import Record, Row
+from tidelog.plugins.configuration import SchedulerConfiguration, resolve_configuration
+from tidelog.plugins.registry import Registry
+from tidelog.replay.verify import recover, verify
+from tidelog.scheduler.core import Core
+
+PATH = "/simulated/cluster.db"
+
+PATIENCE_SECONDS = 300.0
+"""So long a client tries; then it gives up."""
+ANSWER_SECONDS = 60.0
+"""So long it waits for one answer."""
+SETTLE_SECONDS = 10.0
+"""So long the story waits for the scheduler to come to rest, before it goes on all the same."""
+END_SECONDS = 200.0
+"""… and at its end, when nothing is broken any more. Longer than any fault of a story."""
+RESTART_SECONDS = 2.0
+"""A process that ended with an error is started again after this."""
+LOOK_SECONDS = 0.002
+"""How often it is looked whether the scheduler is at rest."""
+
+
+class Violation(AssertionError):
+    """The machine itself has seen that a promise was broken."""
+
+
+class Judging(Protocol):
+    """What the machine tells the judge."""
+
+    def consume(self, record: Record) -> None: ...
+    def acknowledged(self, answer: Answer) -> None: ...
+    def at_rest(self, core: Core) -> None: ...
+    def finished(self, records: Sequence[Record]) -> None: ...
+
+
+class Habits(msgspec.Struct, frozen=True, kw_only=True):
+    """What differs from one simulation to the next and is no step of its story; drawn from the seed."""
+
+    standby: bool
+    poll_seconds: float
+    disorder: float
+    disk_seconds: float
+    """How long a trip to the disk takes at most."""
+    limits: Limits
+    stops: bool
+    """At the end the leader is told to stop, and the standby takes over."""
+
+    @classmethod
+    def of(cls, seed: int) -> Habits:
+        """Those of this seed."""
+        dice = random.Random(f"habits {seed}")
+        return cls(
+            standby=dice.random() < 0.6,
+            poll_seconds=dice.choice([0.5, 2.0, 5.0]),
+            disorder=dice.choice([0.0, 0.1, 1.0]),
+            disk_seconds=dice.choice([0.0, 0.001, 0.02]),
+            limits=Limits(
+                uncommitted=dice.choice([1, 4, 512]),
+                slice_steps=dice.choice([1, 4, 64]),
+                consumed_at_check=dice.choice([5, 1000]),
+                snapshot_every=dice.choice([0, 30, 100]),
+                facts_behind=dice.choice([5, 20_000]),
+            ),
+            stops=dice.random() < 0.3,
+        )
+
+
+# --- one process ----------------------------------------------------------------------------------------------------------
+
+
+class SimClock(SystemClock):
+    """The machine's clock as a process reads it: the real one, on simulated time."""
+
+    def __init__(self, machine: Machine) -> None:
+        super().__init__(machine.wall, machine.steady)
+        self._rng = machine.rng
+        self._lap = 0
+
+    def lap(self) -> int:
+        self._lap += int(self._rng.random() * 200_000)
+        return self._lap
+
+
+class SimLock:
+    """The writer's lock of the log. It falls free when its holder dies; and it can be lost (`Machine.lock` is then another's)."""
+
+    def __init__(self, machine: Machine, daemon: Daemon) -> None:
+        held = machine.lock
+        if held is not None and held.daemon.process.alive:
+            raise LogLocked(PATH, held.daemon.process.name)
+        self.daemon = daemon
+        self._machine = machine
+        machine.lock = self
+
+    def release(self) -> None:
+        """Let the next one write."""
+        if self._machine.lock is self:
+            self._machine.lock = None
+
+
+class _LockedStore(SimStore):
+    """Lets go of the lock when it is closed, as the real one."""
+
+    lock: SimLock
+
+    async def close(self) -> None:
+        await super().close()
+        self.lock.release()
+
+
+class SimPlace:
+    """Implements `tidelog.daemon.place.Place`."""
+
+    def __init__(self, machine: Machine, daemon: Daemon) -> None:
+        self._machine = machine
+        self._daemon = daemon
+
+    def leader(self) -> str:
+        held = self._machine.lock
+        return "unknown" if held is None else held.daemon.process.name
+
+    async def open_log(self, what: str, clock: Callable[[], int]) -> Log:
+        lock = SimLock(self._machine, self._daemon)
+        try:
+            store = await _LockedStore.open(self._machine.files, PATH)
+            assert isinstance(store, _LockedStore)
+            store.lock = lock
+            return Log(store, clock=clock)
+        except BaseException:
+            lock.release()
+            raise
+
+    async def open_reader(self) -> LogReader:
+        return LogReader(await SimReader.open(self._machine.files, PATH))
+
+    async def serve(self, log: Log, handler: Handler) -> AbstractAsyncContextManager[object]:
+        server = SimServer(self._machine, handler)
+        self._daemon.server = server
+        return server
+
+
+class Daemon(Candidate):
+    """One run of the daemon's process."""
+
+    def __init__(self, machine: Machine, process: Process) -> None:
+        self.process = process
+        self.runtime: Runtime | None = None
+        """Once it leads."""
+        self.server: SimServer | None = None
+        self.faults_before = machine.faults
+        self.poll_seconds = machine.habits.poll_seconds
+        self._machine = machine
+        super().__init__(
+            SimPlace(machine, self),
+            machine.registry,
+            SimClock(machine),
+            machine.configuration,
+            source="scheduler.yaml",
+            actors=machine.cast,
+            limits=machine.habits.limits,
+        )
+
+    def read_configuration(self) -> SchedulerConfiguration:
+        return self._machine.configuration
+
+    @contextlib.asynccontextmanager
+    async def leading(self, runtime: Runtime) -> AsyncIterator[None]:
+        self.runtime = runtime
+        yield
+
+
+# --- the connection between processes -------------------------------------------------------------------------------------
+
+
+class _Pipe:
+    """One direction of a connection: bytes arrive a little later, in order, as long as the other end lives."""
+
+    def __init__(self, machine: Machine, receiver: Process | None) -> None:
+        self.reader = asyncio.StreamReader(loop=machine.loop)
+        self._machine = machine
+        self._receiver = receiver
+        self._sent: deque[bytes | None] = deque()
+        self._closed = False
+
+    def send(self, data: bytes | None) -> None:
+        """None: the end."""
+        if self._closed:
+            return
+        self._closed = data is None
+        self._sent.append(data)
+        context = None if self._receiver is None else self._receiver.context
+        self._machine.loop.call_later(self._machine.network_delay(), self._arrive, context=context)
+
+    def _arrive(self) -> None:
+        data = self._sent.popleft()
+        if data is None:
+            self.reader.feed_eof()
+        else:
+            self.reader.feed_data(data)
+
+
+class _Writer:
+    """What the product uses of `asyncio.StreamWriter`."""
+
+    def __init__(self, pipe: _Pipe) -> None:
+        self._pipe = pipe
+        self.transport = self
+
+    def write(self, data: bytes) -> None:
+        self._pipe.send(data)
+
+    async def drain(self) -> None:
+        """There is no back-pressure here."""
+
+    def close(self) -> None:
+        self._pipe.send(None)
+
+    abort = close
+
+    async def wait_closed(self) -> None:
+        """Closed at once."""
+
+
+class _Listening:
+    """What the product uses of `asyncio.Server`."""
+
+    def __init__(self, server: SimServer) -> None:
+        self._server = server
+
+    def close(self) -> None:
+        self._server.listening = False
+
+    async def wait_closed(self) -> None:
+        """Closed at once."""
+
+
+class SimServer(HandoverServer):
+    """The real server, on simulated connections."""
+
+    def __init__(self, machine: Machine, handler: Handler) -> None:
+        # Not the real one's: that looks at the socket's file.
+        self.address = ""
+        self._handler = handler
+        self._connections = {}
+        self._closing = False
+        self.listening = True
+        self._machine = machine
+        self._server: Any = _Listening(self)
+        self._open: list[_Pipe] = []
+        """To its clients."""
+
+    def connect(self, process: Process) -> HandoverClient:
+        """A client's end of a new connection to this process."""
+        there, back = _Pipe(self._machine, process), _Pipe(self._machine, None)
+        self._open.append(back)
+        serving: Any = self._serve(there.reader, _Writer(back))  # type: ignore[arg-type]
+        self._machine.loop.create_task(serving, context=process.context.copy())
+        return HandoverClient(PATH, back.reader, _Writer(there))  # type: ignore[arg-type]
+
+    def hang_up(self) -> None:
+        """Its process is gone."""
+        self.listening = False
+        for pipe in self._open:
+            pipe.send(None)
+
+
+# --- the machine ----------------------------------------------------------------------------------------------------------
+
+
+class Machine:
+    """Tells one story: `run`. Raises the first violation of anything."""
+
+    def __init__(
+        self, story: Story, judge: Judging, registry: Registry, habits: Habits | None = None
+    ) -> None:
+        self.story = story
+        self.judge = judge
+        self.registry = registry
+        self.habits = habits or Habits.of(story.seed)
+        self.rng = random.Random(f"machine {story.seed}")
+        self.loop = SimLoop(self.rng, self.habits.disorder)
+        self.disk = SimDisk(self.rng)
+        self.disk.on_crash = self._crash
+        self.files = SimFiles(self.disk, self._disk_delay)
+        self.files.on_durable = self._durable
+        self.lock: SimLock | None = None
+        self.records: list[Record] = []
+        """Durable, in order."""
+        self.configuration = resolve_configuration(story.configuration, registry).configuration
+        self.cast = cast_of(story.actors)
+        self.daemons: dict[str, Daemon] = {}
+        """By name; the newest process of each."""
+        self.processes: list[Process] = []
+        """All there ever were."""
+        self.counts = {"starts": 0, "ends": 0, "power losses": 0, "kills": 0, "thefts": 0, "asked": 0, "answered": 0, "refused": 0, "given up": 0, "rests": 0}  # fmt: skip
+        self._jumps = 0
+        self._stolen = 0
+        self._asking: list[asyncio.Task[None]] = []
+        self._pods = ObjectTable()
+        """What clients read; behind `records`."""
+
+    # --- what processes see of the machine -----------------------------------------------------------------------------
+
+    def wall(self) -> int:
+        """What its clock shows."""
+        return START + self.loop.now + self._jumps
+
+    def steady(self) -> int:
+        """What its steady clock shows."""
+        return self.loop.now
+
+    @property
+    def faults(self) -> int:
+        """How much has gone wrong that may end a process with an error."""
+        return self.disk.faults + self._stolen
+
+    def _disk_delay(self) -> float:
+        return self.rng.random() * self.habits.disk_seconds
+
+    def network_delay(self) -> float:
+        """How long bytes are on their way. Never longer than what was sent later, so that they stay in order."""
+        return 0.0005
+
+    def _durable(self, rows: Sequence[Row]) -> None:
+        for row in rows:
+            seq = row[0]
+            if seq <= len(self.records):
+                if self.records[seq - 1].digest != row[7]:
+                    self._broken(
+                        Violation(f"lost: record {seq} was durable, and another one is in its place")
+                    )
+                continue
+            record = Record(*row)
+            self.records.append(record)
+            try:
+                self.judge.consume(record)
+            except AssertionError as error:
+                self._broken(error)
+
+    def _broken(self, error: BaseException) -> None:
+        """The simulation ends with this, whoever is running."""
+        if self.loop.abort is None:
+            self.loop.abort = error
+
+    # --- processes ------------------------------------------------------------------------------------------------------
+
+    def start(self, name: str) -> None:
+        """Start the process of this name, unless it runs."""
+        old = self.daemons.get(name)
+        if old is not None and old.process.alive:
+            return
+        process = Process(name)
+        self.processes.append(process)
+        self.counts["starts"] += 1
+        daemon = process.context.run(Daemon, self, process)
+        self.daemons[name] = daemon
+        task = self.loop.create_task(daemon.work(), context=process.context.copy())
+        task.add_done_callback(lambda task: self._ended(daemon, task), context=_OUTSIDE.copy())
+
+    def kill(self, daemon: Daemon) -> None:
+        """The process is gone at this instant."""
+        daemon.process.alive = False
+        daemon.process.held.clear()
+        self.files.close_all_of(daemon.process)
+        if daemon.server is not None:
+            daemon.server.hang_up()
+
+    def _ended(self, daemon: Daemon, task: asyncio.Task[None]) -> None:
+        """The process came to its own end."""
+        self.kill(daemon)
+        error = None if task.cancelled() else task.exception()
+        if error is None or isinstance(error, Killed):
+            return
+        self.counts["ends"] += 1
+        excused = self.faults > daemon.faults_before or self.disk.full
+        if not isinstance(error, LogError) or isinstance(error, LogDamaged) or not excused:
+            self._broken(error)
+            return
+        self._later(RESTART_SECONDS, lambda: self.start(daemon.process.name))
+
+    def _later(self, seconds: float, call: Callable[[], None]) -> None:
+        self.loop.call_later(seconds, call, context=_OUTSIDE.copy())
+
+    @property
+    def leader(self) -> Daemon | None:
+        """Who holds the lock."""
+        held = self.lock
+        return held.daemon if held is not None and held.daemon.process.alive else None
+
+    def _of(self, role: Role) -> Daemon | None:
+        leader = self.leader
+        if role == "leader":
+            return leader
+        return next((d for d in self.daemons.values() if d.process.alive and d is not leader), None)
+
+    # --- the story ------------------------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Tell it to its end, and check everything."""
+        try:
+            self.loop.run(self._tell())
+        finally:
+            self.loop.clear_away(self.processes)
+        if self.loop.complaints:
+            raise Violation(f"asyncio complains: {self.loop.complaints[0]}")
+
+    async def _tell(self) -> None:
+        self.start("one")
+        if self.habits.standby:
+            self.start("two")
+        for step in self.story.steps:
+            await self._do(step)
+        await self._end()
+
+    async def _do(self, step: AnyStep) -> None:
+        match step:
+            case Configure():
+                self._configure(step.configuration)
+                if step.settle:
+                    await self._settle()
+            case Request():
+                task = asyncio.create_task(self._ask(step))
+                self._asking = [each for each in self._asking if not each.done()] + [task]
+                if step.settle:
+                    await asyncio.wait([task], timeout=ANSWER_SECONDS)
+                    await self._settle()
+            case Advance():
+                await asyncio.sleep(step.seconds)
+            case ClockJump():
+                self._jumps += round(step.seconds * NANOS)
+            case Kill():
+                daemon = self._of(step.process)
+                if daemon is not None:
+                    self.counts["kills"] += 1
+                    self.kill(daemon)
+                    if step.back_after is not None:
+                        self._later(step.back_after, lambda: self.start(daemon.process.name))
+            case PowerLoss():
+                self._lose_power(step.back_after)
+            case Restart():
+                self._start_all()
+            case Pause():
+                self._pause(self._of(step.process), step.seconds)
+            case StealLock():
+                if self._of("standby") is not None:
+                    self._stolen += 1
+                    self.counts["thefts"] += 1
+                    self._pause(self.leader, step.seconds)
+                    self.lock = None
+            case DiskFull():
+                self.disk.full = True
+                self._later(step.seconds, lambda: setattr(self.disk, "full", False))
+            case FailWrites():
+                self.disk.writes_to_fail += step.count
+            case FailSync():
+                self.disk.syncs_to_fail += 1
+            case CrashAt():
+                self.disk.crash_points.append(
+                    CrashPoint(step.operation, step.nth, step.before, step.back_after)
+                )
+            case _:
+                raise AssertionError(f"nobody knows how to do {step}")
+
+    def _configure(self, configuration: Mapping[str, Any]) -> None:
+        self.configuration = resolve_configuration(configuration, self.registry).configuration
+        for daemon in self.daemons.values():
+            if daemon.process.alive:
+                daemon.process.context.run(daemon.reload)
+
+    def _pause(self, daemon: Daemon | None, seconds: float) -> None:
+        if daemon is not None and not daemon.process.paused:
+            daemon.process.paused = True
+            self._later(seconds, lambda: self.loop.go_on(daemon.process))
+
+    def _start_all(self) -> None:
+        for name in list(self.daemons):
+            self.start(name)
+
+    def _lose_power(self, back_after: float) -> None:
+        self.counts["power losses"] += 1
+        for daemon in self.daemons.values():
+            if daemon.process.alive:
+                self.kill(daemon)
+        self.lock = None
+        self.files.lose_power()
+        self._later(back_after, self._start_all)
+
+    def _crash(self, point: CrashPoint) -> None:
+        self._lose_power(point.back_after)
+
+    # --- the end --------------------------------------------------------------------------------------------------------
+
+    async def _end(self) -> None:
+        """All faults stop, everything restarts, and the log is looked at once more."""
+        self.disk.heal()
+        for daemon in list(self.daemons.values()):
+            if daemon.process.paused:
+                self.loop.go_on(daemon.process)
+        self._start_all()
+        if self._asking:
+            await asyncio.wait(self._asking, timeout=PATIENCE_SECONDS + ANSWER_SECONDS)
+        core = await self._at_rest()
+        if self.habits.stops:
+            core = await self._hand_over()
+        self._check_log(core)
+
+    async def _at_rest(self) -> Core:
+        if not await self._settle(END_SECONDS):
+            raise Violation(
+                f"the scheduler does not come to rest within {END_SECONDS} s after the last fault"
+            )
+        assert self.leader is not None
+        assert self.leader.runtime is not None
+        return self.leader.runtime.core
+
+    async def _hand_over(self) -> Core:
+        """The leader is told to stop; the standby, or a new process, goes on."""
+        leader = self.leader
+        assert leader is not None
+        leader.process.context.run(leader.stop)
+        await asyncio.sleep(10)
+        if leader.process.alive:
+            raise Violation("the leader was told to stop 10 s ago")
+        self._start_all()
+        return await self._at_rest()
+
+    def _check_log(self, core: Core) -> None:
+        records = self.records
+        self.judge.finished(records)
+        digest = core.digest()
+        report = verify(records, self.registry)
+        if report.first_difference is not None:
+            raise Violation(f"the log does not replay: {report.first_difference}")
+        if report.digest != digest:
+            raise Violation("the state that was computed again is another one")
+        if recover(records, self.registry).digest() != digest:
+            raise Violation("the state that was recovered is another one")
+
+    async def _settle(self, seconds: float = SETTLE_SECONDS) -> bool:
+        """Wait until the leader has nothing to do until time goes by; whether it came to that."""
+        until = self.loop.now + round(seconds * NANOS)
+        look = LOOK_SECONDS
+        while self.loop.now < until:
+            await asyncio.sleep(look)
+            look = min(look * 1.5, 0.2)
+            leader = self.leader
+            if leader is None or leader.process.paused or leader.runtime is None:
+                continue
+            if leader.runtime.is_settled:
+                self._judge_rest(leader.runtime.core)
+                return True
+        return False
+
+    def _judge_rest(self, core: Core) -> None:
+        """Unless somebody else may be writing just now."""
+        writing = [d for d in self.daemons.values() if d.process.alive and d.runtime is not None]
+        if len(writing) == 1 and all(task.done() for task in self._asking):
+            self.counts["rests"] += 1
+            self.judge.at_rest(core)
+
+    # --- clients --------------------------------------------------------------------------------------------------------
+
+    async def _ask(self, step: Request) -> None:
+        """Ask until there is an answer, however often the leader dies over it: what is asked can be asked twice."""
+        until = self.loop.now + round(PATIENCE_SECONDS * NANOS)
+        self.counts["asked"] += 1
+        while self.loop.now < until:
+            message = self._message(step)
+            if message is None:
+                return
+            leader = self.leader
+            server = None if leader is None else leader.server
+            if leader is None or server is None or not server.listening:
+                await asyncio.sleep(0.5)
+                continue
+            try:
+                await self._converse(server.connect(leader.process), message)
+                return
+            except InternalError as error:
+                self._broken(error)
+            except (LogError, TimeoutError):
+                await asyncio.sleep(1.0)  # Full, failed, or gone: perhaps it was done, perhaps not.
+            except TidelogError:
+                self.counts["refused"] += 1
+                return
+        self.counts["given up"] += 1
+
+    async def _converse(self, client: HandoverClient, message: object) -> None:
+        async with client, asyncio.timeout(ANSWER_SECONDS):
+            answer = read_answer(await client.request(message))
+        self.counts["answered"] += 1
+        try:
+            self.judge.acknowledged(answer)
+        except AssertionError as error:
+            self._broken(error)
+
+    def _message(self, step: Request) -> object | None:
+        match step:
+            case Apply():
+                return write_request(fact_messages.Apply(objects=step.objects))
+            case Delete():
+                return write_request(
+                    fact_messages.Delete(keys=step.keys, grace_period_seconds=step.grace_period_seconds)
+                )
+            case SetCondition():
+                fields = (step.key, step.type, step.status, step.reason, step.message)
+                return write_request(fact_messages.SetCondition(**dict(zip(_CONDITION, fields, strict=True))))
+            case Edit():
+                pod = self._read(step.key)
+                return write_request(fact_messages.Apply(objects=[edited(pod, step)])) if pod else None
+            case Manifest():
+                return {
+                    "version": fact_messages.VERSION,
+                    "facts": {"verb": "apply", "manifests": step.data},
+                }
+        raise AssertionError(f"nobody knows how to ask for {step}")
+
+    def _read(self, key: str) -> Pod | None:
+        """As `tidelog get` sees it."""
+        for record in self.records[self._pods.seq :]:
+            self._pods.apply(record)
+        found = self._pods.get(key)
+        return found if isinstance(found, Pod) else None
+
+
+_CONDITION = ("key", "type", "status", "reason", "message")
+_OUTSIDE = Process("outside").context
+_OUTSIDE.run(CURRENT.set, None)

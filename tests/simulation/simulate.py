@@ -1,0 +1,253 @@
+"""Runs simulations of the whole daemon: one seed, or many on several processes. `make simulate SEEDS=20000` calls it.
+
+    python -m tests.simulation.simulate --seeds 500 [--from 0] [--jobs 2]     silent but for a line of progress, and what fails
+    python -m tests.simulation.simulate --seed 42 [--story] [--shrink]        one; its story; the shortest story that still fails
+
+A simulation follows from its seed alone, on every machine and under every hash seed: what failed once fails again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import gc
+import logging
+import multiprocessing
+import os
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+
+import msgspec
+from msgspec.structs import replace
+
+from tests.simulation.judge import Judge
+from tests.simulation.loop import quietly
+from tests.simulation.machine import Machine
+from tests.simulation.plugins import registry
+from tests.simulation.steps import AnyStep, Story
+from tests.simulation.story import make_story
+
+COMMAND = "python -m tests.simulation.simulate"
+CHUNK = 20
+"""So many seeds a process runs before it reports."""
+SHRINK_SECONDS = 60.0
+"""So long a failing story is shortened."""
+
+_registry = registry()
+
+
+class Result(msgspec.Struct, frozen=True, kw_only=True):
+    """How one simulation ended."""
+
+    seed: int
+    failure: str = ""
+    """Empty: every promise held."""
+    trace: str = ""
+    digest: bytes = b""
+    """Of the log's last record: the whole log in 32 bytes."""
+    counts: dict[str, int] = {}
+    """What happened how often."""
+
+
+def simulate(story: Story) -> Result:
+    """Tell one story on a machine of its seed. Costs about a tenth of a second."""
+    with _silence(), quietly():
+        return _simulate(story)
+
+
+def _simulate(story: Story) -> Result:
+    machine = Machine(story, Judge(story.configuration), _registry)
+    failure = trace = ""
+    try:
+        machine.run()
+    except Exception as error:
+        failure, trace = f"{type(error).__name__}: {error}", traceback.format_exc()
+    counts = {
+        **machine.counts,
+        "records": len(machine.records),
+        "callbacks": machine.loop.turns,
+        "disk operations": machine.disk.operations,
+        "failed disk operations": machine.disk.faults,
+        "simulated seconds": machine.loop.now // 1_000_000_000,
+        "steps": len(story.steps),
+    }
+    digest = machine.records[-1].digest if machine.records else b""
+    return Result(seed=story.seed, failure=failure, trace=trace, digest=digest, counts=counts)
+
+
+@contextlib.contextmanager
+def _silence() -> Iterator[None]:
+    """What the daemon logs about all its misfortunes is of no interest."""
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logging.disable(before)
+
+
+# --- many -----------------------------------------------------------------------------------------------------------------
+
+
+def simulate_seeds(seeds: Sequence[int]) -> list[Result]:
+    """One after the other."""
+    return [simulate(make_story(seed)) for seed in seeds]
+
+
+def _chunk(seeds: range) -> list[Result]:
+    results = simulate_seeds(seeds)
+    gc.collect()
+    return results
+
+
+def simulate_many(first: int, count: int, jobs: int, report: Callable[[Result], None]) -> None:
+    """On so many processes. `report` gets the results as they come."""
+    chunks = [range(at, min(at + CHUNK, first + count)) for at in range(first, first + count, CHUNK)]
+    gc.collect()
+    gc.freeze()  # What was imported need not be looked through after every simulation.
+    if jobs == 1:
+        for chunk in chunks:
+            for result in _chunk(chunk):
+                report(result)
+        return
+    with multiprocessing.get_context("fork").Pool(jobs) as pool:
+        for results in pool.imap_unordered(_chunk, chunks):
+            for result in results:
+                report(result)
+
+
+class _Progress:
+    """A line that says how far it is, on a terminal, and the failures."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self.done = 0
+        self.failures: list[Result] = []
+        self.totals: dict[str, int] = {}
+        self._began = time.monotonic()
+
+    def __call__(self, result: Result) -> None:
+        self.done += 1
+        for name, number in result.counts.items():
+            self.totals[name] = self.totals.get(name, 0) + number
+        if result.failure:
+            self.failures.append(result)
+            self._clear()
+            print(
+                f"seed {result.seed}: {result.failure[:500]}\n    {COMMAND} --seed {result.seed}", flush=True
+            )
+        if sys.stderr.isatty() and self.done % 10 == 0:
+            rate = self.done / (time.monotonic() - self._began)
+            print(
+                f"\r{self.done} of {self.count} seeds, {len(self.failures)} failed, {rate:.1f} a second",
+                end="",
+                file=sys.stderr,
+            )
+
+    def _clear(self) -> None:
+        if sys.stderr.isatty():
+            print("\r\033[K", end="", file=sys.stderr)
+
+    def finish(self) -> None:
+        """The figures."""
+        self._clear()
+        seconds = time.monotonic() - self._began
+        totals = ", ".join(f"{number:,} {name}" for name, number in self.totals.items() if number)
+        print(
+            f"{self.done:,} seeds in {seconds:,.0f} s, {len(self.failures)} failed {[r.seed for r in self.failures]}"
+        )
+        print(f"    {totals}")
+
+
+# --- one ------------------------------------------------------------------------------------------------------------------
+
+
+def shrink(story: Story, fails: Callable[[Story], bool], seconds: float = SHRINK_SECONDS) -> Story:
+    """The same story with as few steps as can be found: without halves, quarters, … single steps of it, as long as it still fails."""
+    until = time.monotonic() + seconds
+    size = len(story.steps) // 2
+    while size and time.monotonic() < until:
+        shorter = _without_parts(story, size, fails, until)
+        if size == 1 and len(shorter.steps) == len(story.steps):
+            break
+        story = shorter
+        size = max(min(size // 2, len(story.steps) // 2), 1)
+    return story
+
+
+def _without_parts(story: Story, size: int, fails: Callable[[Story], bool], until: float) -> Story:
+    at = 0
+    while at < len(story.steps) and time.monotonic() < until:
+        shorter = replace(story, steps=story.steps[:at] + story.steps[at + size :])
+        if fails(shorter):
+            story = shorter
+        else:
+            at += size
+    return story
+
+
+def _kind(failure: str) -> str:
+    """What kind of failure it is: shortening must not lead to another one."""
+    return ":".join(failure.split(":")[:2])[:60]
+
+
+def told(story: Story) -> str:
+    """The story, a line a step."""
+    lines = [f"seed {story.seed}, {len(story.steps)} steps"]
+    for number, step in enumerate(story.steps, start=1):
+        lines.append(f"{number:4}  {_line(step)}")
+    return "\n".join(lines)
+
+
+def _line(step: AnyStep) -> str:
+    data = msgspec.json.decode(msgspec.json.encode(step))
+    name = data.pop("type")
+    text = msgspec.json.encode(data).decode()
+    return f"{name} {text}"
+
+
+def _one(seed: int, *, tell: bool, shorten: bool) -> bool:
+    story = make_story(seed)
+    result = simulate(story)
+    if result.failure and shorten:
+        kind = _kind(result.failure)
+        story = shrink(story, lambda shorter: _kind(simulate(shorter).failure) == kind)
+        result = simulate(story)
+        print(f"the shortest story found that fails so has {len(story.steps)} steps:")
+    if tell or (result.failure and shorten):
+        print(told(story))
+    if result.failure:
+        print(result.trace or result.failure)
+    print(f"seed {seed}: {result.failure or 'every promise was kept'}")
+    print(f"    last digest {result.digest.hex()}, {result.counts}")
+    return not result.failure
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """0 if nothing failed."""
+    parser = argparse.ArgumentParser(prog=COMMAND, description=__doc__.partition("\n")[0] if __doc__ else "")
+    parser.add_argument("--seed", type=int, help="run this one only, and show the trace of what fails")
+    parser.add_argument("--seeds", type=int, default=500, help="how many (default: %(default)s)")
+    parser.add_argument(
+        "--from", type=int, default=0, dest="first", help="the first of them (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--jobs", type=int, default=os.cpu_count() or 1, help="processes (default: all processors)"
+    )
+    parser.add_argument("--story", action="store_true", help="with --seed: print the story")
+    parser.add_argument(
+        "--shrink", action="store_true", help="with --seed: find a short story that fails likewise"
+    )
+    args = parser.parse_args(arguments)
+    if args.seed is not None:
+        return 0 if _one(args.seed, tell=args.story, shorten=args.shrink) else 1
+    progress = _Progress(args.seeds)
+    simulate_many(args.first, args.seeds, args.jobs, progress)
+    progress.finish()
+    return 1 if progress.failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

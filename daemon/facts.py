@@ -140,7 +140,9 @@ class FactService:
     def _consume_since(self, moment: Moment) -> Iterator[None]:
         # These may not be durable yet. Should they never be, the log stops, and this service with it.
         for record in moment.since(self._table.seq):
-            self._table.apply(record, self._log.body_of(record))
+            # While the loop had its turn, another request may have caught up with what is durable.
+            if record.seq > self._table.seq:
+                self._table.apply(record, self._log.body_of(record))
             yield None
 
     async def handle(self, message: Raw) -> Any:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import itertools
+from collections.abc import AsyncIterator, Sequence
 
 import msgspec
 import pytest
@@ -25,8 +26,10 @@ from tidelog.daemon.fact_messages import (
 )
 from tidelog.daemon.facts import FactService
 from tidelog.eventlog.log import Log, memory_log
+from tidelog.eventlog.memory import MemoryStore
 from tidelog.eventlog.objects import load_objects
-from tidelog.eventlog.records import Draft, ObjectDeleted, ObjectPut, Tick
+from tidelog.eventlog.records import Draft, ObjectDeleted, ObjectPut, Record, Tick
+from tidelog.eventlog.store import Head
 
 SECOND = 1_000_000_000
 
@@ -49,6 +52,10 @@ def actions(answer: Answer) -> list[tuple[str, str, int]]:
 
 def web(name: str = "web-1", **labels: str) -> Pod:
     return pod(name).label(app="web", **labels).build()
+
+
+def put(obj: Object) -> Draft:
+    return Draft(body=ObjectPut(object=obj), author="other", key=object_key(obj))
 
 
 async def test_what_is_applied_is_appended_as_one(service: FactService, log: Log) -> None:
@@ -172,6 +179,34 @@ async def test_service_follows_a_log_that_others_fill(service: FactService, log:
 
     assert actions(answer) == [("pod/web-1", "created", 6_001)]
     assert answer.head == 6_000
+
+
+async def test_requests_that_catch_up_while_another_is_admitted_in_slices_read_each_record_once() -> None:
+    class SlowStore(MemoryStore):
+        async def append(self, records: Sequence[Record], head: Head) -> None:
+            for _ in range(3):
+                await asyncio.sleep(0)
+            await super().append(records, head)
+
+    now = itertools.count(SECOND, SECOND)
+    async with Log(
+        SlowStore("slow"), clock=now.__next__
+    ) as log:  # On this clock every slice is over at once.
+        service = await FactService.start(log, FeatureGates())
+        async with asyncio.TaskGroup() as tasks:
+            for turn in range(60):
+                if turn % 30 == 0:
+                    tasks.create_task(log.append([put(web(f"other-{turn}-{i}")) for i in range(20)]))
+                    await asyncio.sleep(0)
+                    await asyncio.sleep(0)
+                tasks.create_task(service.submit(Apply(objects=[web(f"mine-{turn}")])))
+                await asyncio.sleep(0)
+
+        await service.catch_up()
+
+        expected = await load_objects(log)
+        assert service.objects.seq == expected.seq == log.head.seq
+        assert service.objects.encode() == expected.encode()
 
 
 async def test_event_loop_gets_its_turn_while_the_service_catches_up(service: FactService, log: Log) -> None:

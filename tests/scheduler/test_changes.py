@@ -36,3 +36,13 @@ def test_a_few_removed_names_stay() -> None:
     changes.drop_removed({"here": None})
 
     assert changes.since(0) == ["here", "gone"]
+
+
+def test_list_of_a_cluster_that_replaces_its_nodes_does_not_grow_for_ever() -> None:
+    changes, longest = ChangeList(), 0
+    for i in range(1000):
+        changes.touch(f"node-{i}")
+        changes.drop_removed({f"node-{i}": None})
+        longest = max(longest, len(changes._last))
+
+    assert longest <= 2 * 1 + 64 + 1

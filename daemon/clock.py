@@ -39,6 +39,10 @@ class Clock(Protocol):
         """Make this call when the clock shows `at`; perhaps earlier, never much later."""
         ...
 
+    def not_before(self, at: int) -> None:
+        """Go on from here, if it shows less: it was set back since somebody else, whose time counts, has looked at it."""
+        ...
+
     def lap(self) -> int:
         """Nanoseconds of some clock that only measures how long work takes; on virtual time it stands still."""
         ...
@@ -64,6 +68,9 @@ class SystemClock:
     def call_at(self, at: int, call: Callable[[], None]) -> Handle:
         delay = min(max(at - self.now(), 0) / NANOS, LONGEST_SLEEP)
         return asyncio.get_running_loop().call_later(delay, call)
+
+    def not_before(self, at: int) -> None:
+        self._last = max(self.now(), at)
 
     def lap(self) -> int:
         return time.perf_counter_ns()

@@ -264,6 +264,8 @@ class Runtime:
 
     async def _take_the_log(self) -> None:
         core = self.core
+        # The machine's clock may have been set back since the log was written; time must not stand still until it has caught up.
+        self.clock.not_before(core.at)
         started = await self.log.take_over(self._holder)
         self._apply(started, decode_body(started))
         if core.configuration != self._configuration:

@@ -46,6 +46,9 @@ class VirtualClock:
     def now(self) -> int:
         return self._now
 
+    def not_before(self, at: int) -> None:
+        self._now = max(self._now, at)
+
     def lap(self) -> int:
         return 0
 

@@ -57,6 +57,18 @@ def test_clock_that_stands_still_does_not_stop_time() -> None:
     assert clock.now() == 1_002 * SECOND
 
 
+def test_clock_that_was_set_back_before_this_process_goes_on_from_the_end_of_the_log() -> None:
+    machine = Readings()
+    clock = machine.clock()
+
+    clock.not_before(4_600 * SECOND)
+    first = clock.now()
+    machine.pass_by(SECOND)
+
+    assert first == 4_600 * SECOND
+    assert clock.now() == 4_601 * SECOND
+
+
 async def test_long_sleeps_are_cut_to_look_at_the_time_again() -> None:
     loop = asyncio.get_running_loop()
 

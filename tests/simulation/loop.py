@@ -19,6 +19,7 @@ import gc
 import heapq
 import random
 import sys
+import warnings
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
 from contextlib import contextmanager
 from typing import Any, TypeVar
@@ -291,9 +292,11 @@ def quietly() -> Generator[None]:
     sys.unraisablehook = lambda _: None
     gc.disable()
     try:
-        yield
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)  # A coroutine that was never awaited.
+            yield
+            gc.collect()
     finally:
-        gc.collect()
         sys.unraisablehook = hook
         if was_enabled:
             gc.enable()

@@ -16,25 +16,24 @@ import asyncio
 import contextlib
 import random
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
 from tests.simulation.disk import CrashPoint, SimDisk
+from tests.simulation.judge import Judge, Violation
+from tests.simulation.liveness import LOOKS, REST_SECONDS, stuck
 from tests.simulation.loop import CURRENT, Killed, Process, SimLoop
 from tests.simulation.sim_store import SimFiles, SimReader, SimStore
 from tests.simulation.steps import (
     Advance,
     AnyStep,
-    Apply,
     ClockJump,
     Configure,
     CrashAt,
-    Delete,
     DiskFull,
-    Edit,
     FailSync,
     FailWrites,
     Kill,
@@ -44,22 +43,21 @@ from tests.simulation.steps import (
     Request,
     Restart,
     Role,
-    SetCondition,
     StealLock,
     Story,
-    edited,
 )
-from tidelog.api.errors import InternalError, InvalidObjects, LogDamaged, LogError, LogLocked, TidelogError
-from tidelog.api.objects import Pod
+from tests.simulation.telling import facts_of
+from tidelog.api.errors import InternalError, LogDamaged, LogError, LogLocked, TidelogError
+from tidelog.api.objects import Object
 from tidelog.api.times import NANOS
 from tidelog.daemon import fact_messages
 from tidelog.daemon.actors.catalogue import cast_of
 from tidelog.daemon.candidate import Candidate
 from tidelog.daemon.clock import SystemClock
-from tidelog.daemon.fact_messages import Answer, Refused, read_answer, write_request
+from tidelog.daemon.fact_messages import read_answer, write_request
 from tidelog.daemon.runtime import Limits, Runtime
 from tidelog.daemon.virtual_time import START
-from tidelog.eventlog.handover import Handler, HandoverClient, HandoverServer, NoWriter
+from tidelog.eventlog.handover import Handler, HandoverClient, HandoverServer
 from tidelog.eventlog.log import Log
 from tidelog.eventlog.objects import ObjectTable
 from tidelog.eventlog.reader import LogReader
@@ -83,19 +81,6 @@ RESTART_SECONDS = 2.0
 """A process that ended with an error is started again after this."""
 LOOK_SECONDS = 0.002
 """How often it is looked whether the scheduler is at rest."""
-
-
-class Violation(AssertionError):
-    """The machine itself has seen that a promise was broken."""
-
-
-class Judging(Protocol):
-    """What the machine tells the judge."""
-
-    def consume(self, record: Record) -> None: ...
-    def acknowledged(self, answer: Answer) -> None: ...
-    def at_rest(self, core: Core) -> None: ...
-    def finished(self, records: Sequence[Record]) -> None: ...
 
 
 class Habits(msgspec.Struct, frozen=True, kw_only=True):
@@ -335,9 +320,7 @@ class SimServer(HandoverServer):
 class Machine:
     """Tells one story: `run`. Raises the first violation of anything."""
 
-    def __init__(
-        self, story: Story, judge: Judging, registry: Registry, habits: Habits | None = None
-    ) -> None:
+    def __init__(self, story: Story, judge: Judge, registry: Registry, habits: Habits | None = None) -> None:
         self.story = story
         self.judge = judge
         self.registry = registry
@@ -361,7 +344,7 @@ class Machine:
         self._jumps = 0
         self._stolen = 0
         self._asking: list[asyncio.Task[None]] = []
-        self._pods = ObjectTable()
+        self._objects = ObjectTable()
         """What clients read; behind `records`."""
 
     # --- what processes see of the machine -----------------------------------------------------------------------------
@@ -392,7 +375,7 @@ class Machine:
             if seq <= len(self.records):
                 if self.records[seq - 1].digest != row[7]:
                     self._broken(
-                        Violation(f"lost: record {seq} was durable, and another one is in its place")
+                        Violation("lost", f"record {seq} was durable, and another one is in its place")
                     )
                 continue
             record = Record(*row)
@@ -467,7 +450,7 @@ class Machine:
         finally:
             self.loop.clear_away(self.processes)
         if self.loop.complaints:
-            raise Violation(f"asyncio complains: {self.loop.complaints[0]}")
+            raise Violation("asyncio", f"{self.loop.complaints[0]}")
 
     async def _tell(self) -> None:
         self.start("one")
@@ -564,9 +547,10 @@ class Machine:
         self._start_all()
         if self._asking:
             await asyncio.wait(self._asking, timeout=PATIENCE_SECONDS + ANSWER_SECONDS)
-        core = await self._at_rest()
+        await self._at_rest()
         if self.habits.stops:
-            core = await self._hand_over()
+            await self._hand_over()
+        core = await self._nobody_is_stuck()
         self._check_log(core)
 
     async def _at_rest(self) -> Core:
@@ -578,16 +562,35 @@ class Machine:
         assert self.leader.runtime is not None
         return self.leader.runtime.core
 
-    async def _hand_over(self) -> Core:
+    async def _nobody_is_stuck(self) -> Core:
+        """Nothing happens any more but time: whoever can be placed then has to be."""
+        found: list[str] = []
+        for look in range(LOOKS):
+            await asyncio.sleep(REST_SECONDS)
+            core = await self._at_rest()
+            if self._is_simple():
+                return core
+            now = max(self.wall(), core.at)
+            again = stuck(self.records, self.registry, now, self.judge.cluster)
+            found = [key for key in again if look == 0 or key in found]
+            if not found:
+                return core
+        raise Violation("liveness", f"could be placed and are not: {found}")
+
+    def _is_simple(self) -> bool:
+        """Everybody has a place."""
+        return not any(pod.is_pending for pod in self.judge.cluster.pods.values())
+
+    async def _hand_over(self) -> None:
         """The leader is told to stop; the standby, or a new process, goes on."""
         leader = self.leader
         assert leader is not None
         leader.process.context.run(leader.stop)
         await asyncio.sleep(10)
         if leader.process.alive:
-            raise Violation("the leader was told to stop 10 s ago")
+            raise Violation("end", "the leader was told to stop 10 s ago")
         self._start_all()
-        return await self._at_rest()
+        await self._at_rest()
 
     def _check_log(self, core: Core) -> None:
         records = self.records
@@ -595,11 +598,11 @@ class Machine:
         digest = core.digest()
         report = verify(records, self.registry)
         if report.first_difference is not None:
-            raise Violation(f"the log does not replay: {report.first_difference}")
+            raise Violation("replay", f"{report.first_difference}")
         if report.digest != digest:
-            raise Violation("the state that was computed again is another one")
+            raise Violation("recovery", "the state that was computed again is another one")
         if recover(records, self.registry).digest() != digest:
-            raise Violation("the state that was recovered is another one")
+            raise Violation("recovery", "the state that was recovered is another one")
 
     async def _settle(self, seconds: float = SETTLE_SECONDS) -> bool:
         """Wait until the leader has nothing to do until time goes by; whether it came to that."""
@@ -660,34 +663,21 @@ class Machine:
             self._broken(error)
 
     def _message(self, step: Request) -> object | None:
-        match step:
-            case Apply():
-                return write_request(fact_messages.Apply(objects=step.objects))
-            case Delete():
-                return write_request(
-                    fact_messages.Delete(keys=step.keys, grace_period_seconds=step.grace_period_seconds)
-                )
-            case SetCondition():
-                fields = (step.key, step.type, step.status, step.reason, step.message)
-                return write_request(fact_messages.SetCondition(**dict(zip(_CONDITION, fields, strict=True))))
-            case Edit():
-                pod = self._read(step.key)
-                return write_request(fact_messages.Apply(objects=[edited(pod, step)])) if pod else None
-            case Manifest():
-                return {
-                    "version": fact_messages.VERSION,
-                    "facts": {"verb": "apply", "manifests": step.data},
-                }
-        raise AssertionError(f"nobody knows how to ask for {step}")
+        """What goes over the wire; None where there is nothing to ask for."""
+        if isinstance(step, Manifest):
+            return {
+                "version": fact_messages.VERSION,
+                "facts": {"verb": "apply", "manifests": step.data},
+            }
+        facts = facts_of(step, self._read)  # type: ignore[arg-type]
+        return None if facts is None else write_request(facts)
 
-    def _read(self, key: str) -> Pod | None:
+    def _read(self, key: str) -> Object | None:
         """As `tidelog get` sees it."""
-        for record in self.records[self._pods.seq :]:
-            self._pods.apply(record)
-        found = self._pods.get(key)
-        return found if isinstance(found, Pod) else None
+        for record in self.records[self._objects.seq :]:
+            self._objects.apply(record)
+        return self._objects.get(key)
 
 
-_CONDITION = ("key", "type", "status", "reason", "message")
 _OUTSIDE = Process("outside").context
 _OUTSIDE.run(CURRENT.set, None)

@@ -11,6 +11,7 @@ from tidelog.api.objects import Pod, PodGroup, pod_condition
 from tidelog.api.pod_status import POD_SCHEDULED
 from tidelog.eventlog.records import AttemptError, Unschedulable, decode_body
 from tidelog.plugins.configuration import resolve_configuration
+from tidelog.plugins.events import Action, ClusterEvent, EventRegistration, Hint, Resource
 from tidelog.plugins.interface import Code, PermitResult, Plugin, Status, unschedulable
 from tidelog.plugins.registry import Registry
 from tidelog.replay.driver import Driver
@@ -209,3 +210,45 @@ def test_wait_for_a_permit_is_told_of_and_ends_with_the_pod() -> None:
 
     assert driver.core.permit_of(uid) is None
     assert driver.core.cluster.cache.pod_count == 0
+
+
+def test_pod_goes_on_waiting_for_its_permit_when_only_its_labels_change() -> None:
+    driver = started(fickle("permit", Status(Code.WAIT)))
+    driver.put(pod(CHOSEN))
+    driver.settle()
+
+    driver.put(b.pod(CHOSEN).label(app="web").request(cpu="1").scheduler("default-scheduler").build())
+
+    assert driver.core.permit_of(f"default/{CHOSEN}") is not None
+    assert driver.core.cluster.cache.pod_count == 1
+
+
+def test_deletion_of_a_node_wakes_those_whose_plugin_waits_for_it_in_its_own_record() -> None:
+    seen: list[tuple[Any, Any]] = []
+
+    def hint(waiting: Any, old: Any, new: Any) -> Hint:
+        seen.append((old.metadata.name, new))
+        return Hint.QUEUE
+
+    class Local(Plugin):
+        name = "Local"
+
+        def filter(self, state: Any, pod: Any, node: Any) -> Status:
+            return unschedulable("too many nodes")
+
+        def events_to_register(self) -> list[EventRegistration]:
+            return [EventRegistration(ClusterEvent(Resource.NODE, Action.DELETE), hint)]
+
+    driver = started(Local)
+    driver.put(pod(CHOSEN))
+    driver.settle()
+    driver.advance(seconds=10)
+    attempts = driver.core.attempts
+    driver.put(b.node("n2").capacity(cpu="4").build())
+    assert driver.core.attempts == attempts
+
+    driver.delete(b.node("n2").build())
+    driver.settle()
+
+    assert seen == [("n2", None)]
+    assert driver.core.attempts == attempts + 1

@@ -460,7 +460,7 @@ class Judge:
         due = [b for b in self.cluster.budgets.values() if self._is_due(b, victim)]
         keys = sorted(b.key for b in due)
         _hold(sorted(body.budgets) == keys, "budget", f"charged to {body.budgets}, due are {keys}", record)
-        if body.protected or body.method == "evict":
+        if body.protected:
             for budget in due:
                 left = self.cluster.left(budget, body.at)
                 _hold(left > 0, "budget", f"{budget.key} allows {left} more", record)
@@ -520,8 +520,11 @@ class Judge:
             known = core.objects.get(key)
             _hold(isinstance(known, Pod), "state", f"the core does not know {key}")
             assert isinstance(known, Pod)
-            same = (known.spec.node_name, known.status.nominated_node_name) == (pod.node, pod.nominated)
-            _hold(same, "state", f"{key} is on {known.spec.node_name!r} for the core, not {pod.node!r}")
+            theirs = (known.spec.node_name, known.status.nominated_node_name)
+            ours = (pod.node, pod.nominated)
+            _hold(
+                theirs == ours, "state", f"{key}: (node, nominated node) is {theirs} for the core, not {ours}"
+            )
         mine: dict[str, list[str]] = {name: [] for name in self.cluster.nodes}
         for pod in self.cluster.pods.values():
             if pod.place in mine:

@@ -87,6 +87,8 @@ class _Teller:
         self.dice = dice = random.Random(seed)
         self.is_large = seed % LARGE == LARGE - 1
         self.themes = dice.sample(THEMES, dice.randint(1, 3))
+        if dice.random() < 0.2 and "preemption" not in self.themes:
+            self.themes.append("preemption")
         self.nodes: dict[str, b.NodeBuilder] = {}
         self.gone: list[b.NodeBuilder] = []
         self.apps: list[_App] = []
@@ -129,6 +131,7 @@ class _Teller:
             (self.group, 7 if has("groups") else 0),
             (self.change_group, 4 if has("groups") else 0),
             (self.budget, 5 if has("preemption") else 0),
+            (self.preempt, 9 if has("preemption") else 0),
             (self.race, 5),
             (self.invalid, 1.5),
             (self.repeat, 2),
@@ -163,7 +166,7 @@ class _Teller:
 
     def _actors(self) -> dict[str, Any]:
         actors: dict[str, Any] = {"nodeAgent": {"speed": self.dice.choice([3, 10, 30])}}
-        if self.dice.random() < 0.9:
+        if self.dice.random() < (0.75 if "preemption" in self.themes else 0.95):
             actors["disruptionController"] = {}
         if self.has_autoscaler:
             groups = [self._node_group(name) for name in ("small", "large")[: self.dice.randint(1, 2)]]
@@ -192,13 +195,16 @@ class _Teller:
         self._apply(*(node.build() for node in self.nodes.values()))
         if "preemption" in self.themes:
             classes = (
-                b.priority_class("low", 1, guarded_below=self.dice.choice([None, 50, 200])),
-                b.priority_class("middle", 100, guarded_below=self.dice.choice([None, 150])),
+                b.priority_class("low", 1, default=True, guarded_below=self.dice.choice([50, 200, 2000])),
+                b.priority_class("middle", 100, guarded_below=self.dice.choice([None, 150, 2000])),
                 b.priority_class("high", 1000, never_preempts=self.dice.random() < 0.2),
             )
             self._apply(*classes)
         for _ in range(self.dice.randint(1, 3)):
             self.new_app()
+        if "preemption" in self.themes:
+            self.budget()
+            self._add(Advance(seconds=2))
 
     # --- nodes ----------------------------------------------------------------------------------------------------------
 
@@ -461,6 +467,14 @@ class _Teller:
         else:
             app = next(app for app in self.apps if app.name == name)
             self._scale(app, self.dice.randint(1, 2))
+
+    def preempt(self) -> None:
+        """Pods come that are more important than most."""
+        self.made += 1
+        chosen = self.dice.choice(["middle", "middle", "high"])
+        pod = b.pod("urgent").label(app="urgent", tier=self.dice.choice("ab")).priority_class(chosen)
+        pod = pod.request(cpu=self.dice.choice(["500m", "1", "2"])).grace(1)
+        self._apply(*(pod.named(f"urgent-{self.made}-{i}").build() for i in range(self.dice.randint(1, 3))))
 
     def budget(self) -> None:
         """A new one, another one of that name, one gone, or a status written by somebody who knows nothing of late."""

@@ -9,6 +9,7 @@ judge and mutations, and costs about a tenth of a second.
 from __future__ import annotations
 
 import asyncio
+import random
 import sys
 from collections.abc import Callable
 from typing import NamedTuple
@@ -20,6 +21,7 @@ from tidelog.api.times import NANOS
 from tidelog.daemon import fact_messages
 from tidelog.daemon.actors.catalogue import cast_of
 from tidelog.daemon.fact_messages import Answer, Facts
+from tidelog.daemon.runtime import Limits
 from tidelog.daemon.sandbox import Sandbox
 from tidelog.eventlog.records import Record
 from tidelog.replay.verify import recover, verify
@@ -94,7 +96,10 @@ class _Telling:
     async def run(self) -> Told:
         actors = cast_of(self.story.actors)
         async with Sandbox(
-            self.story.configuration, registry=self.registry, actors=actors(self.registry)
+            self.story.configuration,
+            registry=self.registry,
+            actors=actors(self.registry),
+            limits=_limits(self.story.seed),
         ) as self.cluster:
             for step in self.story.steps:
                 await self._step(step)
@@ -179,6 +184,18 @@ class _Telling:
         running, recovered = self.cluster.core.digest(), recover(self.records, self.registry).digest()
         if not running == report.digest == recovered:
             raise Violation("recovery", f"running {running}, computed {report.digest}, recovered {recovered}")
+
+
+def _limits(seed: int) -> Limits:
+    """Where tasks take turns, and when snapshots are kept."""
+    dice = random.Random(f"limits {seed}")
+    return Limits(
+        uncommitted=dice.choice([1, 4, 512]),
+        slice_steps=dice.choice([1, 4, 64]),
+        consumed_at_check=dice.choice([5, 1000]),
+        snapshot_every=dice.choice([0, 20, 60]),
+        facts_behind=dice.choice([5, 20_000]),
+    )
 
 
 def main() -> None:

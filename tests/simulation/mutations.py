@@ -1,0 +1,253 @@
+"""Deliberate bugs: each a context manager that breaks one rule of the real code, for the proof that the simulation would see it.
+
+    with MUTATIONS["forget to assume"].bug():
+        tell(make_story(seed))          # raises, for some seed below 500
+
+A bug is as small as it can be, and of the kind that a good engineer makes: one line left out, one comparison wrong, one case forgotten.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, NamedTuple
+from unittest.mock import patch
+
+from msgspec.structs import replace
+
+from tidelog.api.objects import Pod
+from tidelog.daemon import facts, scheduler_api
+from tidelog.daemon.runtime import Runtime
+from tidelog.eventlog import log as eventlog
+from tidelog.eventlog.records import SchedulerStarted, Unschedulable
+from tidelog.plugins.disruption_budgets import Allowances
+from tidelog.plugins.events import Hint, Resource
+from tidelog.plugins.node_resources_fit import NodeResourcesFit
+from tidelog.plugins.pod_topology_spread_constraints import SpreadRules
+from tidelog.plugins.pod_topology_spread_fallback import FallbackRules
+from tidelog.plugins.topology_placement import TopologyPlacement
+from tidelog.queue import state as queue_state
+from tidelog.queue.in_flight import InFlight
+from tidelog.queue.nominator import Nominator
+from tidelog.queue.scheduling_queue import SchedulingQueue
+from tidelog.scheduler.cache import Cache
+from tidelog.scheduler.core import Core
+from tidelog.scheduler.framework import Framework
+from tidelog.scheduler.group import Group
+
+Bug = Callable[[], AbstractContextManager[Any]]
+
+
+class Mutation(NamedTuple):
+    """One deliberate bug."""
+
+    bug: Bug
+    caught_at: int
+    """The first seed, of all from 0 on, in which it is caught."""
+    by: tuple[str, ...]
+    """The invariants that may catch it there."""
+
+
+def _bug(owner: Any, name: str, broken: Callable[[Any], Any]) -> Bug:
+    """`broken` makes the broken function of the right one."""
+    return lambda: patch.object(owner, name, broken(getattr(owner, name)))
+
+
+def _nothing(*_: Any, **__: Any) -> None:
+    """Whatever it was, it is forgotten."""
+
+
+# --- the queue ------------------------------------------------------------------------------------------------------------
+
+
+def _abort_without_requeue(right: Any) -> Any:
+    def abort(self: SchedulingQueue, uid: str, now: int) -> None:
+        self._in_flight.end(uid)
+
+    return abort
+
+
+def _record_without_nodes(right: Any) -> Any:
+    def record(self: InFlight, seq: int, event: Any, old: Any, new: Any) -> None:
+        if event.resource is not Resource.NODE:
+            right(self, seq, event, old, new)
+
+    return record
+
+
+def _sleepy_hint(right: Any) -> Any:
+    def hint(self: NodeResourcesFit, waiting: Any, old: Any, new: Any) -> Hint:
+        return Hint.SKIP if new is None else right(self, waiting, old, new)
+
+    return hint
+
+
+def _dump_without_nominations(right: Any) -> Any:
+    def dump(*parts: Any) -> Any:
+        return right(*(Nominator() if isinstance(part, Nominator) else part for part in parts))
+
+    return dump
+
+
+# --- the core -------------------------------------------------------------------------------------------------------------
+
+
+def _believe_less(right: Any) -> Any:
+    """Adopting does something that the outcome does not tell."""
+
+    def attempt(self: Core, now: int) -> Any:
+        decision = right(self, now)
+        if decision is not None and isinstance(decision.outcomes[0][1], Unschedulable):
+            pod = self.cluster.pod(decision.key)
+            nodes = self.cluster.cache.node_names()
+            if pod is not None and nodes and self.queue is not None:
+                self.queue.nominator.nominate(pod, nodes[0])
+        return decision
+
+    return attempt
+
+
+def _keep_first_epoch(right: Any) -> Any:
+    def consume(self: Core, record: Any, body: Any) -> None:
+        epoch = self.epoch
+        right(self, record, body)
+        if isinstance(body, SchedulerStarted) and epoch:
+            self.epoch = epoch
+
+    return consume
+
+
+def _salted_choice(right: Any) -> Any:
+    """As an order of hashes would be: the same within a process, another one in the next."""
+    salts = itertools.count()
+
+    def select(self: Framework, scores: Any, turn: int) -> Any:
+        salt = self.__dict__.setdefault("_salt", next(salts))
+        return right(self, scores, turn + salt)
+
+    return select
+
+
+def _forget_last_binding(right: Any) -> Any:
+    async def recovered(log: Any, registry: Any) -> Core:
+        core: Core = await right(log, registry)
+        bound = [
+            k
+            for k, o in core.objects.items()
+            if isinstance(o, Pod) and o.spec.node_name and o.spec.scheduler_name
+        ]
+        if bound and not core.in_flight:
+            key = bound[-1]
+            pod = core.objects[key]
+            assert isinstance(pod, Pod)
+            core.cluster.change(key, None)
+            core.cluster.change(key, replace(pod, spec=replace(pod.spec, node_name="")))
+        return core
+
+    return recovered
+
+
+def _gone_when_terminating(right: Any) -> Any:
+    """Who terminates takes no room any more."""
+
+    def put_pod(self: Cache, pod: Any) -> None:
+        if pod.terminating:
+            self.remove_pod(pod.uid)
+        else:
+            right(self, pod)
+
+    return put_pod
+
+
+def _smaller_quorum(right: Any) -> Any:
+    return property(lambda group: max(right.fget(group) - 1, 1))
+
+
+# --- the plugins ------------------------------------------------------------------------------------------------------------
+
+
+def _one_more_skew(right: Any) -> Any:
+    def compiled(self: SpreadRules, constraint: Any, kin: Any, pod: Any) -> Any:
+        found = right(self, constraint, kin, pod)
+        return found._replace(max_skew=found.max_skew + 1)
+
+    return compiled
+
+
+def _half_the_timeout(right: Any) -> Any:
+    def timeout_at(self: FallbackRules, standing: Any) -> int | None:
+        due = right(self, standing)
+        return None if due is None or self.timeout is None else due - self.timeout // 2
+
+    return timeout_at
+
+
+def _generous(right: Any) -> Any:
+    return lambda self, budget: right(self, budget) + 1
+
+
+def _uncharged(right: Any) -> Any:
+    """Only what the status says counts, not what was decided since."""
+
+    def stated(self: Allowances, budget: Any, key: str) -> int:
+        found: int = budget.status.disruptions_allowed
+        return found
+
+    return stated
+
+
+# --- the shell --------------------------------------------------------------------------------------------------------------
+
+
+async def _never(*_: Any) -> None:
+    return None
+
+
+def _copied(right: Any) -> Any:
+    """Nothing is ever found to be unchanged."""
+
+    def admit(new: Any, old: Any, *more: Any, **named: Any) -> Any:
+        admitted, warnings = right(new, old, *more, **named)
+        return replace(admitted), warnings
+
+    return admit
+
+
+@contextmanager
+def _answer_first() -> Iterator[None]:
+    """Callers are answered before the store has written anything."""
+    right = eventlog._Group.add
+
+    async def add(self: Any, request: Any) -> None:
+        await right(self, request)
+        self.answer()
+
+    with patch.object(eventlog._Group, "add", add):
+        yield
+
+
+MUTATIONS: dict[str, Mutation] = {
+    "forget Done": Mutation(_bug(SchedulingQueue, "done", lambda _: _nothing), 0, ("queue",)),
+    "lose the requeue after an abort": Mutation(_bug(SchedulingQueue, "abort", _abort_without_requeue), 0, ("queue",)),
+    "drop in-flight events of nodes": Mutation(_bug(InFlight, "record", _record_without_nodes), 0, ("liveness",)),
+    "a hint that sleeps": Mutation(_bug(NodeResourcesFit, "_other_pod_changed", _sleepy_hint), 0, ("liveness",)),
+    "forget the nominations in snapshots": Mutation(_bug(queue_state, "dump", _dump_without_nominations), 0, ("replay",)),
+    "ignore the commit check": Mutation(_bug(Core, "conflict", lambda _: _nothing), 0, ("gone", "constraint")),
+    "forget to assume": Mutation(_bug(Core, "_assume", lambda _: _nothing), 0, ("constraint",)),
+    "adopt what the outcome does not tell": Mutation(_bug(Core, "attempt", _believe_less), 0, ("replay",)),
+    "keep the epoch of the first start": Mutation(_bug(Core, "_consume", _keep_first_epoch), 0, ("stale",)),
+    "break ties by the order of hashes": Mutation(_bug(Framework, "select", _salted_choice), 0, ("replay",)),
+    "bind again after a restart": Mutation(_bug(scheduler_api, "recovered_core", _forget_last_binding), 0, ("twice",)),
+    "count who terminates as gone": Mutation(_bug(Cache, "put_pod", _gone_when_terminating), 0, ("constraint",)),
+    "bind half a gang": Mutation(_bug(Group, "quorum", _smaller_quorum), 0, ("gang",)),
+    "leave a group's level": Mutation(_bug(TopologyPlacement, "generate", lambda _: lambda self, state, group, parents: (parents, None)), 0, ("gang",)),
+    "allow one more skew": Mutation(_bug(SpreadRules, "_compiled", _one_more_skew), 0, ("constraint",)),
+    "fall back too early": Mutation(_bug(FallbackRules, "_timeout_at", _half_the_timeout), 0, ("fallback",)),
+    "evict past the budget": Mutation(_bug(Allowances, "left", _generous), 0, ("budget",)),
+    "forget what budgets were charged": Mutation(_bug(Allowances, "_stated", _uncharged), 0, ("budget",)),
+    "forget who was asked to go": Mutation(_bug(Core, "_evict", lambda _: _nothing), 0, ("twice",)),
+    "forget the tick": Mutation(_bug(Runtime, "_tick", lambda _: _never), 0, ("liveness",)),
+    "append what changes nothing": Mutation(_bug(facts, "admit", _copied), 0, ("doubled",)),
+    "answer before the commit": Mutation(_answer_first, 0, ("lost",)),
+}  # fmt: skip

@@ -28,12 +28,20 @@ from tidelog.api.yaml_reader import (
 __all__ = ["DEPTH_MAX", "INPUT_BYTES_MAX", "Document", "read_documents"]
 
 
-def read_documents(data: bytes | str, source: str, bytes_max: int = INPUT_BYTES_MAX) -> list[Document]:
-    """The documents that are not empty. Raises InvalidObjects that names the source and the line."""
+def read_documents(
+    data: bytes | str, source: str, bytes_max: int = INPUT_BYTES_MAX, *, keep_nulls: bool = False
+) -> list[Document]:
+    """The documents that are not empty. Raises InvalidObjects that names the source and the line.
+
+    `keep_nulls` leaves keys whose value is null where they are, for what is no object of Kubernetes'.
+    """
     try:
         text = _text(data, bytes_max)
-        documents = _read_json(text)
-        return read_yaml(text) if documents is None else documents
+        # JSON is YAML as well; it only takes longer.
+        documents = None if keep_nulls else _read_json(text)
+        if documents is None:
+            documents = read_yaml(text, keep_nulls=keep_nulls, bytes_max=bytes_max)
+        return documents
     except Problem as problem:
         raise InvalidObjects(source, [problem.error]) from None
 

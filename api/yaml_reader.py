@@ -136,7 +136,9 @@ class _Frame:
 class _Builder:
     """Builds documents from events; one for a whole text."""
 
-    def __init__(self) -> None:
+    def __init__(self, keep_nulls: bool, bytes_max: int) -> None:
+        self.keep_nulls = keep_nulls
+        self.bytes_max = bytes_max
         self.documents: list[Document] = []
         self.frames: list[_Frame] = []
         self.anchors: dict[str, tuple[Any, int]] = {}
@@ -248,7 +250,7 @@ class _Builder:
         if isinstance(value, dict):
             for merged in frame.merged:
                 self.merge(event, value, merged)
-            if frame.has_null:
+            if frame.has_null and not self.keep_nulls:
                 value = {key: item for key, item in value.items() if item is not None}
         if frame.anchor:
             self.anchors[frame.anchor] = (value, frame.weight)
@@ -271,8 +273,8 @@ class _Builder:
             )
         value, weight = found
         self.expanded += weight
-        if self.expanded > INPUT_BYTES_MAX:
-            self.fail(event, f"aliases must not expand to more than {INPUT_BYTES_MAX} bytes", event.anchor)
+        if self.expanded > self.bytes_max:
+            self.fail(event, f"aliases must not expand to more than {self.bytes_max} bytes", event.anchor)
         frame = self.frames[-1] if self.frames else None
         if frame is not None and frame.key is None and isinstance(frame.value, dict):
             if not isinstance(value, str):
@@ -304,10 +306,10 @@ class _Builder:
         frame.key = None
 
 
-def read_yaml(text: str) -> list[Document]:
-    """The documents that are not empty. Raises Problem."""
+def read_yaml(text: str, *, keep_nulls: bool = False, bytes_max: int = INPUT_BYTES_MAX) -> list[Document]:
+    """The documents that are not empty. `bytes_max`: so much may aliases add. Raises Problem."""
     try:
-        return _Builder().run(yaml.parse(text, Loader=LOADER))
+        return _Builder(keep_nulls, bytes_max).run(yaml.parse(text, Loader=LOADER))
     except yaml.MarkedYAMLError as error:
         raise _yaml_problem(text, error) from None
     except yaml.YAMLError as error:

@@ -37,6 +37,7 @@ from tidelog.plugins.configuration import (
     resolve_configuration,
 )
 from tidelog.plugins.registry import Registry, load_entry_points
+from tidelog.plugins.strict import TEXT_BYTES_MAX
 
 O = TypeVar("O", bound=Object)  # noqa: E741
 
@@ -63,7 +64,8 @@ def load_configuration(
         return resolve_configuration(given, registry, gates=gates)
     path = Path(given)
     try:
-        text = path.read_bytes()
+        with path.open("rb") as file:
+            text = file.read(TEXT_BYTES_MAX + 1)
     except OSError as error:
         raise TidelogError(f"{path}: the configuration cannot be read: {error.strerror or error}") from error
     return read_configuration(text, registry, source=str(path), gates=gates)

@@ -111,9 +111,8 @@ def read_configuration(
 
     Raises InvalidObjects, named after `source`, with every mistake that was found.
     """
-    errors = ErrorList()
-    data = strict.parse_document(text, source, errors)
-    return resolve_configuration(data, registry, source=source, gates=gates, errors=errors)
+    data = strict.parse_document(text, source)
+    return resolve_configuration(data, registry, source=source, gates=gates)
 
 
 def resolve_configuration(
@@ -122,10 +121,9 @@ def resolve_configuration(
     *,
     source: str = "the configuration",
     gates: Mapping[str, bool] | None = None,
-    errors: ErrorList | None = None,
 ) -> Loaded:
     """As `read_configuration`, from plain data."""
-    errors = ErrorList() if errors is None else errors
+    errors = ErrorList()
     if not isinstance(data, Mapping):
         errors.invalid("document", data, "must be an object")
         raise InvalidObjects(source, errors)

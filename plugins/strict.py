@@ -12,11 +12,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
-import yaml
 from msgspec import NODEFAULT
 from msgspec import inspect as types
 
-from tidelog.api.errors import InvalidObjects
+from tidelog.api.documents import read_documents
+from tidelog.api.errors import FieldError, InvalidObjects
 from tidelog.api.fields import ErrorList
 
 _WORDS: dict[type[types.Type], str] = {
@@ -30,55 +30,20 @@ _WORDS: dict[type[types.Type], str] = {
 }
 
 
-def parse_document(text: str | bytes, source: str, errors: ErrorList) -> Any:
-    """The plain data of a YAML or JSON document; keys that are set twice go to `errors`.
+TEXT_BYTES_MAX = 1 << 20
+"""Of a file of settings: far more than anybody writes."""
+
+
+def parse_document(text: str | bytes, source: str) -> Any:
+    """The plain data of a YAML or JSON document, read as manifests are: within bounds, keys that are set twice refused.
 
     Raises InvalidObjects, named after `source`, for what is no such document.
     """
-    try:
-        root = yaml.compose(text, Loader=yaml.SafeLoader)
-        data = msgspec.yaml.decode(text)
-    except (yaml.YAMLError, msgspec.DecodeError) as error:
-        mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None)
-        where = f"line {mark.line + 1}, column {mark.column + 1}" if mark else "document"
-        errors.invalid(where, problem or str(error).partition("\n")[0], "must be one YAML or JSON document")
-        raise InvalidObjects(source, errors) from None
-    _Walk(errors).visit(root, "")
-    if any(error.rule == _SELF_REFERENCE for error in errors):
-        raise InvalidObjects(source, errors)
-    return data
-
-
-_SELF_REFERENCE = "an alias must not refer to what it is part of"
-
-
-class _Walk:
-    """Finds what the plain data does not show: keys set twice, of which YAML takes the last, and circles of aliases."""
-
-    def __init__(self, errors: ErrorList) -> None:
-        self.errors = errors
-        self.open: list[yaml.Node] = []
-
-    def visit(self, node: yaml.Node | None, path: str) -> None:
-        if any(node is ancestor for ancestor in self.open):
-            self.errors.forbidden(path, _SELF_REFERENCE)
-        elif isinstance(node, yaml.CollectionNode):
-            self.open.append(node)
-            if isinstance(node, yaml.MappingNode):
-                self._mapping(node, path)
-            else:
-                for i, item in enumerate(node.value):
-                    self.visit(item, f"{path}[{i}]")
-            self.open.pop()
-
-    def _mapping(self, node: yaml.MappingNode, path: str) -> None:
-        seen = set()
-        for key, value in node.value:
-            where = child(path, str(key.value))
-            if key.value in seen:
-                self.errors.duplicate(where, key.value, "the field is set twice")
-            seen.add(key.value)
-            self.visit(value, where)
+    documents = read_documents(text, source, TEXT_BYTES_MAX, keep_nulls=True)
+    if len(documents) > 1:
+        where, rule = f"line {documents[1].line}", "must be one YAML or JSON document"
+        raise InvalidObjects(source, [FieldError(path=where, kind="Invalid", rule=rule)])
+    return documents[0].value if documents else None
 
 
 def decode(kind: Any, value: Any, path: str, errors: ErrorList) -> Any:

@@ -51,16 +51,16 @@ def read_actors(path: Path | None) -> Cast:
     if path is None:
         return nobody
     try:
-        text = path.read_bytes()
+        with path.open("rb") as file:
+            text = file.read(strict.TEXT_BYTES_MAX + 1)
     except OSError as error:
         raise TidelogError(f"{path}: the actors cannot be read: {error.strerror or error}") from error
-    errors = ErrorList()
-    return cast_of(strict.parse_document(text, str(path), errors), str(path), errors)
+    return cast_of(strict.parse_document(text, str(path)), str(path))
 
 
-def cast_of(data: Any, source: str = "actors", errors: ErrorList | None = None) -> Cast:
+def cast_of(data: Any, source: str = "actors") -> Cast:
     """As `read_actors`, from plain data."""
-    errors = ErrorList() if errors is None else errors
+    errors = ErrorList()
     chosen: list[Cast] = []
     if not isinstance(data, Mapping):
         errors.invalid("document", data, "must be an object with the names of actors")

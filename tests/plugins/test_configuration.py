@@ -22,6 +22,7 @@ from tidelog.plugins.configuration import (
 from tidelog.plugins.interface import Plugin
 from tidelog.plugins.profiles import EnabledPlugin
 from tidelog.plugins.registry import Registry
+from tidelog.plugins.strict import TEXT_BYTES_MAX
 
 HEADER = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
 
@@ -554,16 +555,26 @@ def test_file_that_kube_scheduler_wrote_gives_the_default_profile() -> None:
 # --- text -------------------------------------------------------------------------------------------------------------------------
 
 
+BOMB = "\n".join(
+    [f"a0: &a0 [{'x, ' * 99}x]", *(f"a{i}: &a{i} [{f'*a{i - 1}, ' * 19}*a{i - 1}]" for i in range(1, 8))]
+)
+"""A few hundred bytes that name a hundred thousand million values."""
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("a: [", "line 1, column 5: Invalid value"),
-        ("a: 1\n---\nb: 2", "line 2, column 1: Invalid value"),
+        ("a: [", "line 2, column 1: Invalid value"),
+        ("a: 1\n---\nb: 2", "line 2: Invalid value: must be one YAML or JSON document"),
         ("", "document: Invalid value: must be an object"),
         ("- a", 'document: Invalid value: ["a"]: must be an object'),
-        (b"\x80", "document: Invalid value"),
-        ("a: !!python/object:os.system {}", "document: Invalid value"),
-        ("profiles: &a [*a]", "profiles[0]: Forbidden: an alias must not refer to what it is part of"),
+        (b"\x80", 'line 1: Invalid value: "80": must be UTF-8'),
+        ("a: !!python/object:os.system {}", "line 1, column 4 (a): Invalid value: tag"),
+        ("profiles: &a [*a]", 'line 1, column 15 (profiles[0]): Invalid value: "a": alias refers to itself'),
+        ("[" * 5000, "line 1, column 101"),
+        ("[1]: x", "line 1, column 1: Invalid value: a key must be text"),
+        (BOMB, "line 4, column"),
+        ("x" * (TEXT_BYTES_MAX + 1), f"text: Too long: may not be more than {TEXT_BYTES_MAX} bytes"),
     ],
 )
 def test_text_that_is_no_document_is_refused_with_its_place(text: str | bytes, said: str) -> None:
@@ -579,7 +590,12 @@ def test_field_that_is_set_twice_is_refused() -> None:
     with pytest.raises(InvalidObjects) as caught:
         read_configuration(text, REGISTRY)
 
-    assert [error.path for error in caught.value.errors] == ["tidelog.compat"]
+    (error,) = caught.value.errors
+    assert (error.path, error.value, error.rule) == (
+        "line 5, column 3 (tidelog)",
+        "compat",
+        "key is there twice",
+    )
 
 
 def test_json_is_read_too() -> None:

@@ -5,6 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 SEEDS ?= 500
+FROM ?= 0
 FUZZ_EXAMPLES ?= 20000
 SAMPLE ?= 200
 SEED ?= 1
@@ -48,6 +49,9 @@ conformance: $(STAMP) ## the recorded answers of the real kube-scheduler
 docs: $(STAMP) ## write docs/cli.md from --help
 	$(BIN)/python tools/make_cli_docs.py
 
+simulate: $(STAMP) ## tell SEEDS random stories FROM a seed on a simulated machine that breaks in every way
+	$(BIN)/python -m tests.simulation.simulate --seeds $(SEEDS) --from $(FROM)
+
 fuzz: $(STAMP) ## random input to apply and to the socket (long)
 	TIDELOG_FUZZ_EXAMPLES=$(FUZZ_EXAMPLES) $(BIN)/python -m pytest -q tests/daemon/test_cli_bad_input.py tests/eventlog/test_handover.py
 
@@ -72,4 +76,4 @@ wheel: $(STAMP) ## build the wheel into dist/
 clean: ## remove everything that is not in git
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage*
 
-.PHONY: help install demo docs fuzz torture soak test check-lint check-types check-imports check-tests conformance mutation-score format wheel clean
+.PHONY: help install demo docs simulate fuzz torture soak test check-lint check-types check-imports check-tests conformance mutation-score format wheel clean

@@ -291,12 +291,14 @@ def quietly() -> Generator[None]:
     hook, was_enabled = sys.unraisablehook, gc.isenabled()
     sys.unraisablehook = lambda _: None
     gc.disable()
+    gc.freeze()  # What is there already need not be looked through.
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)  # A coroutine that was never awaited.
             yield
             gc.collect()
     finally:
+        gc.unfreeze()
         sys.unraisablehook = hook
         if was_enabled:
             gc.enable()

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import gc
 import logging
 import multiprocessing
 import os
@@ -96,24 +95,16 @@ def simulate_seeds(seeds: Sequence[int]) -> list[Result]:
     return [simulate(make_story(seed)) for seed in seeds]
 
 
-def _chunk(seeds: range) -> list[Result]:
-    results = simulate_seeds(seeds)
-    gc.collect()
-    return results
-
-
 def simulate_many(first: int, count: int, jobs: int, report: Callable[[Result], None]) -> None:
     """On so many processes. `report` gets the results as they come."""
     chunks = [range(at, min(at + CHUNK, first + count)) for at in range(first, first + count, CHUNK)]
-    gc.collect()
-    gc.freeze()  # What was imported need not be looked through after every simulation.
     if jobs == 1:
         for chunk in chunks:
-            for result in _chunk(chunk):
+            for result in simulate_seeds(chunk):
                 report(result)
         return
     with multiprocessing.get_context("fork").Pool(jobs) as pool:
-        for results in pool.imap_unordered(_chunk, chunks):
+        for results in pool.imap_unordered(simulate_seeds, chunks):
             for result in results:
                 report(result)
 

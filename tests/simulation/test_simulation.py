@@ -1,0 +1,69 @@
+"""Nothing lost, nothing doubled, nothing stale, nobody forgotten: whatever breaks, in hundreds of simulated stories. `make simulate` runs more."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.simulation.simulate import COMMAND, shrink, simulate, simulate_seeds, told
+from tests.simulation.steps import Advance, CrashAt, Kill, PowerLoss
+from tests.simulation.story import make_story
+
+pytestmark = pytest.mark.usefixtures("unreplayed")
+"""Each simulation replays its log itself."""
+
+SEEDS = int(os.environ.get("SIMULATED_SEEDS", "500"))
+BATCH = 20
+FAULTS = ("power losses", "kills", "thefts", "ends", "failed disk operations")
+"""What has to happen in a batch of simulations, or they show little."""
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize("first", range(0, SEEDS, BATCH))
+def test_every_promise_is_kept_whatever_breaks(first: int) -> None:
+    results = simulate_seeds(range(first, min(first + BATCH, SEEDS)))
+
+    failures = [f"{r.failure}\n    {COMMAND} --seed {r.seed} --shrink" for r in results if r.failure]
+    assert not failures, "\n".join(failures)
+    happened = {name: sum(result.counts[name] for result in results) for name in FAULTS}
+    assert all(happened.values()), happened
+
+
+def test_simulation_follows_from_its_seed_alone() -> None:
+    seeds = (3, 9, 25)
+    here = [simulate(make_story(seed)).digest for seed in seeds]
+    again = [simulate(make_story(seed)).digest for seed in seeds]
+    elsewhere = [_digest_under_another_hash_seed(seed) for seed in seeds]
+
+    assert here == again
+    assert [digest.hex() for digest in here] == elsewhere
+
+
+def _digest_under_another_hash_seed(seed: int) -> str:
+    command = [sys.executable, "-m", "tests.simulation.simulate", "--seed", str(seed)]
+    environment = {**os.environ, "PYTHONHASHSEED": "4711"}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True)
+    return done.stdout.partition("last digest ")[2].partition(",")[0]
+
+
+def test_failing_story_is_shortened_to_the_steps_that_matter() -> None:
+    story = next(
+        s for s in map(make_story, range(50)) if any(isinstance(step, PowerLoss) for step in s.steps)
+    )
+
+    shorter = shrink(story, lambda s: any(isinstance(step, PowerLoss) for step in s.steps))
+
+    assert [type(step) for step in shorter.steps] == [PowerLoss]
+    assert "PowerLoss" in told(shorter)
+
+
+def test_stories_are_full_of_faults() -> None:
+    steps = [step for seed in range(100) for step in make_story(seed).steps]
+
+    for kind in (PowerLoss, Kill, CrashAt, Advance):
+        assert sum(isinstance(step, kind) for step in steps) > 20, kind

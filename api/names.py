@@ -72,7 +72,7 @@ _PERCENT_RULE = _regex_rule(
 _TOO_MANY_PARTS = f"a qualified name {_QUALIFIED_RULE} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
 
 
-@lru_cache(maxsize=65536)
+@lru_cache(maxsize=8192)
 def label_key(value: str) -> Rules:
     """A qualified name: `[dns.subdomain/]name`, the name of at most 63 characters."""
     prefix, slash, name = value.rpartition("/")
@@ -92,21 +92,21 @@ def label_key(value: str) -> Rules:
     return tuple(found)
 
 
-@lru_cache(maxsize=65536)
+@lru_cache(maxsize=8192)
 def label_value(value: str) -> Rules:
     """Empty, or at most 63 characters that begin and end alphanumerically."""
     found = (_too_long(NAME_LENGTH_MAX),) if len(value) > NAME_LENGTH_MAX else ()
     return found if _label_value.fullmatch(value) else (*found, _LABEL_VALUE_RULE)
 
 
-@lru_cache(maxsize=65536)
+@lru_cache(maxsize=8192)
 def dns_label(value: str) -> Rules:
     """An RFC 1123 label, as namespaces and containers are named."""
     found = (_too_long(NAME_LENGTH_MAX),) if len(value) > NAME_LENGTH_MAX else ()
     return found if _dns_label.fullmatch(value) else (*found, _DNS_LABEL_RULE)
 
 
-@lru_cache(maxsize=65536)
+@lru_cache(maxsize=8192)
 def dns_subdomain(value: str) -> Rules:
     """An RFC 1123 subdomain, as nearly everything is named."""
     found = (_too_long(SUBDOMAIN_LENGTH_MAX),) if len(value) > SUBDOMAIN_LENGTH_MAX else ()

@@ -25,7 +25,7 @@ _LENGTH_MAX = 256  # Arbitrary: longer than any number that can matter, short en
 SYNTAX_RULE = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
 
 
-@lru_cache(maxsize=65536)
+@lru_cache(maxsize=8192)
 def _parts(text: str) -> tuple[int, int, str]:
     """The exact value as numerator and (positive) denominator, and its suffix. Raises ValueError with the syntax rule."""
     found = _SYNTAX.fullmatch(text) if len(text) <= _LENGTH_MAX else None
@@ -77,13 +77,13 @@ def _round_up(quantity: Quantity, scale: int) -> int:
     return max(-rounded, -MAX - 1) if numerator < 0 else min(rounded, MAX)
 
 
-@lru_cache(maxsize=65536, typed=True)
+@lru_cache(maxsize=8192, typed=True)
 def parse_units(quantity: Quantity) -> int:
     """The value in whole units, rounded up (`0.1` is 1). Raises ValueError with the syntax rule."""
     return _round_up(quantity, 1)
 
 
-@lru_cache(maxsize=65536, typed=True)
+@lru_cache(maxsize=8192, typed=True)
 def parse_milli(quantity: Quantity) -> int:
     """The value in thousandths, rounded up (`1.5m` is 2). Raises ValueError with the syntax rule."""
     return _round_up(quantity, 1000)
@@ -106,7 +106,7 @@ def compare(left: Quantity, right: Quantity) -> int:
     return (x > y) - (x < y)
 
 
-@lru_cache(maxsize=65536, typed=True)
+@lru_cache(maxsize=8192, typed=True)
 def canonical(quantity: Quantity) -> str:
     """The one text of this value and notation, as the API server writes it: `0.5` is `500m`, `1024Mi` is `1Gi`.
 

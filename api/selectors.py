@@ -105,7 +105,7 @@ def label_matcher(selector: LabelSelector | None) -> Matcher:
     key = selector_key(selector)
     found = _label_cache.get(key)
     if found is None:
-        if len(_label_cache) >= 65536:
+        if len(_label_cache) >= 8192:
             _label_cache.clear()
         found = _label_cache[key] = _compile(selector)
     return found
@@ -142,7 +142,7 @@ def map_matcher(selector: Mapping[str, str]) -> Matcher:
 NodeMatcher = Callable[[Node], bool]
 
 
-@lru_cache(maxsize=65536)
+@lru_cache(maxsize=8192)
 def node_term_matcher(term: NodeSelectorTerm) -> NodeMatcher:
     """One term: expressions and fields ANDed; a term with neither matches nothing. Raises SelectorError."""
     if not term.match_expressions and not term.match_fields:
@@ -164,7 +164,7 @@ def _field_requirement(requirement: NodeSelectorRequirement) -> Matcher:
     return lambda fields: fields.get(key) != value
 
 
-@lru_cache(maxsize=65536)
+@lru_cache(maxsize=8192)
 def node_selector_matcher(selector: NodeSelector) -> NodeMatcher:
     """Terms ORed; no terms match nothing; a term that does not parse never matches, the others still may.
 

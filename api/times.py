@@ -33,7 +33,7 @@ _DURATION_PART = re.compile("(\\d+\\.?\\d*|\\.\\d+)(ns|us|\u00b5s|\u03bcs|ms|s|m
 _DURATION_MAX = (1 << 63) - 1
 
 
-@lru_cache(maxsize=65536)
+@lru_cache(maxsize=8192)
 def parse_time(text: str) -> int:
     """Nanoseconds since 1970; digits beyond the ninth are dropped. Raises ValueError with the rule."""
     found = _TIME.fullmatch(text)

@@ -83,7 +83,7 @@ def all_select(terms: Terms, namespace: str, labels: Labels, labels_of: Namespac
 # --- compiling ----------------------------------------------------------------------------------------------------------
 
 _cache: dict[tuple[object, ...], AffinityTerm] = {}
-_CACHE_MAX = 65536
+_CACHE_MAX = 8192
 
 
 def required_affinity(pod: Pod) -> Terms:

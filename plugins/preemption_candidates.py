@@ -50,7 +50,7 @@ def by_importance(pods: Iterable[PodInfo], at: int) -> list[PodInfo]:
     return sorted(pods, key=lambda pod: (*importance(pod, at), _natural(pod.name), pod.namespace))
 
 
-@lru_cache(maxsize=65536)
+@lru_cache(maxsize=8192)
 def _natural(name: str) -> tuple[tuple[str, int], ...]:
     """Sorts `web-2` before `web-10`."""
     return tuple((text, int(digits or -1)) for text, digits in _PARTS.findall(name))

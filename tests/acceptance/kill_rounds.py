@@ -1,7 +1,7 @@
 """Kill a process that writes a log, at a random moment, again and again: `python kill_rounds.py LOG ROUNDS SEED`.
 
 Each round a child opens the log, appends from 40 tasks, takes snapshots, compacts and checkpoints, and notes every
-acknowledgement in a file. After 20 to 250 ms it is killed with SIGKILL. Then the log must hold each acknowledged record
+acknowledgement in a file. 20 to 250 ms after it has opened the log, or after its start, it is killed with SIGKILL. Then the log must hold each acknowledged record
 once, at its seq, verify, and open for the next round without help. Prints one line of JSON; exits 1 at the first fault.
 """
 
@@ -73,7 +73,7 @@ async def compact(path: str) -> None:
         await log.compact()
 
 
-def run_round(path: str, number: int, delay: float) -> list[tuple[int, str]]:
+def run_round(path: str, number: int, delay: float, *, opened: bool) -> list[tuple[int, str]]:
     """One child, from its start to its end; returns what was acknowledged to it."""
     notes_path = f"{path}.notes"
     notes = os.open(notes_path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o600)
@@ -83,6 +83,10 @@ def run_round(path: str, number: int, delay: float) -> list[tuple[int, str]]:
             asyncio.run(write(path, number, notes))
         finally:
             os._exit(3)
+    for _ in range(60_000):
+        if not opened or os.fstat(notes).st_size:
+            break
+        time.sleep(0.001)
     time.sleep(delay)
     os.kill(child, signal.SIGKILL)
     _, status = os.waitpid(child, 0)
@@ -101,7 +105,7 @@ def main() -> int:
     sqlite.CHECKPOINT_BYTES = 200_000
     total = productive = 0
     for number in range(rounds):
-        acknowledged = run_round(path, number, rng.uniform(0.02, 0.25))
+        acknowledged = run_round(path, number, rng.uniform(0.02, 0.25), opened=rng.random() < 0.75)
         if os.path.exists(path):
             if asyncio.run(check(path, acknowledged)) > RECORDS_MAX:
                 asyncio.run(compact(path))

@@ -28,4 +28,4 @@ def test_nothing_acknowledged_is_lost_by_kills(tmp_path: Path, nothing_to_replay
     assert done.returncode == 0, f"seed {SEED}: {done.stderr}"
     report = json.loads(done.stdout)
     assert report["rounds"] == ROUNDS
-    assert report["productive"] > ROUNDS // 2, "hardly any round had time to write"
+    assert report["productive"] > ROUNDS // 4, "hardly any round had time to write"

@@ -42,6 +42,7 @@ class SeenPod:
     """A pod, as far as anybody judges it."""
 
     __slots__ = (
+        "changed",
         "conditions",
         "cpu",
         "ended",
@@ -67,6 +68,8 @@ class SeenPod:
 
     def __init__(self, key: str, pod: Pod) -> None:
         self.key = key
+        self.changed = 0
+        """The last record of somebody else that changed it."""
         self.rejected_since: int | None = None
         """When topology spread first rejected it, in this life and since its gates were taken away."""
         self.evicted = False
@@ -267,12 +270,14 @@ class SeenCluster:
         match body:
             case ObjectPut():
                 self._put(key, body.object)
+                if (put := self.pods.get(key)) is not None:
+                    put.changed = record.seq
             case ObjectDeleted():
                 self._delete(key)
             case ConfigurationLoaded():
                 self.configuration = body.configuration
             case PodConditionSet() if pod is not None:
-                new = body.condition
+                new, pod.changed = body.condition, record.seq
                 pod.say(new.type, new.status, new.reason, record.at, new.message)
             case Scheduled() if pod is not None:
                 self._bind(pod, body.node)

@@ -42,7 +42,7 @@ from tidelog.plugins.interface import (
     unschedulable,
 )
 from tidelog.plugins.node_info import PodInfo
-from tidelog.plugins.node_statuses import resolvable
+from tidelog.plugins.node_statuses import any_resolvable, resolvable
 from tidelog.plugins.preemption_candidates import Candidate, ranked
 from tidelog.plugins.preemption_dry_run import Blocker, DryRun
 from tidelog.plugins.preemption_memory import Memory
@@ -96,6 +96,8 @@ class DefaultPreemption(Plugin):
     def __init__(self, args: Any, handle: Handle) -> None:
         super().__init__(args, handle)
         self._memory = Memory()
+        self._hopeless: tuple[int, PostFilterResult] = (-1, PostFilterResult())
+        """The last number of nodes, and the answer where none of so many is worth a try: the same for every pod."""
 
     @classmethod
     def validate_args(cls, args: Any, path: str, gates: FeatureGates) -> list[FieldError]:
@@ -145,6 +147,8 @@ class DefaultPreemption(Plugin):
         status = self.eligibility(port, pod, statuses)
         if status is not None:
             return PostFilterResult(status)
+        if not any_resolvable(statuses):
+            return self._nothing_to_try()
         # A promise cannot be kept with kube-scheduler's way of matching and charging, which knows of no promise.
         best_effort = self.handle.upstream and not self.guarded
         allowances = Allowances(self.handle.listers, port, state.at, upstream=best_effort)
@@ -304,6 +308,14 @@ class DefaultPreemption(Plugin):
         )
 
     # --- failure --------------------------------------------------------------------------------------------------------
+
+    def _nothing_to_try(self) -> PostFilterResult:
+        """On no node would it help that pods go."""
+        nodes = len(self.handle.snapshot.nodes)
+        if self._hopeless[0] != nodes:
+            text = nodes_message(nodes, {NOT_HELPFUL: nodes} if nodes else {})
+            self._hopeless = (nodes, PostFilterResult(unschedulable(PREFIX + text), ""))
+        return self._hopeless[1]
 
     def _nothing_helps(self, allowances: Allowances, pod: PodInfo, search: Search) -> PostFilterResult:
         """No candidate: an error if a plugin failed, else every node's reason, and which budgets were in the way."""

@@ -67,3 +67,8 @@ def resolvable(statuses: Mapping[str, Status]) -> list[str]:
     if isinstance(statuses, NodeStatuses):
         return statuses.resolvable()
     return [name for name, status in statuses.items() if status.code is Code.UNSCHEDULABLE]
+
+
+def any_resolvable(statuses: Mapping[str, Status]) -> bool:
+    """Whether there is such a node."""
+    return any(status.code is Code.UNSCHEDULABLE for status, _ in grouped(statuses))

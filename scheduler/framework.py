@@ -50,7 +50,6 @@ from tidelog.plugins.interface import (
     ScorePlugin,
     Status,
     unresolvable,
-    unschedulable,
 )
 from tidelog.plugins.node_info import NodeInfo, PodInfo
 from tidelog.plugins.preemption_plan import PreemptionPort
@@ -520,7 +519,7 @@ class Framework:
 
         The status has the reasons of all that were asked and, unless it is a success, a plugin.
         """
-        merged = PostFilterResult()
+        merged: PostFilterResult | None = None
         reasons: list[str] = []
         first = ""
         for plugin in self.post_filter:
@@ -536,10 +535,11 @@ class Framework:
                 return result._replace(status=status.by(plugin.name), plan=None)
             if not status.is_rejected:
                 return PostFilterResult(_failed("PostFilter", plugin.name, status))
-            merged = _merged(merged, result)
+            merged = result if merged is None else _merged(merged, result)
             reasons.extend(status.reasons)
             first = first or plugin.name
-        return merged._replace(status=unschedulable(*reasons).by(first))
+        status = Status(Code.UNSCHEDULABLE, tuple(reasons), first)
+        return (merged or PostFilterResult())._replace(status=status, plan=None)
 
     # --- scoring ------------------------------------------------------------------------------------------------------
 

@@ -38,6 +38,7 @@ class Cluster:
 
     def __init__(self, *objects: Object, gates: FeatureGates | None = None, **args: int) -> None:
         cache, snapshot, self.listers = Cache(), Snapshot(), Listers()
+        self.cache = cache
         for obj in objects:
             if isinstance(obj, Pod):
                 cache.put_pod(PodInfo(obj))
@@ -233,6 +234,27 @@ def test_success_without_victims_is_an_error_of_that_node() -> None:
 
     assert result.status is not None
     assert "would have no victims" in result.status.message
+
+
+def test_where_nothing_is_worth_a_try_the_answer_follows_the_number_of_nodes() -> None:
+    tainted = [b.node(f"n{i}").taint("team", "x").build() for i in range(3)]
+    cluster = Cluster(*tainted[:2])
+
+    messages = [said(cluster)]
+    cluster.cache.put_node(tainted[2])
+    cluster.framework.snapshot.refresh(cluster.cache)
+    messages += [said(cluster), said(cluster)]
+
+    assert messages == [
+        f"preemption: 0/{nodes} nodes are available: {nodes} Preemption is not helpful for scheduling."
+        for nodes in (2, 3, 3)
+    ]
+
+
+def said(cluster: Cluster) -> str:
+    status = cluster.preempt(HIGH).status
+    assert status is not None
+    return status.message
 
 
 # --- hints ------------------------------------------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ if __name__ == "__main__":
     sys.path[:] = [entry for entry in sys.path if Path(entry).resolve() != Path(__file__).resolve().parent]
 
 from tidelog.api.builders import HOSTNAME, ZONE, node, pod
-from tidelog.daemon.keeping import CHANGES_EVERY
+from tidelog.daemon.keeping import changes_every
 from tidelog.daemon.runtime import Limits
 from tidelog.eventlog.sqlite import SqliteStore
 from tidelog.eventlog.store import CHANGES, Snapshot
@@ -105,7 +105,7 @@ def _make(nodes: int, pods: int) -> tuple[Driver, dict[int, tuple[str, bytes]], 
         driver.put(*(base.named(f"pod-{i:06}").build() for i in range(start, min(start + BATCH, pods))))
         driver.settle()
         seq, objects = driver.core.seq, len(driver.core.objects)
-        if seq - earlier.seq >= max(CHANGES_EVERY, objects // 10):
+        if seq - earlier.seq >= changes_every(objects):
             state = b""
             if not kept or seq - whole >= max(WHOLE_EVERY, objects):
                 state, whole = encode_state(driver.core), seq

@@ -23,10 +23,18 @@ from tidelog.scheduler.core import Core
 from tidelog.scheduler.state import SNAPSHOT as SCHEDULER
 from tidelog.scheduler.state import Capture, Encoding
 
-CHANGES_EVERY = 4_000
-"""What changed is kept after so many records: they take a tenth of a second to play back."""
-
 _log = logging.getLogger("tidelog.scheduler")
+
+
+def changes_every(objects: int) -> int:
+    """After how many records what changed is kept, where there are so many objects.
+
+    As seldom as half a second allows, because it costs processor time and room: every 4,000 records it was five microseconds and a
+    kilobyte for each pod that comes, every 10,000 it is half of that. The state at a moment takes 8 microseconds for each object to load and 17
+    for each record to play back: 25,000 records, or the same in objects, are 0.4 seconds. Where there are so many objects that
+    they take that long alone, looking for what changed costs so much that a tenth of their number has to come together.
+    """
+    return max(4_000, min(10_000, 25_000 - objects // 2), objects // 10)
 
 
 class Keeper:
@@ -49,7 +57,7 @@ class Keeper:
         object, and the pending pods are always kept anew.
         """
         pending = 0 if core.queue is None else len(core.queue)
-        enough = max(CHANGES_EVERY, pending, len(core.objects) // 10)
+        enough = max(changes_every(len(core.objects)), pending)
         return core.seq - self._kept >= min(enough, max(self._every, pending))
 
     async def keep(self, capture: Capture, durable: Callable[[int], Awaitable[None]]) -> None:

@@ -182,7 +182,7 @@ class ObjectTable:
     def _remove(self, key: str) -> None:
         kind, _, place = key.partition("/")
         namespace, _, name = place.partition("/")
-        if self._kinds[kind].pop(key, None) is not None:
+        if self._kinds.get(kind, {}).pop(key, None) is not None:
             self.cluster.delete(kind, namespace, name)
 
     def _change(self, key: str, type: type[T], change: Callable[[T], T]) -> None:

@@ -138,7 +138,12 @@ def check_plugins(record: Record, registry: Registry) -> None:
     body = decode_body(record)
     assert isinstance(body, ConfigurationLoaded)
     profiles: list[dict[str, Any]] = body.configuration.get("profiles", [])
-    names = {entry["name"] for p in profiles for entries in p.get("points", {}).values() for entry in entries}
+    try:
+        names = {
+            str(e["name"]) for p in profiles for entries in p.get("points", {}).values() for e in entries
+        }
+    except (TypeError, KeyError, AttributeError):
+        raise LogError(f"record {record.seq} holds a configuration of another shape") from None
     missing = sorted(name for name in names if registry.get(name) is None)
     if missing:
         raise TidelogError(

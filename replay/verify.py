@@ -122,12 +122,13 @@ class _Verification:
     def _consume(self, record: Record, outcome: Outcome | None) -> None:
         try:
             self.core.apply(record, cast("Body | None", outcome))
-        except TidelogError as error:
+        except Exception as error:
+            # Somebody else wrote it, or we did and were wrong: here, too, it is the first difference.
             self.difference = Difference(
                 seq=record.seq,
                 attempt=0,
                 key=record.key,
-                what=f"the record cannot follow those before it: {error}",
+                what=f"the record cannot follow those before it: {_said(error)}",
             )
 
     def _make_attempts(self) -> None:
@@ -148,11 +149,15 @@ class _Verification:
                 return
         try:
             self.core.readopt(pop.attempt, pop.at, pop.bodies())
-        except NotTheRecorded as error:
-            self._differs(pop.outcomes[0][0], pop.attempt, str(error))
+        except Exception as error:
+            self._differs(pop.outcomes[0][0], pop.attempt, _said(error))
 
     def _decide(self, pop: Pop) -> None:
-        decision = self.core.attempt(pop.at)
+        try:
+            decision = self.core.attempt(pop.at)
+        except Exception as error:
+            self._differs(pop.outcomes[0][0], pop.attempt, f"the attempt cannot be made: {_said(error)}")
+            return
         if decision is not None and decision.attempt == pop.attempt:
             self.made[pop.attempt] = decision
             self._look_closer(pop, decision)
@@ -223,3 +228,7 @@ class _Verification:
             fields=tuple(fields) if old and new else (),
             plugins=self.evidence.get(attempt, {}),
         )
+
+
+def _said(error: Exception) -> str:
+    return str(error) if isinstance(error, TidelogError | NotTheRecorded) else repr(error)

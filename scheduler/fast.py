@@ -111,7 +111,7 @@ class FastEvaluation:
         """Epoch of the index, and generation of the listers, for which the tables hold."""
         self.placements = PlacementMemory(self, self._index)
         self.watch: Watch | None = None
-        """Shown every choice, if somebody wants to know how much they depend on the order of nodes."""
+        """Shown every choice, if somebody wants to know among whom."""
 
     def choose(
         self, state: CycleState, pod: PodInfo, turn: int, candidates: Sequence[NodeInfo] | None = None
@@ -149,7 +149,7 @@ class FastEvaluation:
             return self._nowhere(prepared, state, pod, candidates)
         found = shape.choose(feasible, start)
         if self.watch is not None:
-            self.watch.chosen(shape.winners, index.state_at[found.place])
+            self.watch.chosen(shape.winners, found.place)
         state.skip_filter = skipped
         return nodes[found.place].name, found
 
@@ -194,7 +194,7 @@ class FastEvaluation:
     def _tell_watch(self) -> None:
         """The plain evaluation chooses, and nobody is shown among whom."""
         if self.watch is not None:
-            self.watch.depends_on_order = True
+            self.watch.is_blind = True
 
     def _table(self, prepared: _Prepared) -> Shape | None:
         """The shape's table, up to date; None where only the plain evaluation can tell."""

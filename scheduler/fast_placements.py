@@ -5,13 +5,18 @@
                                                    (signature, kind) ─► what became of such a group in such a placement
 
 Where no plugin counts domains for any member, a trial depends on nothing but the states of the placement's nodes (`fast_index`) and, if
-members choose nodes by labels, on which nodes they choose. Which of several equally good nodes a member gets depends on their order too;
-as long as those are in one state it makes no difference which, so the trial is *watched*, and what it came to is only remembered if no
-choice was between nodes in different states.
+members choose nodes by labels, on which nodes they choose: on how many nodes are of each *class*. Only where nodes of several classes
+are equally good for a member, it depends on their order too. So a trial is *watched*, and such choices become forks in what is remembered:
+
+    (signature, kind) ─► Fork: classes A and B ─┬─ A ─► Outcome
+                                                └─ B ─► Fork: A and C ─┬─ A ─► Outcome
+                                                                       └─ C ─► (not met yet)
+
+Which way a placement goes at a fork follows from where its nodes of these classes are: a few operations on sets for each member.
 
 What is remembered holds until nodes come, go or change their objects: a placement in which something changes is of another kind then, and
-of the same again when it is undone. A group costs a look at the placements whose nodes changed since the last one, one trial for each new
-kind, and a step for each placement.
+of the same again when it is undone. A group costs a look at the placements whose nodes changed since the last one, one trial for each
+way that was not met yet, and a step for each placement, or one for each placement and member if there are forks.
 """
 
 from __future__ import annotations
@@ -19,41 +24,104 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import groupby
-from typing import TYPE_CHECKING, Any, TypeVar
+from itertools import groupby, pairwise
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from tidelog.plugins.arithmetic import scan_start
 from tidelog.plugins.interface import Placement
 from tidelog.plugins.node_info import PodInfo
-from tidelog.scheduler.fast_index import Bits, NodeIndex, NodeState
+from tidelog.scheduler.fast_index import Bits, NodeIndex, NodeState, bits_of, first_from, first_place
 
 if TYPE_CHECKING:
     from tidelog.scheduler.fast import FastEvaluation
 
 T = TypeVar("T")
 
-OUTCOMES_MAX = 4_096
-"""So many outcomes are remembered before all are forgotten; arbitrary, some hundred bytes each."""
+CLASSES_MAX = 100_000
+"""What is remembered is about so many classes of nodes in all, at a hundred bytes each; the least recently used goes first. Arbitrary."""
+SPECS_MAX = 4_096
+"""So many different specs and signatures are told apart before all is forgotten."""
 LAYOUTS_MAX = 8
 """So many lists of placements are followed: one for each topology that groups ask for. One costs some fifty bytes a node."""
 
-Kind = frozenset[tuple[object, int]]
-"""(state, and of which sets the nodes are) with the number of such nodes."""
+Class = tuple[NodeState, tuple[int, ...]]
+"""A state, and of which sets that labels make such a node is."""
+Kind = frozenset[tuple[Class, int]]
+"""Each class with the number of its nodes."""
+
+
+class Choice(NamedTuple):
+    """A node was taken of several that were equally good."""
+
+    among: tuple[Class, ...]
+    taken: Class
+    becomes: Class
+    """The class of that node with the member on it."""
+
+
+class Fork(NamedTuple):
+    """The choice that comes next."""
+
+    among: tuple[Class, ...]
+    ways: dict[Class, tuple[Class, Any]]
+    """Class of the node that is taken → its class then, and what comes after: a fork, or the outcome."""
 
 
 class Watch:
     """Looks on while a placement is tried."""
 
-    __slots__ = ("_apart", "depends_on_order")
-
-    def __init__(self, apart: Sequence[Bits]) -> None:
+    def __init__(self, index: NodeIndex, apart: Sequence[Bits]) -> None:
+        self._index = index
         self._apart = apart
-        self.depends_on_order = False
-        """Some choice was between nodes that are not alike."""
+        self._choices: list[tuple[tuple[Class, ...], Class, int]] = []
+        self._becomes: list[Class] = []
+        self.is_blind = False
+        """Something was chosen that it was not shown."""
 
-    def chosen(self, winners: Bits, state: NodeState) -> None:
-        """One of these nodes was taken, which is in this state."""
-        if winners & ~state.bits or any((both := winners & bits) and both != winners for bits in self._apart):
-            self.depends_on_order = True
+    def chosen(self, winners: Bits, place: int) -> None:
+        """One of these nodes was taken. The index must be as the snapshot is, without the pod."""
+        self._look_back()
+        among: list[Class] = []
+        left = winners
+        while left:
+            first = first_place(left)
+            found = class_at(self._index, self._apart, first)
+            among.append(found)
+            left &= ~members_of(found, self._apart)
+        taken = among[0] if len(among) == 1 else class_at(self._index, self._apart, place)
+        self._choices.append((tuple(among), taken, place))
+
+    def _look_back(self) -> None:
+        """By the next choice, the index knows what the last one made of its node."""
+        if len(self._becomes) < len(self._choices):
+            place = self._choices[-1][2]
+            self._becomes.append(class_at(self._index, self._apart, place))
+
+    def choices(self) -> list[Choice]:
+        """All up to the last fork; what comes after it is the same whatever node is taken."""
+        forks = [number for number, (among, _, _) in enumerate(self._choices) if len(among) > 1]
+        if not forks:
+            return []
+        last = forks[-1]
+        ends = [*self._becomes, *(taken for _, taken, _ in self._choices[len(self._becomes) :])]
+        return [
+            Choice(among, taken, becomes)
+            for (among, taken, _), becomes in zip(self._choices[: last + 1], ends, strict=False)
+        ]
+
+
+def class_at(index: NodeIndex, apart: Sequence[Bits], place: int) -> Class:
+    """Of the node at this place."""
+    return index.state_at[place], tuple(bits >> place & 1 for bits in apart) if apart else ()
+
+
+def members_of(found: Class, apart: Sequence[Bits]) -> Bits:
+    """All nodes of a class."""
+    state, marks = found
+    bits = state.bits
+    for own, mark in zip(apart, marks, strict=True):
+        bits = bits & own if mark else bits & ~own
+    return bits
 
 
 class _Layout:
@@ -67,7 +135,8 @@ class _Layout:
         self._generation = index.snapshot.generation
         get, place_of = index.snapshot.get, index.snapshot.place_of
         self._places = [[place_of(name) for name in p.nodes if get(name) is not None] for p in placements]
-        self._marks = [[_marks(apart, place) for place in places] for places in self._places] if apart else []
+        self._bits = [bits_of(places, len(index.state_at)) for places in self._places]
+        self._marks = [[tuple(b >> place & 1 for b in apart) for place in places] for places in self._places]
         self._kinds: list[Kind | None] = [None] * len(placements)
         self._holding: dict[str, list[int]] = {}
         """Node → the numbers of the placements that it is in."""
@@ -94,19 +163,18 @@ class _Layout:
         self._generation = self._index.snapshot.generation
 
     def kind(self, number: int) -> Kind:
-        """Of a placement on which nothing is being tried."""
+        """Of a placement while nothing is being tried. Brings the index up to date: it may still know the latest trial."""
+        self._index.refresh()
         kind = self._kinds[number]
         if kind is None:
-            self._index.refresh()
-            states: Iterable[object] = map(self._index.state_at.__getitem__, self._places[number])
-            if self._marks:
-                states = zip(states, self._marks[number], strict=True)
-            kind = self._kinds[number] = frozenset(Counter(states).items())
+            states = map(self._index.state_at.__getitem__, self._places[number])
+            classes = Counter(zip(states, self._marks[number], strict=True))
+            kind = self._kinds[number] = frozenset(classes.items())
         return kind
 
-
-def _marks(apart: Sequence[Bits], place: int) -> tuple[int, ...]:
-    return tuple(bits >> place & 1 for bits in apart)
+    def members(self, number: int, found: Class) -> Bits:
+        """The placement's nodes of this class."""
+        return members_of(found, self.apart) & self._bits[number]
 
 
 class Outlook:
@@ -118,23 +186,52 @@ class Outlook:
         layout: _Layout,
         signature: int,
         excluded: set[int],
+        start: int,
     ) -> None:
         self._owner = owner
         self._layout = layout
         self._signature = signature
         self._excluded = excluded
         """Placements of which more matters than their nodes' states."""
+        self._start = start
+        """Where the scan for one of several equally good nodes begins."""
 
     def known(self, number: int) -> Any:
         """What was learnt of a placement that is like this one for a group like this; None if nothing was."""
         if number in self._excluded:
             return None
-        return self._owner.outcomes.get((self._signature, self._layout.kind(number)))
+        found = self._owner.recall((self._signature, self._layout.kind(number)))
+        return self._outcome(number, found) if isinstance(found, Fork) else found
+
+    def _outcome(self, number: int, found: Any) -> Any:
+        """What comes at the end of the way that this placement goes."""
+        layout = self._layout
+        members: dict[Class, Bits] = {}
+
+        def of(one: Class) -> Bits:
+            bits = members.get(one)
+            if bits is None:
+                bits = members[one] = layout.members(number, one)
+            return bits
+
+        while isinstance(found, Fork):
+            everyone = 0
+            for one in found.among:
+                everyone |= of(one)
+            bit = 1 << first_from(everyone, self._start)
+            taken = next(one for one in found.among if members[one] & bit)
+            way = found.ways.get(taken)
+            if way is None:
+                return None
+            becomes, found = way
+            members[taken] ^= bit
+            members[becomes] = of(becomes) | bit
+        return found
 
     @contextmanager
     def watching(self) -> Iterator[Watch]:
         """While a placement is tried."""
-        watch = self._owner.fast.watch = Watch(self._layout.apart)
+        watch = self._owner.watch(self._layout.apart)
         try:
             yield watch
         finally:
@@ -142,12 +239,9 @@ class Outlook:
 
     def learn(self, number: int, watch: Watch, outcome: T) -> T | None:
         """This became of the group in this placement; the trial is undone. None if it says nothing of others."""
-        if number in self._excluded or watch.depends_on_order:
+        if number in self._excluded or watch.is_blind:
             return None
-        outcomes = self._owner.outcomes
-        if len(outcomes) >= OUTCOMES_MAX:
-            outcomes.clear()
-        outcomes[self._signature, self._layout.kind(number)] = outcome
+        self._owner.remember((self._signature, self._layout.kind(number)), watch.choices(), outcome)
         return outcome
 
 
@@ -162,12 +256,15 @@ class PlacementMemory:
         """The latest used last."""
         self._specs: dict[bytes, int] = {}
         self._signatures: dict[tuple[object, ...], int] = {}
-        self.outcomes: dict[tuple[int, Kind], Any] = {}
+        self._outcomes: dict[tuple[int, Kind], Any] = {}
+        """A fork, or the outcome; the latest used last."""
+        self._classes = 0
+        """The sizes of all kinds there."""
 
     def outlook(
-        self, members: Sequence[PodInfo], placements: Sequence[Placement], more: tuple[object, ...]
+        self, members: Sequence[PodInfo], placements: Sequence[Placement], turn: int, more: tuple[object, ...]
     ) -> Outlook | None:
-        """For a group of these members; `more` is what else a trial depends on. None: every placement must be tried.
+        """For a group of these members; `turn` is its attempt's, `more` what else a trial depends on. None: every placement must be tried.
 
         Plugins that reserve, take note of placements or score them are the caller's affair.
         """
@@ -179,16 +276,45 @@ class PlacementMemory:
         excluded = layout.holding(self.fast.nominated_nodes())
         everywhere = len(self._index.snapshot.nodes)
         excluded.update(i for i, p in enumerate(placements) if len(p.nodes) == everywhere or p.allocations)
-        return Outlook(self, layout, self._signature(members, more), excluded)
+        return Outlook(self, layout, self._signature(members, more), excluded, scan_start(turn, everywhere))
+
+    def watch(self, apart: Sequence[Bits]) -> Watch:
+        """Who is shown every choice from now on."""
+        self.fast.watch = found = Watch(self._index, apart)
+        return found
+
+    def recall(self, key: tuple[int, Kind]) -> Any:
+        found = self._outcomes.pop(key, None)
+        if found is not None:
+            self._outcomes[key] = found
+        return found
+
+    def remember(self, key: tuple[int, Kind], choices: Sequence[Choice], outcome: object) -> None:
+        """The outcome, at the end of these choices."""
+        outcomes = self._outcomes
+        if key not in outcomes:
+            self._classes += len(key[1])
+        if not choices:
+            outcomes[key] = outcome
+        else:
+            fork = outcomes.setdefault(key, Fork(choices[0].among, {}))
+            for one, then in pairwise(choices):
+                _, fork = fork.ways.setdefault(one.taken, (one.becomes, Fork(then.among, {})))
+            fork.ways[choices[-1].taken] = (choices[-1].becomes, outcome)
+        while self._classes > CLASSES_MAX:
+            oldest = next(iter(outcomes))
+            del outcomes[oldest]
+            self._classes -= len(oldest[1])
 
     def _keep_up(self) -> None:
         """States and places are other ones in another epoch."""
-        if self._epoch != self._index.epoch or len(self._specs) + len(self._signatures) > OUTCOMES_MAX:
+        if self._epoch != self._index.epoch or len(self._specs) + len(self._signatures) > SPECS_MAX:
             self._epoch = self._index.epoch
             self._layouts.clear()
             self._specs.clear()
             self._signatures.clear()
-            self.outcomes.clear()
+            self._outcomes.clear()
+            self._classes = 0
 
     def _layout(self, placements: Sequence[Placement], apart: tuple[Bits, ...]) -> _Layout:
         layouts = self._layouts

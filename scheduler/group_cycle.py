@@ -221,7 +221,7 @@ class _Cycle:
         if any(type(plugin) not in _KNOWN_SCORERS for plugin in framework.placement_score):
             return None
         more = (group.quorum, group.rule.is_gang, len(group.placed), group.desired_count, self.needs_all)
-        return framework.fast.placements.outlook(group.members, placements, more)
+        return framework.fast.placements.outlook(group.members, placements, self.stamp.attempt, more)
 
     def _foresee(self, outlook: Outlook, number: int, placement: Placement, sums_up: bool) -> Evaluation:
         """As it was where one was tried that is alike, or else tried, and remembered."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
+from tidelog.eventlog.records import Rejection
 from tidelog.plugins.interface import Code, Status, unresolvable
 from tidelog.plugins.node_info import NodeInfo
 from tidelog.plugins.node_statuses import NodeStatuses, grouped
@@ -21,12 +22,24 @@ _ABSENT = unresolvable()
 
 
 class Diagnosis:
-    """What became of the nodes in one attempt."""
+    """What became of the nodes in one attempt, or in several of pods that are alike. Asked for its words, it is complete."""
 
-    __slots__ = ("_rejected", "absent", "node_statuses", "pending", "pre_filter_message", "rejecting")
+    __slots__ = (
+        "_rejected",
+        "_rejections",
+        "_text",
+        "absent",
+        "node_statuses",
+        "pending",
+        "pre_filter_message",
+        "rejecting",
+    )
 
     def __init__(self, narrowers: Iterable[str] = ()) -> None:
         self._rejected: dict[str, Status] = {}
+        self._text: tuple[int, str] | None = None
+        self._rejections: tuple[int, tuple[Rejection, ...]] | None = None
+        """What `text` and `rejections` answered last, and for how many nodes: pods that are alike are told the same."""
         self.node_statuses: Mapping[str, Status] = self._rejected
         """Node → the status of the first plugin that rejected it, for every examined and infeasible node."""
         self.absent: Status = _ABSENT
@@ -59,6 +72,36 @@ class Diagnosis:
     def status_of(self, name: str) -> Status:
         """The status of any node that is not feasible."""
         return self.node_statuses.get(name, self.absent)
+
+    def text(self, node_count: int) -> str:
+        """The sentence about so many nodes. Its entries are sorted as text, so `11 x` comes before `2 y`."""
+        if self._text is None or self._text[0] != node_count:
+            self._text = (node_count, self._make_text(node_count))
+        return self._text[1]
+
+    def _make_text(self, node_count: int) -> str:
+        if self.pre_filter_message:
+            return f"0/{node_count} nodes are available: {self.pre_filter_message}."
+        return nodes_message(node_count, reason_counts(node_count, self))
+
+    def rejections(self, node_count: int) -> tuple[Rejection, ...]:
+        """Who rejected how many of so many nodes for which reason, most nodes first."""
+        if self._rejections is None or self._rejections[0] != node_count:
+            self._rejections = (node_count, self._count_rejections(node_count))
+        return self._rejections[1]
+
+    def _count_rejections(self, node_count: int) -> tuple[Rejection, ...]:
+        counts: Counter[tuple[str, str]] = Counter()
+        for status, nodes in grouped(self.node_statuses):
+            for reason in status.reasons:
+                counts[status.plugin, reason] += nodes
+        absent = node_count - len(self.node_statuses)
+        if absent > 0:
+            counts.update({(self.absent.plugin, reason): absent for reason in self.absent.reasons})
+        ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+        return tuple(
+            Rejection(plugin=plugin, reason=reason, nodes=nodes) for (plugin, reason), nodes in ordered
+        )
 
     def statuses(self, nodes: Sequence[NodeInfo]) -> Mapping[str, Status]:
         """The status of each of the nodes, examined or not, as PostFilter wants them."""
@@ -98,16 +141,8 @@ class FitError:
     @property
     def message(self) -> str:
         """`0/3 nodes are available: 2 Insufficient cpu, 1 Too many pods.` and what PostFilter says."""
-        return fit_message(self.node_count, self.diagnosis, self.post_filter_message)
-
-
-def fit_message(node_count: int, diagnosis: Diagnosis, post_filter_message: str = "") -> str:
-    """The sentence. Its entries are sorted as text, so `11 x` comes before `2 y`."""
-    if diagnosis.pre_filter_message:
-        text = f"0/{node_count} nodes are available: {diagnosis.pre_filter_message}."
-    else:
-        text = nodes_message(node_count, reason_counts(node_count, diagnosis))
-    return f"{text} {post_filter_message}" if post_filter_message else text
+        text = self.diagnosis.text(self.node_count)
+        return f"{text} {self.post_filter_message}" if self.post_filter_message else text
 
 
 def reason_counts(node_count: int, diagnosis: Diagnosis) -> Mapping[str, int]:

@@ -223,7 +223,7 @@ class FastEvaluation:
         among = index.all if candidates is None else self._bits_of(candidates)
 
         def names_of(bits: Bits) -> Callable[[], list[str]]:
-            # Called, if at all, before the attempt is over.
+            # Where the nodes get other places or names, everything that was prepared goes.
             return lambda: [node.name for node in picked(nodes, bits)]
 
         beside = self._rejections_beside_nominated(among, state, pod)
@@ -239,10 +239,13 @@ class FastEvaluation:
             outcome = framework.run_pre_filter(state, pod)
             if outcome.status is not None or outcome.nodes is not None:
                 return None
-        groups = [(status, bits.bit_count(), names_of(bits)) for status, bits in beside.items()]
-        diagnosis = Diagnosis()
-        diagnosis.reject_nodes(NodeStatuses(groups, names_of(among)))
-        return FitError(among.bit_count(), diagnosis)
+        rejected = list(beside.items())
+        if prepared.nowhere is None or prepared.nowhere[:2] != (among, rejected):
+            groups = [(status, bits.bit_count(), names_of(bits)) for status, bits in rejected]
+            diagnosis = Diagnosis()
+            diagnosis.reject_nodes(NodeStatuses(groups, names_of(among)))
+            prepared.nowhere = (among, rejected, diagnosis)
+        return FitError(among.bit_count(), prepared.nowhere[2])
 
     def _rejections_beside_nominated(
         self, among: Bits, state: CycleState, pod: PodInfo
@@ -351,6 +354,8 @@ class _Prepared:
         self._skipped = _pre_filtered(framework, self.state, pod)
         self.beside_nominated: dict[str, tuple[tuple[object, ...], bool]] = {}
         """Node with nominated pods → what decided whether a pod of the shape may go there beside them, and whether it may."""
+        self.nowhere: tuple[Bits, list[tuple[Status, Bits]], Diagnosis] | None = None
+        """The last time that no node was left: among which, who rejected which of them, and that as a diagnosis, which pods share."""
         self._skipped_sets: dict[tuple[bool, ...], set[str]] = {}
         """What `skip_filter` has answered; nobody changes such a set."""
         self._dynamic: list[tuple[str, Domains]] = []

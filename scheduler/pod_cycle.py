@@ -12,7 +12,6 @@ Everything here is computed from the snapshot; nothing in the cluster's state is
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -32,7 +31,6 @@ from tidelog.plugins.default_preemption import DefaultPreemption
 from tidelog.plugins.events import WaitingPod
 from tidelog.plugins.interface import Code, CycleState, Depends, Status
 from tidelog.plugins.node_info import PodInfo
-from tidelog.plugins.node_statuses import grouped
 from tidelog.plugins.preemption_plan import PreemptionPlan
 from tidelog.scheduler.diagnosis import NO_NODES, Diagnosis, FitError
 from tidelog.scheduler.fallback import explained, rejectors_of_preemption
@@ -224,12 +222,4 @@ def _with_nomination_cleared(
 
 def rejections(node_count: int, diagnosis: Diagnosis) -> tuple[Rejection, ...]:
     """Who rejected how many nodes for which reason, most nodes first."""
-    counts: Counter[tuple[str, str]] = Counter()
-    for status, nodes in grouped(diagnosis.node_statuses):
-        for reason in status.reasons:
-            counts[status.plugin, reason] += nodes
-    absent = node_count - len(diagnosis.node_statuses)
-    if absent > 0:
-        counts.update({(diagnosis.absent.plugin, reason): absent for reason in diagnosis.absent.reasons})
-    ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-    return tuple(Rejection(plugin=plugin, reason=reason, nodes=nodes) for (plugin, reason), nodes in ordered)
+    return diagnosis.rejections(node_count)

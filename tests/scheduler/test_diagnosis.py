@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from tidelog.api.builders import node
+import pytest
+
+from tidelog.api.builders import node, pod
 from tidelog.plugins.interface import Code, Status, unresolvable, unschedulable
 from tidelog.plugins.node_info import NodeInfo
+from tidelog.plugins.node_statuses import NodeStatuses
+from tidelog.replay.driver import Driver
 from tidelog.scheduler.diagnosis import Diagnosis, FitError
 
 
@@ -68,3 +72,53 @@ def test_every_node_has_a_status_for_post_filter() -> None:
     nodes = [NodeInfo(node(name).build()) for name in ("n0", "n1")]
 
     assert found.statuses(nodes) == {"n0": unschedulable("full"), "n1": unresolvable()}
+
+
+def test_the_words_follow_the_number_of_nodes() -> None:
+    found = diagnosis((2, unschedulable("full").by("Fit")))
+    found.absent = unresolvable("elsewhere").by("Zoned")
+
+    told = [(FitError(n, found).message, [r.nodes for r in found.rejections(n)]) for n in (2, 5, 5, 2)]
+
+    assert told == [
+        ("0/2 nodes are available: 2 full.", [2]),
+        ("0/5 nodes are available: 2 full, 3 elsewhere.", [3, 2]),
+        ("0/5 nodes are available: 2 full, 3 elsewhere.", [3, 2]),
+        ("0/2 nodes are available: 2 full.", [2]),
+    ]
+
+
+def test_pods_that_are_alike_share_a_diagnosis_until_other_nodes_say_no(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made: list[Diagnosis] = []
+    plain = Diagnosis.reject_nodes
+
+    def counted(self: Diagnosis, statuses: NodeStatuses) -> None:
+        made.append(self)
+        plain(self, statuses)
+
+    monkeypatch.setattr(Diagnosis, "reject_nodes", counted)
+    driver = Driver()
+    driver.start()
+    driver.put(*(node(f"n{i}").capacity(cpu="4", memory="8Gi", pods=9).build() for i in range(3)))
+    large = pod("large").request(cpu="5").scheduler("default-scheduler")
+
+    counts = []
+    for step in range(3):
+        if step == 1:
+            driver.put(node("n3").capacity(cpu="3", memory="8Gi", pods=9).taint("team", "x").build())
+        driver.put(*(large.named(f"large-{step}{i}").build() for i in range(10)))
+        driver.settle()
+        counts.append(len(made))
+
+    # One for the pods of each step that brings other nodes; the second pod of a shape is the first with a table.
+    assert counts[0] <= 2
+    assert counts[2] == counts[1] <= counts[0] + 2
+    assert [
+        driver.pod(name).status.conditions[-1].message.partition(" preemption")[0]
+        for name in ("large-00", "large-29")
+    ] == [
+        "0/3 nodes are available: 3 Insufficient cpu.",
+        "0/4 nodes are available: 1 node(s) had untolerated taint(s), 3 Insufficient cpu.",
+    ]

@@ -107,10 +107,12 @@ def admit(
         errors.extend(validate_update(old, prepared, gates, resize=resize, constraints_max=more))
     if errors:
         raise InvalidObjects(_subject(new), errors)
-    if prepared == old:
-        return old, ()
-    meta = replace(prepared.metadata, resource_version=str(stamp.seq))
-    return replace(prepared, metadata=meta), (*said, *warnings(prepared))
+    if old is not None:
+        if prepared == old:
+            return old, ()
+        meta = replace(prepared.metadata, resource_version=str(stamp.seq))
+        prepared = replace(prepared, metadata=meta)
+    return prepared, (*said, *warnings(prepared))
 
 
 def _subject(obj: Object) -> str:
@@ -168,7 +170,7 @@ def _created(obj: _O, stamp: Stamp) -> _O:
         uid=meta.uid or uid_of(object_key(obj), stamp),
         creation_timestamp=meta.creation_timestamp or format_time(stamp.at),
         generation=meta.generation or 1,
-        resource_version="",
+        resource_version=str(stamp.seq),
     )
     return replace(obj, metadata=changed)
 

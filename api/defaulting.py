@@ -59,7 +59,9 @@ def default_pod(pod: Pod, old: Pod | None) -> Pod:
     """Requests, host ports, protocols, the scheduler's name, matchLabelKeys folded into their selectors."""
     spec = pod.spec
     containers = tuple(_container(c, spec.host_network) for c in spec.containers)
-    init_containers = tuple(_container(c, spec.host_network) for c in spec.init_containers)
+    init_containers = spec.init_containers
+    if init_containers:
+        init_containers = tuple(_container(c, spec.host_network) for c in init_containers)
     constraints = _fold_constraints(pod, old)
     affinity = _fold_affinity(pod, old)
     spec = replace(
@@ -166,7 +168,7 @@ def _at(found: Sequence[_T], index: int) -> _T | None:
 
 def _fold_constraints(pod: Pod, old: Pod | None) -> tuple[TopologySpreadConstraint, ...]:
     constraints = pod.spec.topology_spread_constraints
-    if not any(constraint.match_label_keys for constraint in constraints):
+    if not constraints or not any(constraint.match_label_keys for constraint in constraints):
         return constraints
     before = old.spec.topology_spread_constraints if old else ()
     return tuple(

@@ -105,7 +105,7 @@ def pod_events(old: Pod, new: Pod, *, target: bool, upstream: bool = False) -> l
 def _pod_actions(old: Pod, new: Pod) -> Iterator[Action]:
     if old.metadata.labels != new.metadata.labels:
         yield Action.UPDATE_POD_LABEL
-    if _resource_fields(old) != _resource_fields(new):
+    if not _same_resource_fields(old, new):
         before, after = occupied_requests(old), occupied_requests(new)
         if _shrank(before, after):
             yield Action.UPDATE_POD_SCALE_DOWN
@@ -133,17 +133,19 @@ def _shrank(before: Requests, after: Requests) -> bool:
     return any(name not in after or after[name] < value for name, value in before.items())
 
 
-def _resource_fields(pod: Pod) -> tuple[object, ...]:
-    """Everything that the effective request is computed from, to compare before computing."""
-    spec, status = pod.spec, pod.status
+def _same_resource_fields(old: Pod, new: Pod) -> bool:
+    """Whether everything is the same that the effective request is computed from: to look before computing."""
+    spec, status = new.spec, new.status
+    before, was = old.spec, old.status
     return (
-        spec.containers,
-        spec.init_containers,
-        spec.resources,
-        spec.overhead,
-        status.container_statuses,
-        status.init_container_statuses,
-        pod_condition(pod, "PodResizePending"),
+        # What only its status tells apart is most of what changes.
+        spec is before
+        or (spec.containers, spec.init_containers, spec.resources, spec.overhead)
+        == (before.containers, before.init_containers, before.resources, before.overhead)
+    ) and (
+        status.container_statuses == was.container_statuses
+        and status.init_container_statuses == was.init_container_statuses
+        and pod_condition(new, "PodResizePending") == pod_condition(old, "PodResizePending")
     )
 
 

@@ -100,9 +100,9 @@ class Permit(msgspec.Struct, gc=False):
     fallback: tuple[Fallback, ...] = ()
     """Kept because the plugins' state of the attempt is lost at a restart, and the binding has to tell the same."""
     group: str = ""
+    """Record key of the group with which it was placed: if it is not bound, no member that waits is."""
     is_ending: bool = False
     """The attempt that ends the wait is in flight: there must not be another."""
-    """Record key of the group with which it was placed: if it is not bound, no member that waits is."""
 
 
 class NotTheRecorded(Exception):
@@ -196,9 +196,12 @@ class Core:
                 self.cluster.notes = None
                 self._observed.clear()
             return
-        oldest = next(iter(self._flights))
-        while (first := next(iter(self._observed))) != oldest:
+        oldest, first = next(iter(self._flights)), next(iter(self._observed))
+        if first == oldest:
+            return  # It was the oldest before, and what had happened before it is forgotten.
+        while first != oldest:
             del self._observed[first]
+            first = next(iter(self._observed))
         if self.cluster.notes is not None:
             self.cluster.notes.drop_until(self._observed[oldest])
 
@@ -607,7 +610,8 @@ class Core:
         for permit in self._permits.values():
             if permit.deadline <= now and self._can_end(permit):
                 self.attempts += 1
-                permit.is_ending = True
+                for each in self._ending_with(permit):
+                    each.is_ending = True
                 return permit
         queue.flush_backoff(now)
         popped = queue.pop(self.seq, now)
@@ -615,6 +619,12 @@ class Core:
             return None
         self.attempts += 1
         return popped
+
+    def _ending_with(self, permit: Permit) -> list[Permit]:
+        """The permit, and those of the members that wait with it: if one of them has waited too long, none is bound."""
+        if not (permit.group and permit.plugins):
+            return [permit]
+        return [permit, *(p for p in self._permits.values() if p.group == permit.group and p is not permit)]
 
     def _can_end(self, permit: Permit) -> bool:
         return not permit.is_ending and not self.evictions.is_evicted(permit.uid)
@@ -656,10 +666,9 @@ class Core:
 
     def _reject_barrier(self, permit: Permit, stamp: Stamp) -> Decision:
         """One member of a group has waited too long: none of those that wait with it is bound."""
-        others = [p for p in self._permits.values() if p.group == permit.group and p is not permit]
         outcomes: list[tuple[str, Body]] = []
         relies: list[Relies] = []
-        for one in (permit, *others):
+        for one in self._ending_with(permit):
             pod = self._tried(one.key)
             outcomes.extend(self._finish(one, PodInfo(pod), stamp).outcomes)
             relies.append(Relies(one.key, one.uid))

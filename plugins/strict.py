@@ -68,8 +68,8 @@ def to_plain(value: Any) -> Any:
 
 
 def child(path: str, key: str) -> str:
-    """The path of a field."""
-    return f"{path}.{key}" if path else key
+    """The path of a field; one without a name has a place all the same."""
+    return f"{path}.{key}" if path else key or '""'
 
 
 class _Decoder:

@@ -177,9 +177,7 @@ def why_not(records: Sequence[Record], core: Core, key: str, node: str) -> WhyNo
     """Ask every plugin about the pod and the node. For a pod that was placed: in the state in which that was decided."""
     placing = max((p.attempt for p in pops(records) if placement_of(p, key)), default=0)
     for step in playback(records, core):
-        if isinstance(step, Pop) and step.attempt == placing:
-            placed = placement_of(step, key)
-            assert placed is not None
+        if isinstance(step, Pop) and step.attempt == placing and (placed := placement_of(step, key)):
             return _verdicts(core, key, node, step.at, attempt=step.attempt, placed_on=placed[1])
     return _verdicts(core, key, node, core.at)
 

@@ -1,0 +1,126 @@
+"""Random input for everything that takes bytes. `make fuzz FUZZ_EXAMPLES=20000` searches long; the usual run is short."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import io
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+from tidelog.api import builders as b
+from tidelog.api.errors import InvalidObjects, TidelogError
+from tidelog.daemon.cli import main
+from tidelog.eventlog.records import Record
+from tidelog.replay.driver import Driver
+from tidelog.replay.files import write_log
+from tidelog.scheduler.state import SNAPSHOT, encode_state
+
+EXAMPLES = int(os.environ.get("TIDELOG_FUZZ_EXAMPLES", "60"))
+FUZZ = settings(
+    max_examples=EXAMPLES,
+    deadline=None,
+    suppress_health_check=[
+        HealthCheck.too_slow,
+        HealthCheck.data_too_large,
+        HealthCheck.function_scoped_fixture,
+    ],
+)
+
+
+class Said(NamedTuple):
+    """How a command ended."""
+
+    code: int
+    out: str
+    err: str
+
+
+def command(*words: object) -> Said:
+    """Run a command line in this process."""
+    out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True, newline="") for _ in range(2))
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = main([str(word) for word in words])
+    return Said(code, *(stream.buffer.getvalue().decode() for stream in (out, err)))  # type: ignore[attr-defined]
+
+
+def check_said(said: Said) -> None:
+    """One clear answer: no traceback, no bug of ours, nothing that a terminal acts on."""
+    assert said.code in (0, 1, 2, 3, 4), said
+    assert "Traceback" not in said.err, said
+    assert "internal error" not in said.err, said
+    assert all(line.isprintable() for line in (said.out + said.err).split("\n")), said
+    if said.code in (1, 2, 4):
+        assert said.err.splitlines()[-1:] != [], said
+
+
+def check_error(error: TidelogError) -> None:
+    """It says something, nothing in it can act on a terminal, and every broken rule has its place."""
+    assert str(error)
+    assert str(error).isprintable() or not isinstance(error, InvalidObjects)
+    if isinstance(error, InvalidObjects):
+        assert all(found.path for found in error.errors)
+
+
+class Story(list[Record]):
+    """Records that a failing test need not print."""
+
+    def __repr__(self) -> str:
+        return f"<a story of {len(self)} records>"
+
+
+def a_pod(name: str) -> b.PodBuilder:
+    return b.pod(name).scheduler("default-scheduler")
+
+
+def a_story() -> Story:
+    """The records of a small cluster: nodes, pods that are placed, wait, are preempted."""
+    driver = Driver()
+    driver.start()
+    driver.put(
+        *(b.node(f"n{i}").label({b.ZONE: f"z{i}"}).capacity(cpu=2, memory="4Gi").build() for i in range(3))
+    )
+    driver.put(b.pdb("budget", {"app": "web"}, min_available=1))
+    driver.put(*(a_pod(f"web-{i}").label(app="web").request(cpu=1).spread(b.ZONE).build() for i in range(8)))
+    driver.settle()
+    driver.put(a_pod("important").priority(100).request(cpu=2).build())
+    driver.settle()
+    driver.advance(60)
+    return Story(driver.records)
+
+
+@pytest.fixture(scope="session")
+def story() -> Story:
+    return a_story()
+
+
+@pytest.fixture(scope="session")
+def story_log(story: Story, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The story in a file, with a snapshot in the middle."""
+    from tidelog.plugins.registry import Registry
+    from tidelog.replay.verify import recover
+
+    path = tmp_path_factory.mktemp("story") / "c.db"
+    blob = encode_state(recover(story[:13], Registry()))
+    asyncio.run(write_log(path, story, {13: (SNAPSHOT, blob)}))
+    return path
+
+
+QUESTIONS = (
+    ("get", "pods", "-o", "wide"),
+    ("why", "web-0"),
+    ("why-not", "important", "n1"),
+    ("queue",),
+    ("describe", "pod", "web-0"),
+    ("log", "tail", "-n", "100"),
+    ("log", "verify"),
+    ("replay", "verify"),
+    ("get", "pods", "--at", "14"),
+    ("log", "show", "1-30"),
+    ("log", "export"),
+)
+"""Every way in which a log is read."""

@@ -1,0 +1,98 @@
+"""Any configuration file: read, or refused with every mistake in it; what is read can be put in force."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import yaml
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from tests.fuzz.conftest import FUZZ, check_error
+from tests.fuzz.test_record_bodies import places
+from tidelog.api.errors import TidelogError
+from tidelog.plugins.configuration import default_configuration, read_configuration, write_configuration
+from tidelog.plugins.registry import Registry
+from tidelog.scheduler.core import Core
+
+REGISTRY = Registry()
+SEED: dict[str, Any] = yaml.safe_load(write_configuration(default_configuration(REGISTRY)))
+LEAVES = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-5, 200),
+    st.integers(),
+    st.floats(),
+    st.text(max_size=8),
+    st.sampled_from(
+        [
+            "PodTopologySpread",
+            "*",
+            "NodeAffinity",
+            "5s",
+            "-5s",
+            "1h99999999999s",
+            "default-scheduler",
+            "\x1b[2J",
+            "",
+        ]
+    ),
+    st.lists(st.text(max_size=3), max_size=2),
+    st.dictionaries(st.text(max_size=3), st.integers(), max_size=2),
+)
+
+
+@st.composite
+def mutants(draw: st.DrawFn) -> Any:
+    value = copy.deepcopy(SEED)
+    for _ in range(draw(st.integers(1, 4))):
+        found = places(value)
+        if not found:
+            break
+        part, key = found[draw(st.integers(0, len(found) - 1))]
+        match draw(st.sampled_from(["replace", "replace", "remove", "repeat", "rename"])):
+            case "replace":
+                part[key] = draw(LEAVES)
+            case "remove":
+                del part[key]
+            case "repeat" if isinstance(part, list):
+                part.append(copy.deepcopy(part[key]))
+            case _ if isinstance(part, dict):
+                part[draw(st.text(max_size=5))] = part.pop(key)
+    return value
+
+
+def check(text: str | bytes) -> None:
+    try:
+        loaded = read_configuration(text, REGISTRY, source="fuzz")
+    except TidelogError as error:
+        check_error(error)
+        return
+    Core(REGISTRY).check(loaded.configuration)
+    again = read_configuration(write_configuration(loaded.configuration), REGISTRY)
+    assert again.configuration == loaded.configuration
+
+
+@FUZZ
+@given(mutants())
+def test_mutated_configurations_are_read_or_refused(value: Any) -> None:
+    check(yaml.safe_dump(value, allow_unicode=True))
+
+
+@FUZZ
+@given(st.binary(max_size=200) | st.text(max_size=200))
+@example(b"[" * 5000)
+@example("a: &a [*a]")
+@example("profiles: " + "[" * 200 + "]" * 200)
+def test_any_text_is_read_or_refused(text: str | bytes) -> None:
+    check(text)
+
+
+@FUZZ
+@given(mutants(), st.integers(min_value=0), st.binary(max_size=3))
+def test_damaged_text_is_read_or_refused(value: Any, at: int, damage: bytes) -> None:
+    data = yaml.safe_dump(value).encode()
+    at %= len(data)
+
+    check(data[:at] + damage + data[at + 1 :])

@@ -1,0 +1,293 @@
+"""docs/limits.md names every limit with its value; and each of them holds: what is at it enters, what is one over it is refused."""
+
+from __future__ import annotations
+
+import http.client
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from tidelog.api import quantity, validate_common, validate_devices, validate_groups, validate_placement
+from tidelog.api.admission import Stamp, admit
+from tidelog.api.documents import read_documents
+from tidelog.api.errors import InvalidObjects, LogError
+from tidelog.api.features import FeatureGates
+from tidelog.api.fields import ERRORS_MAX
+from tidelog.api.manifests import OBJECT_BYTES_MAX, VALUES_MAX, load
+from tidelog.api.names import NAME_LENGTH_MAX, SUBDOMAIN_LENGTH_MAX
+from tidelog.api.object_table import ObjectTable
+from tidelog.api.yaml_reader import DEPTH_MAX, DOCUMENTS_MAX, INPUT_BYTES_MAX
+from tidelog.daemon import facts, http_server
+from tidelog.daemon.fact_messages import OBJECTS_MAX, TEXT_BYTES_MAX, VERSION, read_request
+from tidelog.eventlog import handover, log, records, sqlite
+from tidelog.eventlog.log import memory_log
+from tidelog.eventlog.records import ConfigurationLoaded, Draft
+from tidelog.plugins import strict
+
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "limits.md").read_text()
+HTTP = http_server.Limits()
+VALUES = {
+    "an object, of what is kept of it, as JSON": f"{OBJECT_BYTES_MAX / 2**20} MiB",
+    "entries and items of an object, all levels counted": f"{VALUES_MAX:,}",
+    "demands of a pod on its place: requirements on nodes, pod affinity terms and spread constraints together": str(
+        validate_placement.DEMANDS_MAX
+    ),
+    "requirements of a label selector": str(validate_common.REQUIREMENTS_MAX),
+    "`matchLabelKeys`, `mismatchLabelKeys` of a term or constraint": str(validate_common.REQUIREMENTS_MAX),
+    "annotations of an object, keys and values": f"{validate_common.ANNOTATION_BYTES_MAX >> 10} KiB",
+    "the name part of a label key, a label value, a DNS label": f"{NAME_LENGTH_MAX} characters",
+    "a name, a label key's prefix": f"{SUBDOMAIN_LENGTH_MAX} characters",
+    "a quantity": f"{quantity._LENGTH_MAX} characters",
+    "nesting of what is stored as it came (volumes' sources)": f"{validate_common.RAW_DEPTH_MAX} levels",
+    "groups of a workload; claims of a group": f"{validate_groups.GROUPS_MAX}; {validate_groups.CLAIMS_MAX}",
+    "devices of a slice; attributes and capacities of a device": (
+        f"{validate_devices.DEVICES_MAX}; {validate_devices.ATTRIBUTES_MAX}"
+    ),
+    "errors told of one object": str(ERRORS_MAX),
+    "a text": f"{INPUT_BYTES_MAX >> 20} MiB",
+    "what aliases of YAML may add to a text": "as much as a text may have",
+    "nesting": f"{DEPTH_MAX} levels",
+    "documents of a text": f"{DOCUMENTS_MAX:,}",
+    "a file of settings: configuration, actors": f"{strict.TEXT_BYTES_MAX >> 20} MiB",
+    "a message": f"{handover.FRAME_BYTES_MAX >> 20} MiB",
+    "objects or keys of a request": f"{OBJECTS_MAX:,}",
+    "an object's text in a request": f"{OBJECT_BYTES_MAX / 2**20} MiB and {TEXT_BYTES_MAX - OBJECT_BYTES_MAX >> 10} KiB",
+    "connections": (str(handover.CONNECTIONS_MAX), str(HTTP.connections)),
+    "the time for a message to arrive, once it has begun": f"{handover.SECONDS_PER_MESSAGE:g} s",
+    "objects told of in a refusal; broken rules in all": f"{facts.REFUSALS_MAX}; {facts.REFUSED_ERRORS_MAX:,}",
+    "warnings told of one request; characters of each": f"{facts.WARNINGS_MAX:,}; {facts.WARNING_LENGTH_MAX:,}",
+    "a record's body": f"{records.BODY_BYTES_MAX >> 20} MiB",
+    "a group that is committed as one": (
+        f"{log.GROUP_RECORDS:,} records or {log.GROUP_BYTES >> 20} MiB, and the request that goes over it"
+    ),
+    "appends that wait": f"{log.QUEUE_LENGTH:,}",
+    "room on the disk": f"{sqlite.RESERVE_BYTES >> 20} MiB, or a twentieth of a small disk",
+    "a request with its headers": f"{HTTP.request_bytes >> 10} KiB",
+    "headers": str(http.client._MAXHEADERS),  # type: ignore[attr-defined]
+    "the time for a request to arrive": f"{HTTP.request_seconds:g} s",
+    "the time for an answer to be taken": f"{HTTP.answer_seconds:g} s",
+    "the time for the event loop to answer": f"{HTTP.loop_seconds:g} s",
+}
+
+
+def test_the_page_names_every_limit_with_the_value_in_force() -> None:
+    rows = [
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in PAGE.splitlines()
+        if line[:2] == "| "
+    ]
+    found: dict[str, Any] = {}
+    for name, value, _ in rows:
+        if name != "limit":
+            found[name] = (found[name], value) if name in found else value
+
+    assert found == VALUES
+
+
+# --- objects, at each limit and one over it -----------------------------------------------------------------------------
+
+
+def pod(
+    labels: dict[str, str] | None = None, annotations: dict[str, str] | None = None, **spec: Any
+) -> dict[str, Any]:
+    meta = {"name": spec.pop("name", "web"), "labels": labels or {}, "annotations": annotations or {}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": meta,
+        "spec": {"containers": [{"name": "c"}], **spec},
+    }
+
+
+def spread(count: int, **more: Any) -> dict[str, Any]:
+    return pod(
+        topologySpreadConstraints=[
+            {"topologyKey": f"k{i}", "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule", **more}
+            for i in range(count)
+        ]
+    )
+
+
+def demands(count: int) -> dict[str, Any]:
+    """A third of each."""
+    made = spread(count // 3)
+    terms = [{"topologyKey": "zone", "labelSelector": {}}] * (count // 3)
+    expressions = [{"key": "a", "operator": "Exists"}] * (count - 2 * (count // 3))
+    made["spec"]["affinity"] = {
+        "podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms},
+        "nodeAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": {
+                "nodeSelectorTerms": [{"matchExpressions": expressions}]
+            }
+        },
+    }
+    return made
+
+
+def values(count: int) -> dict[str, Any]:
+    """With exactly so many entries and items: eleven, and the tolerations' two each."""
+    made = pod(tolerations=[{"operator": "Exists"}] * ((count - 11) // 2))
+    if (count - 11) % 2:
+        made["spec"]["priority"] = 0
+    return made
+
+
+def sized(count: int) -> dict[str, Any]:
+    """Of so many bytes, as it is kept, nearly all of them in quantities' company: a volume's source."""
+    (empty,) = load(json.dumps(pod(volumes=[{"name": "v", "csi": {"a": ""}}])))
+    rest = count - len(msgspec.json.encode(empty))
+    return pod(volumes=[{"name": "v", "csi": {"a": "x" * rest}}])
+
+
+def nested(depth: int) -> dict[str, Any]:
+    inner: Any = "x"
+    for _ in range(depth - 1):
+        inner = {"a": inner}
+    return pod(volumes=[{"name": "v", "csi": {"a": inner}}])
+
+
+def slice_of(devices: int, attributes: int = 0) -> dict[str, Any]:
+    one = {"attributes": {f"a{i}": {"int": 1} for i in range(attributes)}}
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceSlice",
+        "metadata": {"name": "s"},
+        "spec": {
+            "driver": "d.example",
+            "pool": {"name": "p", "resourceSliceCount": 1},
+            "nodeName": "n",
+            "devices": [{"name": f"d{i}", **one} for i in range(devices)],
+        },
+    }
+
+
+def workload(groups: int) -> dict[str, Any]:
+    made = [{"name": f"g{i}", "policy": {"gang": {"minCount": 1}}} for i in range(groups)]
+    return {
+        "apiVersion": "scheduling.k8s.io/v1alpha1",
+        "kind": "Workload",
+        "metadata": {"name": "w"},
+        "spec": {"podGroups": made},
+    }
+
+
+BY_SIZE: dict[str, tuple[int, Callable[[int], dict[str, Any]]]] = {
+    "bytes": (OBJECT_BYTES_MAX, sized),
+    "values": (VALUES_MAX, values),
+    "demands": (validate_placement.DEMANDS_MAX, demands),
+    "requirements of a selector": (
+        validate_common.REQUIREMENTS_MAX,
+        lambda n: spread(1, labelSelector={"matchLabels": {f"l{i}": "" for i in range(n)}}),
+    ),
+    "match label keys": (
+        validate_common.REQUIREMENTS_MAX,
+        lambda n: spread(1, labelSelector={}, matchLabelKeys=[f"l{i}" for i in range(n)]),
+    ),
+    "annotations": (
+        validate_common.ANNOTATION_BYTES_MAX,
+        lambda n: pod(annotations={"a": "x" * (n - 1)}),
+    ),
+    "label value": (NAME_LENGTH_MAX, lambda n: pod({"a": "x" * n})),
+    "label key": (NAME_LENGTH_MAX, lambda n: pod({"x" * n: ""})),
+    "name": (SUBDOMAIN_LENGTH_MAX, lambda n: pod(name="x" * n)),
+    "quantity": (
+        quantity._LENGTH_MAX,
+        lambda n: pod(containers=[{"name": "c", "resources": {"requests": {"cpu": "0" * (n - 1) + "1"}}}]),
+    ),
+    "nesting of raw parts": (validate_common.RAW_DEPTH_MAX, nested),
+    "devices": (validate_devices.DEVICES_MAX, slice_of),
+    "attributes": (validate_devices.ATTRIBUTES_MAX, lambda n: slice_of(1, n)),
+    "groups": (validate_groups.GROUPS_MAX, workload),
+}
+
+
+def admitted(manifest: dict[str, Any]) -> None:
+    (obj,) = load(json.dumps(manifest))
+    admit(obj, None, ObjectTable(), FeatureGates(), Stamp(seq=1, at=0))
+
+
+@pytest.mark.parametrize("limit", BY_SIZE)
+def test_what_is_at_a_limit_enters_and_what_is_over_it_does_not(limit: str) -> None:
+    count, make = BY_SIZE[limit]
+
+    admitted(make(count))
+    with pytest.raises(InvalidObjects):
+        admitted(make(count + 1))
+
+
+def test_no_more_errors_are_told_than_anybody_reads() -> None:
+    with pytest.raises(InvalidObjects) as refused:
+        admitted(pod({f"_{i}": "" for i in range(1000)}))
+
+    assert len(refused.value.errors) == ERRORS_MAX
+
+
+def test_many_wrong_labels_do_not_hide_that_a_spec_is_wrong() -> None:
+    """A spec that was judged behind a hundred other errors must not be remembered as good."""
+    wrong = spread(1, maxSkew=0)
+    labels = {f"_{i}": "" for i in range(ERRORS_MAX)}
+
+    for meta in ({"name": "a", "labels": labels}, {"name": "a"}):
+        with pytest.raises(InvalidObjects):
+            admitted({**wrong, "metadata": meta})
+
+
+# --- texts --------------------------------------------------------------------------------------------------------------
+
+
+def test_texts_are_bounded_in_size_depth_and_number() -> None:
+    at_limit = "[" * DEPTH_MAX + "]" * DEPTH_MAX
+
+    assert len(read_documents(at_limit, "f")) == 1
+    assert len(read_documents("{}\n" * DOCUMENTS_MAX, "f")) == DOCUMENTS_MAX
+    assert len(read_documents(b"a: b" + b" " * 96, "f", 100)) == 1
+    for text, most in (
+        (f"[{at_limit}]", 10**6),
+        ("{}\n" * (DOCUMENTS_MAX + 1), 10**6),
+        ("a: b" + " " * 97, 100),
+    ):
+        with pytest.raises(InvalidObjects):
+            read_documents(text, "f", most)
+
+
+def test_settings_are_bounded() -> None:
+    strict.parse_document("a: " + "x" * (strict.TEXT_BYTES_MAX - 3), "f")
+
+    with pytest.raises(InvalidObjects, match="Too long"):
+        strict.parse_document("a: " + "x" * (strict.TEXT_BYTES_MAX - 2), "f")
+
+
+# --- requests and records -----------------------------------------------------------------------------------------------
+
+
+def request(**facts: Any) -> msgspec.Raw:
+    return msgspec.Raw(msgspec.msgpack.encode({"version": VERSION, "facts": facts}))
+
+
+@pytest.mark.parametrize("field", ["keys", "objects", "sources"])
+def test_requests_are_bounded_in_number(field: str) -> None:
+    verb, item, more = {
+        "keys": ("delete", "Pod/a/b", {}),
+        "objects": ("apply", b"", {}),
+        "sources": ("apply", "", {"objects": []}),
+    }[field]
+
+    read_request(request(verb=verb, **{**more, field: [item] * OBJECTS_MAX}))
+    with pytest.raises(InvalidObjects, match=rf"facts\.{field}: .*length <= {OBJECTS_MAX}"):
+        read_request(request(verb=verb, **{**more, field: [item] * (OBJECTS_MAX + 1)}))
+
+
+async def test_a_records_body_is_bounded() -> None:
+    def draft(size: int) -> Draft:
+        return Draft(body=ConfigurationLoaded(configuration={}, source="x" * size), author="test")
+
+    async with await memory_log() as memory:
+        (record,) = await memory.append([draft(70_000)])
+        rest = records.BODY_BYTES_MAX - len(record.body) + 70_000
+        await memory.append([draft(rest)])
+        with pytest.raises(LogError, match=f"at most {records.BODY_BYTES_MAX} can be appended"):
+            await memory.append([draft(rest + 1)])

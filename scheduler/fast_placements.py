@@ -42,7 +42,7 @@ CLASSES_MAX = 100_000
 SPECS_MAX = 4_096
 """So many different specs and signatures are told apart before all is forgotten."""
 LAYOUTS_MAX = 8
-"""So many lists of placements are followed: one for each topology that groups ask for. One costs some fifty bytes a node."""
+"""So many lists of placements are followed: one for each topology that groups ask for. One costs some three hundred bytes a node."""
 
 Class = tuple[NodeState, tuple[int, ...]]
 """A state, and of which sets that labels make such a node is."""

@@ -650,6 +650,32 @@ def test_while_one_member_waits_for_its_permit_none_is_bound_and_the_timeout_tak
     assert_replays_with(driver)
 
 
+class Undecided(Hesitant):
+    """Lets every pod wait."""
+
+    name = "Undecided"
+
+    def permit(self, state: Any, pod: Any, node: str) -> PermitResult:
+        return PermitResult(Status(Code.WAIT), 30)
+
+
+def test_gang_whose_members_all_wait_too_long_is_taken_back_once() -> None:
+    driver = with_plugin(Undecided)
+    driver.put(node("a1", "a"), gang(), *members(4))
+    driver.settle()
+    driver.now += 31 * 1_000_000_000
+
+    first = driver.attempt()
+    again = driver.attempt()
+    driver.commit()
+
+    assert first is not None
+    assert {key for key, _ in first.outcomes} == {f"Pod/default/train-{i}" for i in range(4)}
+    assert again is None
+    assert driver.kinds().count("Unschedulable") == 4
+    assert_replays_with(driver)
+
+
 def test_member_deleted_while_its_gang_is_taken_back_aborts_that_for_all() -> None:
     driver = with_plugin(Hesitant)
     driver.put(node("a1", "a"), gang(), *members(4))

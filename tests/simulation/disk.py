@@ -30,12 +30,14 @@ SIZE = 2**40
 class _File:
     """A file: what processes see, what is on the disk, and the writes that make the difference."""
 
-    __slots__ = ("content", "durable", "unsynced")
+    __slots__ = ("content", "durable", "is_beyond", "unsynced")
 
     def __init__(self) -> None:
         self.content = bytearray()
         self.durable = bytearray()
         self.unsynced: list[tuple[int, bytes]] = []
+        self.is_beyond = False
+        """What is seen is more than what is on the disk or will be: a sync has failed."""
 
 
 class _Open(NamedTuple):
@@ -57,6 +59,9 @@ class CrashPoint(NamedTuple):
 class SimDisk(Disk):
     """One disk. The faults that are asked for stay until they have happened or until `heal`."""
 
+    syncs = True
+    """False: syncing does nothing. Only for showing that this is noticed."""
+
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng
         self._files: dict[str, _File] = {}
@@ -71,8 +76,6 @@ class SimDisk(Disk):
         self.full = False
         self.writes_to_fail = 0
         self.syncs_to_fail = 0
-        self.syncs = True
-        """False: syncing does nothing. Only for showing that this is noticed."""
         self.faults = 0
         """How many operations have failed."""
         self.operations = 0
@@ -89,6 +92,8 @@ class SimDisk(Disk):
             file = self._files[path] = _File()
             self._renames.append(lambda names, path=path, file=file: names.update({path: file}))
             self._step("create", before=False)
+        if file.is_beyond and not any(opened.file is file for opened in self._open.values()):
+            self._evict(file)
         if flags & os.O_TRUNC:
             file.content.clear()
             file.durable.clear()
@@ -221,13 +226,21 @@ class SimDisk(Disk):
         for offset, data in survivors:
             _put(file.durable, data, offset)
         file.unsynced = []
+        file.is_beyond = False
         file.content = bytearray(file.durable)
 
     def _lose(self, file: _File) -> None:
         """As Linux does after a failed fsync: what was not written is forgotten, and may be seen for a while all the same."""
         file.unsynced.clear()
+        file.is_beyond = True
+
+    def _evict(self, file: _File) -> None:
+        """Nobody has the file open: the system may have dropped what it had of it in memory."""
         if self._rng.random() < 0.5:
+            file.is_beyond = False
             file.content = bytearray(file.durable)
+            for offset, data in file.unsynced:
+                _put(file.content, data, offset)
 
     def _alive(self) -> None:
         process = CURRENT.get()

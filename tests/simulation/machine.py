@@ -198,6 +198,7 @@ class Daemon(Candidate):
         """Once it leads."""
         self.server: SimServer | None = None
         self.faults_before = machine.faults
+        self.is_beside_robbed = machine.leads_robbed()
         self.poll_seconds = machine.habits.poll_seconds
         self._machine = machine
         super().__init__(
@@ -343,6 +344,7 @@ class Machine:
         self.counts = {"starts": 0, "ends": 0, "power losses": 0, "kills": 0, "thefts": 0, "asked": 0, "answered": 0, "refused": 0, "given up": 0, "rests": 0}  # fmt: skip
         self._jumps = 0
         self._stolen = 0
+        self._robbed: list[Daemon] = []
         self._asking: list[asyncio.Task[None]] = []
         self._objects = ObjectTable()
         """What clients read; behind `records`."""
@@ -361,6 +363,10 @@ class Machine:
     def faults(self) -> int:
         """How much has gone wrong that may end a process with an error."""
         return self.disk.faults + self._stolen
+
+    def leads_robbed(self) -> bool:
+        """Whether somebody still believes to hold the lock: until he notices, one of the two who write may find that the other has."""
+        return any(daemon.process.alive for daemon in self._robbed)
 
     def _disk_delay(self) -> float:
         return self.rng.random() * self.habits.disk_seconds
@@ -420,7 +426,7 @@ class Machine:
         if error is None or isinstance(error, Killed):
             return
         self.counts["ends"] += 1
-        excused = self.faults > daemon.faults_before or self.disk.full
+        excused = self.faults > daemon.faults_before or self.disk.full or daemon.is_beside_robbed
         if not isinstance(error, LogError) or isinstance(error, LogDamaged) or not excused:
             self._broken(error)
             return
@@ -493,7 +499,10 @@ class Machine:
                 if self._of("standby") is not None:
                     self._stolen += 1
                     self.counts["thefts"] += 1
-                    self._pause(self.leader, step.seconds)
+                    leader = self.leader
+                    if leader is not None:
+                        self._robbed.append(leader)
+                        self._pause(leader, step.seconds)
                     self.lock = None
             case DiskFull():
                 self.disk.full = True

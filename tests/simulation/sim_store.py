@@ -200,7 +200,7 @@ class _File:
         return self.rows[max(seq - self.anchor.seq, 0) :]
 
     def make_durable(self, known: Head) -> None:
-        """Write again and sync what the head file does not name, and cut off what comes behind: it is torn, or of nobody.
+        """Write again and sync what the head file does not name, and cut off what comes behind: it is torn, or nobody's.
 
         Writing again because a sync that failed may have left in memory what is not on the disk.
         """
@@ -208,7 +208,7 @@ class _File:
         end = self.shared.published.end
         if end > start:
             self.disk.write_at(self.fd, self.disk.read_at(self.fd, end - start, start), start)
-        if self.disk.size(self.fd) > end:
+        if self.disk.size(self.fd) > end and self.shared.writer is None:
             self.disk.truncate(self.fd, end)
         self.disk.sync(self.fd)
 

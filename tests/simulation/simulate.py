@@ -193,10 +193,7 @@ def told(story: Story) -> str:
 
 
 def _line(step: AnyStep) -> str:
-    data = msgspec.json.decode(msgspec.json.encode(step))
-    name = data.pop("type")
-    text = msgspec.json.encode(data).decode()
-    return f"{name} {text}"
+    return f"{type(step).__name__:14}{msgspec.json.encode(msgspec.structs.asdict(step)).decode()}"
 
 
 def _one(seed: int, *, tell: bool, shorten: bool) -> bool:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import http.client
+import inspect
+import ipaddress
 import json
 import logging
 import socket
@@ -22,7 +25,15 @@ from prometheus_client.parser import text_string_to_metric_families
 from tidelog.api.builders import pod
 from tidelog.api.errors import TidelogError, UsageError
 from tidelog.api.objects import Pod
-from tidelog.daemon.http import SWITCH_SECONDS, Checks, Endpoints, HttpServer, parse_listen
+from tidelog.daemon.http import (
+    DEFAULT_LISTEN,
+    SWITCH_SECONDS,
+    Checks,
+    Endpoints,
+    HttpServer,
+    Sources,
+    parse_listen,
+)
 from tidelog.daemon.http_server import Limits
 from tidelog.daemon.metrics import Metrics, Scrape, Statistics
 
@@ -588,3 +599,22 @@ def test_event_loop_that_has_ended_is_reported_as_such(scheduler: Scheduler) -> 
 
     answer = server.endpoints.respond("/statusz")
     assert (answer.status, answer.body) == (503, "503 the event loop has ended\n")
+
+
+def test_run_listens_on_the_loopback_interface_unless_told_otherwise() -> None:
+    from tidelog.daemon.commands import run
+
+    parser = argparse.ArgumentParser()
+    run.configure(parser)
+
+    host, _ = parse_listen(parser.parse_args([]).listen)
+    assert host == parse_listen(DEFAULT_LISTEN)[0]
+    assert ipaddress.ip_address(host).is_loopback
+
+
+def test_nothing_that_is_answered_can_change_anything() -> None:
+    """The endpoints know their sources by six questions, none of which takes an argument."""
+    asked = [name for name in vars(Sources) if not name.startswith("_")]
+
+    assert asked == ["metrics", "pods", "live", "ready", "configuration", "status"]
+    assert all(list(inspect.signature(getattr(Sources, name)).parameters) == ["self"] for name in asked)

@@ -87,6 +87,17 @@ def test_group_is_popped_as_one_with_its_members_in_order() -> None:
     assert {attempt.number for attempt in bench.queue.contents().in_flight} == {1}
 
 
+def test_attempt_of_each_member_knows_when_its_group_was_popped_and_what_it_could_know() -> None:
+    bench = bench_with_group(names="ab")
+    bench.wait(7)
+    bench.pop()
+
+    attempts = [bench.queue.attempt_of(uid(name)) for name in "ab"]
+
+    assert [(a.number, a.seq, a.at) for a in attempts if a is not None] == 2 * [(1, bench.seq, bench.now)]
+    assert [bench.get(name).attempted_at for name in "ab"] == [bench.now, bench.now]
+
+
 def test_members_remember_when_their_group_first_entered_the_active_queue() -> None:
     bench = bench_with_group(names="ab", min_count=3)
     assert bench.get("a").entered_active_at == 0
@@ -476,6 +487,23 @@ def test_change_of_the_group_wakes_it(change: Any) -> None:
     flying.finish_group(KEY, "unschedulable", rejected("a", "b", "c"))
 
     assert group_where(flying) == "backoff"
+
+
+@pytest.mark.parametrize(
+    ("now", "helps"),
+    [
+        ({"placed": 3}, True),
+        ({"placed": 2}, False),
+        ({"placed": 1}, False),
+        ({"placed": 1, "min_count": 1}, True),
+    ],
+)
+def test_group_may_be_placed_that_has_more_placed_members_or_other_rules(
+    now: dict[str, int], helps: bool
+) -> None:
+    before = GroupInfo(key=KEY, placed=2)
+
+    assert GroupInfo(key=KEY, **now).may_help(before) is helps
 
 
 def test_losing_a_placed_member_does_not_wake_the_group() -> None:

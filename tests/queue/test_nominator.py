@@ -96,3 +96,15 @@ def test_restoring_replaces_what_was_nominated_before() -> None:
     nominator.restore([(build.pod("new").build(), "n2")])
 
     assert ([pod.name for pod in nominator.pods_on("n2")], nominator.pods_on("n1")) == (["new"], ())
+
+
+def test_node_that_nobody_is_nominated_to_any_more_is_forgotten() -> None:
+    nominator = Nominator()
+    nominator.nominate(pod("a", "n1"))
+    nominator.nominate(pod("b", "n1"))
+    nominator.nominate(pod("c", "n2"))
+
+    nominator.forget(pod("a"))
+    nominator.forget(pod("c"))
+
+    assert nominator.nodes() == ["n1"]

@@ -717,6 +717,18 @@ def test_observer_hears_why_pods_enter_the_queues() -> None:
     ]
 
 
+def test_observer_hears_that_an_aborted_attempt_brought_the_pod_back() -> None:
+    listener = Listener()
+    bench = Bench(observer=listener)
+    bench.add("p")
+    bench.pop()
+    listener.entries.clear()
+
+    bench.queue.abort(uid("p"), bench.now)
+
+    assert listener.entries == [("default/p", "active", "AttemptAborted")]
+
+
 def test_attempt_knows_its_number_and_what_it_could_know() -> None:
     bench = Bench()
     bench.add("a", "b")

@@ -409,6 +409,25 @@ def test_decision_that_counted_on_a_preemption_falls_with_it() -> None:
     world.check()
 
 
+def test_decision_beside_a_preemption_that_was_called_off_can_be_computed_again() -> None:
+    """`small` would have taken the room on n1, had `high` not been promised it; that stands in the log only as an attempt in vain."""
+    world = World()
+    world.add(node("n1"), node("n2"), running("low", "n1", cpu="3"), running("other", "n2", priority=99))
+    world.add(running("more", "n2", priority=99), pending("high", cpu="3", priority=20))
+    world.attempt()
+    world.add(pending("small", cpu="1", priority=5).prefer_node(100, "kubernetes.io/hostname in (n1)"))
+    world.attempt()
+
+    world.finish("high")
+    world.commit()
+
+    assert [name for name, _ in world.bodies(AttemptAborted)] == ["high"]
+    assert world.placements()["default/small"] == "n2"
+    world.check()
+    sampled = verify(world.records, world.registry, sample=2)  # Believes the first, and computes the second.
+    assert sampled.first_difference is None
+
+
 def test_rejection_beside_a_preemption_falls_with_it() -> None:
     """`mid` found no room beside `high`, who is not coming; no event of the log would ever say so."""
     world = World()

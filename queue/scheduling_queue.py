@@ -521,7 +521,10 @@ class SchedulingQueue:
         return statistics(self._places, self._groups, self._in_flight)
 
     def dump_state(self) -> dict[str, Any]:
-        """All of its state as builtins, equal for equal states. Pending pods are named, not copied: others have them."""
+        """All of its state, equal for equal states: builtins, and immutable values that encoders write as builtins.
+
+        Pending pods are named, not copied: others have them.
+        """
         return state.dump(
             self._pods,
             self._groups,

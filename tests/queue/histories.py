@@ -242,7 +242,7 @@ class History:
         stored = msgspec.msgpack.decode(msgspec.msgpack.encode(dumped))
         fresh = driver.Trace(self.case)
         fresh.queue.load_state(stored, lambda key: self.real.world.store[key.partition("/")[2]])
-        assert fresh.queue.dump_state() == dumped == stored
+        assert fresh.queue.dump_state() == dumped
 
         for plugin in fresh.plugins:
             plugin.world = self.real.world

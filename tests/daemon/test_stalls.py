@@ -121,7 +121,8 @@ def sent(address: str, data: bytes) -> Any:
 
 
 @pytest.mark.parametrize("kind", HOSTILE)
-async def test_no_request_holds_up_the_event_loop(tmp_path: Path, kind: str) -> None:
+async def test_no_request_holds_up_the_event_loop(tmp_path: Path, kind: str, unreplayed: None) -> None:
+    # What is appended here is large, and ordinary otherwise: replaying it would take half a minute.
     data = HOSTILE[kind]()
     node = {
         "apiVersion": "v1",

@@ -42,12 +42,15 @@ def address() -> Iterator[Address]:
 def answer(address: Address, pieces: Sequence[bytes]) -> bytes:
     """What comes back for these pieces, sent one after the other."""
     received = b""
-    with socket.create_connection(address, timeout=10) as connection, contextlib.suppress(ConnectionError):
-        for piece in pieces:
-            connection.sendall(piece)
-        connection.shutdown(socket.SHUT_WR)
-        while data := connection.recv(65536):
-            received += data
+    with socket.create_connection(address, timeout=10) as connection:
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            for piece in pieces:
+                connection.sendall(piece)
+        with contextlib.suppress(OSError):  # It hung up already.
+            connection.shutdown(socket.SHUT_WR)
+        with contextlib.suppress(ConnectionResetError):
+            while data := connection.recv(65536):
+                received += data
     return received
 
 

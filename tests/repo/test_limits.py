@@ -281,7 +281,7 @@ def test_requests_are_bounded_in_number(field: str) -> None:
         read_request(request(verb=verb, **{**more, field: [item] * (OBJECTS_MAX + 1)}))
 
 
-async def test_a_records_body_is_bounded() -> None:
+async def test_a_records_body_is_bounded(unreplayed: None) -> None:
     def draft(size: int) -> Draft:
         return Draft(body=ConfigurationLoaded(configuration={}, source="x" * size), author="test")
 

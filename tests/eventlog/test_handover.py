@@ -278,6 +278,38 @@ async def test_client_that_takes_no_answer_does_not_keep_the_server_from_closing
     await greedy.wait_closed()
 
 
+async def test_request_that_is_never_answered_does_not_keep_the_server_from_closing(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(handover, "SECONDS_AT_CLOSE", 0.01)
+    asked = asyncio.Event()
+
+    async def handler(message: msgspec.Raw) -> None:
+        asked.set()
+        await asyncio.Event().wait()
+
+    server = await serve(log, handler)
+    waiting = asyncio.create_task(hand_over(log.name, 1))
+    await asked.wait()
+
+    await server.close()
+
+    with pytest.raises(TidelogError):
+        await waiting
+
+
+async def test_server_that_was_replaced_leaves_its_successors_socket_alone(log: Log) -> None:
+    server = await serve(log, echo)
+    successor = await serve(log, echo)
+    assert server.address == successor.address
+
+    await server.close()
+
+    assert await hand_over(log.name, 1) == {"echo": 1}
+    await successor.close()
+    assert not os.path.exists(successor.address)  # noqa: ASYNC240
+
+
 async def test_request_under_way_is_answered_before_the_server_closes(log: Log) -> None:
     started = asyncio.Event()
     release = asyncio.Event()

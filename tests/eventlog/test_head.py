@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
 
 from tidelog.eventlog.disk import Disk
-from tidelog.eventlog.head import SECTOR, SIZE, SLOT, HeadFile, parse
+from tidelog.eventlog.head import _CHECK, _LAYOUT, SECTOR, SIZE, SLOT, HeadFile, parse
 from tidelog.eventlog.store import EMPTY, Head
 
 HEADS = [Head(seq, seq * 10, seq // 3, bytes([seq]) * 32) for seq in range(1, 6)]
@@ -109,3 +110,14 @@ def test_what_is_no_head_file_has_no_head(data: bytes) -> None:
 
     assert reading.head is None
     assert "cannot be read" in reading.problem
+
+
+def test_slots_of_another_kind_of_file_are_not_read(file: HeadFile) -> None:
+    """Their check is right, but they are not ours."""
+    sector = content(file)[:SECTOR]
+    data = b"another!" + sector[8 : _LAYOUT.size]
+    foreign = (data + sha256(data).digest()[:_CHECK]).ljust(SECTOR, bytes(1))
+    file.close()
+
+    assert parse(sector * 4).head == EMPTY
+    assert parse(foreign * 4).head is None

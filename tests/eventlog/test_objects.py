@@ -55,7 +55,7 @@ from tidelog.eventlog.records import (
     Waiting,
     encode_body,
 )
-from tidelog.eventlog.store import CHANGES, EMPTY
+from tidelog.eventlog.store import CHANGES, EMPTY, Snapshot
 from tidelog.eventlog.verify import verify
 
 SECOND = 10**9
@@ -185,6 +185,17 @@ def test_nomination_can_be_cleared(story: Story) -> None:
     assert story.pod.status.nominated_node_name == ""
 
 
+def test_nomination_takes_away_those_that_stand_in_its_way(story: Story) -> None:
+    other = Pod(metadata=ObjectMeta(name="other", namespace="default"))
+    story.put(other).say(object_key(other), Nominated(**ATTEMPT, node="n1"))
+
+    story.say(KEY, Nominated(**ATTEMPT, node="n1", cleared=(object_key(other),)))
+
+    found = story.table.get(object_key(other))
+    assert isinstance(found, Pod)
+    assert (found.status.nominated_node_name, story.pod.status.nominated_node_name) == ("", "n1")
+
+
 @pytest.mark.parametrize(("asked", "due", "grace"), [(None, "22:13:52Z", 30), (5, "22:13:27Z", 5)])
 def test_evicted_pod_is_leaving_after_its_grace_period(asked: int | None, due: str, grace: int) -> None:
     story = Story().put(web(spec=PodSpec(node_name="n1", termination_grace_period_seconds=asked)))
@@ -224,6 +235,31 @@ def test_claims_of_a_scheduled_pod_are_allocated_and_reserved(story: Story) -> N
     assert isinstance(found, ResourceClaim)
     assert found.status.allocation == result
     assert found.status.reserved_for == (ClaimConsumer(resource="pods", name="web"),)
+
+
+def test_group_that_is_placed_gets_its_claims_and_a_node_for_each_that_does_not_wait(story: Story) -> None:
+    claim = ResourceClaim(metadata=ObjectMeta(name="gpu", namespace="default"))
+    late = Pod(metadata=ObjectMeta(name="late", namespace="default"))
+    group = PodGroup(metadata=ObjectMeta(name="g", namespace="default"))
+    result = AllocationResult(devices=DeviceAllocation(results=(DeviceResult(device="gpu-0"),)))
+    chosen = PlacementChosen(
+        **ATTEMPT,
+        placement="",
+        assignment={KEY: "n1", object_key(late): "n2"},
+        waiting=(object_key(late),),
+        claims={object_key(claim): result},
+    )
+
+    story.put(claim).put(late).put(group).say(object_key(group), chosen)
+
+    pods = [story.table.get(key) for key in (KEY, object_key(late))]
+    assert [pod.spec.node_name for pod in pods if isinstance(pod, Pod)] == ["n1", ""]
+    found = story.table.get(object_key(claim))
+    assert isinstance(found, ResourceClaim)
+    assert found.status.allocation == result
+    assert found.status.reserved_for == (
+        ClaimConsumer(api_group="scheduling.k8s.io", resource="podgroups", name="g"),
+    )
 
 
 def test_group_is_scheduled_once_and_for_all(story: Story) -> None:
@@ -433,3 +469,51 @@ async def test_changes_that_are_not_those_of_the_records_are_found() -> None:
         assert (await verify(log, rebuild=True)).problems == (
             "snapshot objects-changes at 2: computed from the records it is another",
         )
+
+
+async def test_changes_that_do_not_follow_the_table_are_not_taken() -> None:
+    async with await memory_log(clock=lambda: START) as log:
+        kept = []
+        table = await load_objects(log)
+        for n in range(1, 5):
+            mark = table.mark()
+            await put_pod(log, f"web-{n}")
+            async for record in log.read(table.seq + 1):
+                table.apply(record)
+            await log.put_snapshot(SNAPSHOT + CHANGES, n, table.encode_changes(mark))
+            found = await log.snapshot(SNAPSHOT + CHANGES)
+            assert found is not None
+            kept.append(found)
+            if n == 1:
+                await log.put_snapshot(SNAPSHOT, 1, table.encode())
+        snapshot = await log.snapshot(SNAPSHOT)
+
+        loaded = ObjectTable.from_snapshot(snapshot, [kept[1], kept[3]])
+
+        assert loaded is not None
+        assert loaded.seq == 2
+        assert [loaded.get(f"Pod/default/web-{n}") is not None for n in (1, 2, 3, 4)] == [
+            True,
+            True,
+            False,
+            False,
+        ]
+
+
+async def test_changes_behind_damaged_ones_are_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with await memory_log(clock=lambda: START) as log:
+        for n in range(1, 5):
+            await put_pod(log, f"web-{n}")
+        await log.put_snapshot(SNAPSHOT, 1, b"state")
+        for n in (2, 3, 4):
+            await log.put_snapshot(SNAPSHOT + CHANGES, n, bytes(n))
+        snapshot = await log.snapshot(SNAPSHOT)
+        assert snapshot is not None
+        get = log.store.get_snapshot
+
+        async def damaged(name: str, seq: int) -> Snapshot | None:
+            return None if seq == 3 else await get(name, seq)
+
+        monkeypatch.setattr(log.store, "get_snapshot", damaged)
+
+        assert [change.seq for change in await log.changes(snapshot)] == [2]

@@ -6,6 +6,7 @@ import os
 import shutil
 import sqlite3
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -86,6 +87,7 @@ def test_anchor_of_an_empty_log_is_the_beginning_of_every_chain(empty: sqlite3.C
         database.read_anchor(empty)
 
 
+@pytest.mark.unreplayed("the log is damaged")
 async def test_head_file_that_names_another_anchor_is_damage(tmp_path: Path) -> None:
     path = tmp_path / "c.db"
     await make(path, count=5, compact_to=5)
@@ -100,6 +102,7 @@ async def test_head_file_that_names_another_anchor_is_damage(tmp_path: Path) -> 
         await open_reader(path)
 
 
+@pytest.mark.unreplayed("the log is damaged")
 async def test_head_file_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
     path = tmp_path / "c.db"
     await make(path)
@@ -176,3 +179,84 @@ def test_lock_holds_although_its_holder_cannot_be_written_down(
     with pytest.raises(LogError):
         WriterLock(str(tmp_path / "c.db"), "second")
     lock.release()
+
+
+def test_record_whose_place_in_the_chain_is_unreadable_is_named(empty: sqlite3.Connection) -> None:
+    empty.execute("PRAGMA ignore_check_constraints = ON")
+    columns = [row[1] for row in empty.execute("PRAGMA table_info(records)")]
+    values = {"seq": 1, "at": 7, "digest": "no bytes"}
+    row = [values.get(name, b"" if name == "body" else 0 if name == "cause" else "") for name in columns]
+    empty.execute(f"INSERT INTO records VALUES ({', '.join('?' * len(row))})", row)
+
+    with pytest.raises(ChainBroken, match="record 1 is unreadable"):
+        database.point(empty, EMPTY, 1)
+
+
+@pytest.mark.parametrize("code", [sqlite3.SQLITE_BUSY, sqlite3.SQLITE_CANTOPEN])
+def test_error_that_says_nothing_of_the_content_is_no_damage(code: int) -> None:
+    found = database.damage("c.db", sqlite_error(code), 1, 5)
+
+    assert not isinstance(found, LogDamaged)
+    assert str(found).startswith("c.db: cannot be read: ")
+
+
+@pytest.mark.parametrize(
+    ("code", "refused"), [(sqlite3.SQLITE_FULL, False), (sqlite3.SQLITE_IOERR, True)], ids=["full", "broken"]
+)
+def test_shrinking_may_lack_room_and_nothing_else(code: int, refused: bool) -> None:
+    class Connection(sqlite3.Connection):
+        def execute(self, sql: str, *args: object) -> sqlite3.Cursor:
+            if sql == "VACUUM":
+                raise sqlite_error(code)
+            return super().execute(sql)
+
+    connection = sqlite3.connect(":memory:", factory=Connection)
+    if refused:
+        with pytest.raises(sqlite3.OperationalError):
+            database.shrink(connection)
+    else:
+        database.shrink(connection)  # Later records use the free pages.
+    connection.close()
+
+
+async def test_place_whose_head_file_names_nothing_has_no_log(tmp_path: Path) -> None:
+    """What a crash leaves that interrupts the making of a log: nothing was acknowledged, so nothing is lost."""
+    HeadFile.create(str(tmp_path / "c.db.head"), Disk())
+
+    with pytest.raises(LogError, match="there is no such log") as error:
+        await open_reader(tmp_path / "c.db")
+
+    assert not isinstance(error.value, LogDamaged)
+
+
+@pytest.mark.unreplayed("the log is damaged")
+@pytest.mark.parametrize("times", [1, 1000])
+async def test_damage_is_looked_at_again_while_the_head_moves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, times: int
+) -> None:
+    """A writer that is quicker than the examination makes a good log look damaged, but not for ever."""
+    path = tmp_path / "c.db"
+    await make(path)
+    looks = 0
+    examine = database.examine
+    writer = HeadFile.open(f"{path}.head", Disk(), writable=True)
+    head = writer.read().head
+    assert head is not None
+
+    def moving(*args: Any) -> Any:
+        nonlocal looks
+        looks += 1
+        if looks <= times:
+            writer.write(head)
+            raise ChainBroken(5, "record 5 is missing")
+        return examine(*args)
+
+    monkeypatch.setattr(database, "examine", moving)
+    if times == 1:
+        async with await open_reader(path) as reader:
+            assert (reader.head.seq, looks) == (5, 2)
+    else:
+        with pytest.raises(LogDamaged, match="record 5 is missing"):
+            await open_reader(path)
+        assert looks == opening.ATTEMPTS
+    writer.close()

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from tidelog.api.errors import LogDamaged, LogError, LogLocked
+from tidelog.eventlog import rebuild
+from tidelog.eventlog.disk import Disk
 from tidelog.eventlog.log import open_log
 from tidelog.eventlog.reader import open_reader
 from tidelog.eventlog.records import Draft, LossAccepted, Record, Tick, decode_body
@@ -61,6 +63,7 @@ async def test_sound_log_is_left_alone(tmp_path: Path) -> None:
     assert not list(tmp_path.glob("*damaged*"))  # noqa: ASYNC240
 
 
+@pytest.mark.unreplayed("the log is damaged")
 async def test_damage_is_only_shown_unless_the_loss_is_accepted(tmp_path: Path) -> None:
     path = tmp_path / "c.db"
     await make(path)
@@ -199,3 +202,54 @@ async def test_what_is_no_log_is_not_repaired(tmp_path: Path) -> None:
         await repair(path, accept_loss=True)
 
     assert path.read_bytes() == b"something else\n" * 500
+
+
+async def test_interrupted_repair_is_only_shown_unless_it_is_accepted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "c.db"
+    await make(path)
+    change(path, b"Pod/default/011", b"Pod/default/911")
+
+    def interrupted(path: str, disk: Disk) -> str:
+        raise OSError("the machine stopped")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(rebuild, "install", interrupted)
+        with pytest.raises(LogError, match="cannot be repaired: the machine stopped"):
+            await repair(path, accept_loss=True)
+    with pytest.raises(LogDamaged, match="a repair or an import of it was interrupted"):
+        await repair(path, accept_loss=False)
+
+    done = await repair(path, accept_loss=True)
+
+    assert (done.kept, done.reason) == (11, "an interrupted repair or import was finished")
+    assert len(await read(path)) == 11
+
+
+async def test_snapshots_of_records_that_were_lost_and_damaged_ones_are_not_kept(tmp_path: Path) -> None:
+    path = tmp_path / "c.db"
+    await make(path)
+    async with await open_log(path) as log:
+        for seq, name in ((5, "sound"), (6, "damaged"), (15, "late")):
+            await log.put_snapshot(name, seq, name.encode() * 100)
+    change(path, b"damaged" * 100, b"changed" * 100)
+    change(path, b"Pod/default/011", b"Pod/default/911")
+
+    await repair(path, accept_loss=True)
+
+    async with await open_reader(path) as reader:
+        assert [(info.name, info.seq) for info in await reader.snapshots()] == [("sound", 5)]
+
+
+async def test_destroyed_anchor_of_a_log_that_was_never_compacted_was_its_beginning(tmp_path: Path) -> None:
+    path = tmp_path / "c.db"
+    records = await make(path)
+    async with await open_log(path) as log:
+        await log.put_snapshot("objects", 12, b"the state")
+    destroy_page(path, page_of(path, "anchor"))
+
+    done = await repair(path, accept_loss=True)
+
+    assert (done.kept, done.lost_last) == (20, 20)
+    assert await read(path) == records

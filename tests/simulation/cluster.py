@@ -200,6 +200,8 @@ class SeenCluster:
         self.nodes: dict[str, SeenNode] = {}
         """By name."""
         self.budgets: dict[str, SeenBudget] = {}
+        self.budgets_changed = 0
+        """The last record of somebody else that changed any budget."""
         self.charges: dict[str, dict[str, tuple[str, int]]] = {}
         """Budget → uid → (name, time) of the evictions of ours that were charged to it, of pods that are still there."""
         self.others: dict[str, Object] = {}
@@ -318,6 +320,7 @@ class SeenCluster:
             self.nodes[obj.metadata.name] = SeenNode(obj)
         elif isinstance(obj, PodDisruptionBudget):
             self.budgets[key] = SeenBudget(key, obj)
+            self.budgets_changed = self.seq
         elif isinstance(obj, PodGroup | Workload):
             self.groups[key] = obj
         else:
@@ -325,7 +328,8 @@ class SeenCluster:
 
     def _delete(self, key: str) -> None:
         self._forget(self.pods.pop(key, None))
-        self.budgets.pop(key, None)
+        if self.budgets.pop(key, None) is not None:
+            self.budgets_changed = self.seq
         self.groups.pop(key, None)
         self.others.pop(key, None)
         if key.startswith("Node/"):

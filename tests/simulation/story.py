@@ -106,6 +106,7 @@ class _Teller:
         for _ in range(self.dice.randint(110, 170) if self.is_large else self.dice.randint(25, 70)):
             (happens,) = self.dice.choices([c for c, _ in chances], [weight for _, weight in chances])
             happens()
+        self._end()
         return Story(
             seed=self.seed, configuration=story.configuration, actors=story.actors, steps=tuple(self.steps)
         )
@@ -203,8 +204,18 @@ class _Teller:
         for _ in range(self.dice.randint(1, 3)):
             self.new_app()
         if "preemption" in self.themes:
-            self.budget()
+            for _ in range(2):
+                self.scale_up()
+            self._apply(b.pdb("budget0", self.dice.choice(["", "tier=a"]), max_unavailable=1))
+            self.budgets["budget0"] = b.pdb("budget0", "", max_unavailable=1)
             self._add(Advance(seconds=2))
+
+    def _end(self) -> None:
+        """Often the last that happens is just what somebody waits for, while he is being tried: nothing comes after it that would wake him."""
+        for _ in range(self.dice.choice([0, 1, 1, 2])):
+            self.scale_up()
+            self.steps[-1] = _hasty(self.steps[-1])
+            self._apply(self._node().build(), settle=False)
 
     # --- nodes ----------------------------------------------------------------------------------------------------------
 
@@ -474,7 +485,7 @@ class _Teller:
         chosen = self.dice.choice(["middle", "middle", "high"])
         pod = b.pod("urgent").label(app="urgent", tier=self.dice.choice("ab")).priority_class(chosen)
         pod = pod.request(cpu=self.dice.choice(["500m", "1", "2"])).grace(1)
-        self._apply(*(pod.named(f"urgent-{self.made}-{i}").build() for i in range(self.dice.randint(1, 3))))
+        self._apply(*(pod.named(f"urgent-{self.made}-{i}").build() for i in range(self.dice.randint(1, 4))))
 
     def budget(self) -> None:
         """A new one, another one of that name, one gone, or a status written by somebody who knows nothing of late."""

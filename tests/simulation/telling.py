@@ -48,8 +48,8 @@ from .steps import (
 )
 from .story import make_story
 
-TURNS = 3
-"""Of the event loop between two requests of which the second does not wait for the first. Arbitrary: they meet half-way."""
+TURNS = 6
+"""At most so many of the event loop between two requests of which the second does not wait for the first: they meet half-way."""
 
 
 def facts_of(step: AnyStep, get: Callable[[str], Object | None]) -> Facts | None:
@@ -91,6 +91,7 @@ class _Telling:
         self.judge = Judge(story.configuration)
         self.registry = registry()
         self.records: list[Record] = []
+        self.dice = random.Random(f"turns {story.seed}")
         self.requests: list[asyncio.Task[Answer | None]] = []
 
     async def run(self) -> Told:
@@ -127,7 +128,7 @@ class _Telling:
 
     async def _ask(self, step: Request) -> None:
         self.requests.append(asyncio.create_task(self._request(step)))  # type: ignore[arg-type]
-        for _ in range(TURNS):
+        for _ in range(self.dice.randint(0, TURNS)):
             await asyncio.sleep(0)
         if step.settle:
             await self._settle()

@@ -25,7 +25,7 @@ from tidelog.daemon import facts, http_server
 from tidelog.daemon.fact_messages import OBJECTS_MAX, TEXT_BYTES_MAX, VERSION, read_request
 from tidelog.eventlog import handover, log, records, sqlite
 from tidelog.eventlog.log import memory_log
-from tidelog.eventlog.records import ConfigurationLoaded, Draft
+from tidelog.eventlog.records import Draft, SchedulerStarted
 from tidelog.plugins import strict
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "limits.md").read_text()
@@ -281,13 +281,13 @@ def test_requests_are_bounded_in_number(field: str) -> None:
         read_request(request(verb=verb, **{**more, field: [item] * (OBJECTS_MAX + 1)}))
 
 
-async def test_a_records_body_is_bounded(unreplayed: None) -> None:
-    def draft(size: int) -> Draft:
-        return Draft(body=ConfigurationLoaded(configuration={}, source="x" * size), author="test")
+async def test_a_records_body_is_bounded() -> None:
+    def draft(epoch: int, size: int) -> Draft:
+        return Draft(body=SchedulerStarted(epoch=epoch, holder="x" * size), author="scheduler")
 
     async with await memory_log() as memory:
-        (record,) = await memory.append([draft(70_000)])
+        (record,) = await memory.append([draft(1, 70_000)])
         rest = records.BODY_BYTES_MAX - len(record.body) + 70_000
-        await memory.append([draft(rest)])
+        await memory.append([draft(2, rest)])
         with pytest.raises(LogError, match=f"at most {records.BODY_BYTES_MAX} can be appended"):
-            await memory.append([draft(rest + 1)])
+            await memory.append([draft(3, rest + 1)])

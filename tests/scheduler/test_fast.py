@@ -12,7 +12,8 @@ import pytest
 from msgspec.structs import replace
 
 from tidelog.api import builders as b
-from tidelog.api.objects import Node, Object, Pod
+from tidelog.api.objects import ContainerStatus, Node, Object, Pod
+from tidelog.plugins.configuration import resolve_configuration
 from tidelog.plugins.interface import CycleState, Depends, Plugin
 from tidelog.plugins.node_info import NodeInfo, PodInfo
 from tidelog.plugins.node_statuses import resolvable
@@ -28,6 +29,7 @@ from tidelog.scheduler.fast_once import find_once
 from tidelog.scheduler.fast_shape import Found
 from tidelog.scheduler.framework import Feasible, NodeScores
 from tidelog.scheduler.pod_cycle import rejections
+from tidelog.scheduler.snapshot import Snapshot
 
 SEEDS = int(environ.get("TIDELOG_FAST_SEEDS", "24"))
 """`TIDELOG_FAST_SEEDS=2000` for a long run."""
@@ -399,3 +401,161 @@ def test_pods_of_which_no_two_are_alike_are_placed_as_by_the_plain_evaluation(
     assert asked["fast"] + asked["nowhere"] == 120
     assert once[True] > 80
     assert verify(driver.records, driver.registry).first_difference is None
+
+
+# --- odd clusters, odd profiles, and little room to remember ------------------------------------------------------------
+
+
+def profile(disabled: Sequence[str] = (), args: dict[str, Any] | None = None) -> Any:
+    """The default one without these plugins, and with these arguments."""
+    section = {
+        "schedulerName": "default-scheduler",
+        "plugins": {"multiPoint": {"disabled": [{"name": name} for name in disabled]}},
+        "pluginConfig": [{"name": name, "args": given} for name, given in (args or {}).items()],
+    }
+    document = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "profiles": [section],
+    }
+    return resolve_configuration(document, Registry()).configuration
+
+
+def fill(driver: Driver, draw: random.Random, pods: int) -> None:
+    """Pods of which no two are alike, and of which some ask for one resource or none."""
+    for i in range(pods):
+        pod = b.pod(f"p{i}").scheduler("default-scheduler").label(app=f"a{i}")
+        if draw.random() < 0.7:
+            pod = pod.request(cpu=f"{draw.randint(1, 700)}m")
+        if draw.random() < 0.7:
+            pod = pod.request(memory=f"{draw.randint(1, 900)}Mi")
+        driver.put(pod.build())
+        driver.settle()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_nodes_that_lack_a_resource_or_have_too_little_are_judged_as_by_the_plain_evaluation(
+    seed: int, asked: Counter[str]
+) -> None:
+    draw = random.Random(seed)
+    driver = Driver()
+    driver.start()
+    for i in range(30):
+        cpu, memory = draw.choice([("4", "4Gi"), ("4", "300Mi"), ("0", "4Gi"), ("4", "0"), ("300m", "4Gi")])
+        driver.put(b.node(f"n{i}").capacity(cpu=cpu, memory=memory).build())
+        # Some are nearly full, and some more than full: bound by somebody who asked nobody.
+        used = b.pod(f"used-{i}").request(
+            cpu=f"{draw.randint(3500, 4100)}m", memory=f"{draw.randint(100, 400)}Mi"
+        )
+        if draw.random() < 0.6:
+            driver.put(used.on(f"n{i}").build())
+
+    fill(driver, draw, 60)
+
+    assert asked["fast"] + asked["nowhere"] + asked["plain"] >= 60
+    assert asked["fast"] > 30
+    assert verify(driver.records, driver.registry).first_difference is None
+
+
+def test_nodes_about_equally_full_of_which_some_have_room_are_told_apart(asked: Counter[str]) -> None:
+    """They are one cell of the index, and it is on the edge: what fits on one does not fit on its neighbour."""
+    driver = Driver()
+    driver.start()
+    for i in range(20):
+        driver.put(b.node(f"n{i}").capacity(cpu="4", memory="8Gi").build())
+        driver.put(b.pod(f"used-{i}").request(cpu=f"{3010 + i}m", memory="1Gi").on(f"n{i}").build())
+
+    driver.put(b.pod("exact").scheduler("default-scheduler").request(cpu="980m", memory="1Gi").build())
+    driver.settle()
+
+    assert asked == Counter(fast=1)
+    assert int(driver.placements()["default/exact"].removeprefix("n")) <= 10
+
+
+@pytest.mark.parametrize(
+    "configuration",
+    [
+        profile(["TaintToleration"]),
+        profile(["ImageLocality"]),
+        profile(["NodeResourcesBalancedAllocation"]),
+        profile(["NodeResourcesFit"]),
+        profile(args={"NodeResourcesFit": {"scoringStrategy": {"type": "MostAllocated"}}}),
+        profile(args={"NodeResourcesBalancedAllocation": {"resources": [{"name": "cpu", "weight": 1}]}}),
+    ],
+    ids=[
+        "no taints",
+        "no images",
+        "no balance",
+        "no fit",
+        "other score for resources",
+        "balance of one resource",
+    ],
+)
+def test_profiles_that_lack_a_plugin_or_score_otherwise_are_judged_as_by_the_plain_evaluation(
+    configuration: Any, asked: Counter[str]
+) -> None:
+    draw = random.Random(1)
+    driver = Driver()
+    driver.start(configuration)
+    for i in range(15):
+        node = b.node(f"n{i}").capacity(cpu=draw.choice(["2", "4"]), memory=draw.choice(["4Gi", "8Gi"]))
+        driver.put(node.taint("busy", "", draw.choice(["PreferNoSchedule", "NoSchedule"])).build())
+
+    fill(driver, draw, 20)
+    driver.put(*copies(5, b.pod("web").scheduler("default-scheduler").request(cpu="100m").tolerate("busy")))
+    driver.settle()
+
+    assert asked["fast"] > 5
+    assert verify(driver.records, driver.registry).first_difference is None
+
+
+@pytest.mark.parametrize(
+    ("module", "limit"),
+    [("fast_index", "EMPTY_STATES_MAX"), ("fast_shape", "MEMO_SPARE"), ("fast", "SHAPES_MAX")],
+)
+def test_what_is_forgotten_for_want_of_room_costs_no_answer(
+    module: str, limit: str, asked: Counter[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(f"tidelog.scheduler.{module}.{limit}", -20 if limit == "MEMO_SPARE" else 1)
+    world, driver = begin(11)
+    for i in range(4):
+        driver.put(*copies(40, b.pod(f"web-{i}").scheduler("default-scheduler").request(cpu=f"{10 + i}m")))
+        driver.settle()
+
+    for _ in range(STEPS):
+        step(world, driver)
+
+    assert asked["fast"] > 100
+    assert verify(driver.records, driver.registry).first_difference is None
+
+
+def test_index_starts_over_where_it_cannot_know_what_has_changed(
+    asked: Counter[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world, driver = begin(13)
+    driver.put(*copies(10, b.pod("web").scheduler("default-scheduler").request(cpu="10m")))
+    driver.settle()
+    monkeypatch.setattr(Snapshot, "changed_since", lambda self, generation: None)
+
+    for _ in range(STEPS):
+        step(world, driver)
+
+    assert asked["fast"] + asked["plain"] + asked["nowhere"] > 10
+    monkeypatch.undo()
+    assert verify(driver.records, driver.registry).first_difference is None
+
+
+def test_pod_whose_requests_its_status_tells_is_judged_by_the_plain_evaluation(asked: Counter[str]) -> None:
+    driver = Driver()
+    driver.start()
+    driver.put(b.node("n1").build(), b.node("n2").build())
+    pod = b.pod("resized").scheduler("default-scheduler").request(cpu="100m").build()
+    status = replace(
+        pod.status, container_statuses=(ContainerStatus(name="main", allocated_resources={"cpu": "2"}),)
+    )
+
+    driver.put(replace(pod, status=status))
+    driver.settle()
+
+    assert asked == Counter(plain=1)
+    assert len(driver.placements()) == 1

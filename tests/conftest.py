@@ -1,36 +1,95 @@
-"""What holds for every test: each log that one writes with a driver or in a sandbox is replayed at its end.
+"""What holds for every test: each log that one writes, wherever (`tests/every_log.py`), is replayed at its end.
 
-Verified from the start, recovered, recovered from a snapshot in the middle, and both again in a process with another hash seed; whatever way,
-the state must be the same, and the one that the driver is in. (A sandbox may have been stopped anywhere, so only its log counts.) A test whose
-log is meant not to replay asks for the fixture `unreplayed`.
+Verified from the start, recovered, recovered and verified from a snapshot in the middle, and verified and recovered in a process with another hash
+seed; whatever way, the state must be the same, and the one that a driver is in. A log that was replayed before is not replayed again.
 
-A test that writes a log in another way hands its records to the fixture `assert_replays`.
+A test, or a file of tests, whose logs are meant not to replay says why: `@pytest.mark.unreplayed("…")`; `tests/repo/test_unreplayed.py` counts them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterator, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import pytest
 
-from tests.other_seed import OtherSeed, place_of
-from tidelog.daemon.sandbox import Sandbox
-from tidelog.eventlog.memory import MemoryStore
+from tests.every_log import EveryLog, Unreadable, WrittenLog
+from tests.other_seed import OtherSeed, as_sent, place_of
 from tidelog.eventlog.records import Record
-from tidelog.plugins.disruption_budgets import EvictionsFromBudgets
+from tidelog.plugins.behaviours import BEHAVIOURS
 from tidelog.plugins.registry import Registry
-from tidelog.replay.driver import Driver
 from tidelog.replay.playback import pops
 from tidelog.replay.verify import recover, verify
 from tidelog.scheduler.core import Core
 from tidelog.scheduler.state import encode_state, load_state
 
-LOGS_MAX = 10
-"""Of a test that writes more, the last ones are replayed: property tests write hundreds."""
-
 AssertReplays = Callable[..., str]
-T = TypeVar("T")
+
+
+class Replays:
+    """Replays logs in every way there is, each log once."""
+
+    def __init__(self, other: OtherSeed) -> None:
+        self._other = other
+        self._proven: dict[Any, str] = {}
+        """What makes a log and its replay what they are → the digest of the state at its end."""
+
+    def check(self, logs: Sequence[WrittenLog]) -> list[str]:
+        """The digests of the states at their ends, "" if attempts are in flight."""
+        known = [_identity(log) for log in logs]
+        new = {key: log for key, log in zip(known, logs, strict=True) if key not in self._proven}
+        if new:
+            self._other.ask([as_sent(log.records, log.registry, log.snapshot) for log in new.values()])
+        try:
+            digests = [_checked(log) for log in new.values()]
+        finally:
+            answers = self._other.answers() if new else []
+        for digest, answer in zip(digests, answers, strict=True):
+            assert (answer.difference, answer.digest, answer.recovered) == ("", digest, digest)
+        self._proven.update(zip(new, digests, strict=True))
+        return [self._proven[key] for key in known]
+
+
+def _identity(log: WrittenLog) -> Any:
+    """Equal for logs of the same records, which are chained, decided by the same plugins."""
+    last = log.records[-1] if log.records else None
+    return log.snapshot, last and (last.seq, last.digest), tuple(log.registry), tuple(BEHAVIOURS)
+
+
+def _checked(log: WrittenLog) -> str:
+    report = verify(log.records, log.registry, core=_begun(log))
+    assert report.first_difference is None
+    recovered = recover(log.records, log.registry, core=_begun(log))
+    digest = "" if recovered.in_flight else recovered.digest()
+    assert report.digest == digest
+    _check_snapshot(log, digest)
+    return digest
+
+
+def _begun(log: WrittenLog) -> Core:
+    core = load_state(log.snapshot, log.registry) if log.snapshot else Core(log.registry)
+    assert core is not None
+    return core
+
+
+def _check_snapshot(log: WrittenLog, digest: str) -> None:
+    """The state from a snapshot and the records behind it is the same, verified or believed."""
+    middle = _settled_near(log.records, len(log.records) // 2)
+    if not middle or not digest:
+        return
+    blob = encode_state(recover(log.records[:middle], log.registry, core=_begun(log)))
+    rest = log._replace(records=log.records[middle:], snapshot=blob)
+    assert recover(rest.records, rest.registry, core=_begun(rest)).digest() == digest
+    report = verify(rest.records, rest.registry, core=_begun(rest))
+    assert (report.first_difference, report.digest) == (None, digest)
+
+
+def _settled_near(records: Sequence[Record], wanted: int) -> int:
+    """The last place, at or before the wanted one, at which nothing was in flight: no attempt straddles it."""
+    first = records[0].seq if records else 1
+    attempts = [(pop.observed, pop.outcomes[-1][0].seq) for pop in pops(records)]
+    straddled = {place for observed, last in attempts for place in range(observed + 1, last)}
+    return next((place for place in range(wanted, 0, -1) if place + first - 1 not in straddled), 0)
 
 
 @pytest.fixture(scope="session")
@@ -42,105 +101,49 @@ def other_seed() -> Iterator[OtherSeed]:
 
 
 @pytest.fixture(scope="session")
-def assert_replays(other_seed: OtherSeed) -> AssertReplays:
+def replays(other_seed: OtherSeed) -> Replays:
+    """What replays logs; remembers which it has replayed."""
+    return Replays(other_seed)
+
+
+@pytest.fixture(scope="session")
+def assert_replays(replays: Replays) -> AssertReplays:
     """Replays records in every way there is; returns the digest of the state at their end, "" if attempts are in flight."""
 
     def check(records: Sequence[Record], registry: Registry | None = None) -> str:
-        known = Registry() if registry is None else registry
-        report = verify(records, known)
-        assert report.first_difference is None
-        recovered = recover(records, known)
-        digest = "" if recovered.in_flight else recovered.digest()
-        assert report.digest == digest
-        _check_snapshot(records, known, digest)
-        if all(place_of(plugin) for plugin in known):
-            other = other_seed.replay(records, known)
-            assert (other.difference, other.digest, other.recovered) == ("", digest, digest)
-        return digest
+        log = WrittenLog(list(records), Registry() if registry is None else registry)
+        return replays.check([log])[0]
 
     return check
 
 
-def _check_snapshot(records: Sequence[Record], registry: Registry, digest: str) -> None:
-    """The state from a snapshot and the records behind it is the same, verified or believed."""
-    middle = _settled_near(records, len(records) // 2)
-    if not middle or not digest:
-        return
-    blob = encode_state(recover(records[:middle], registry))
-    rest = records[middle:]
-    loaded = load_state(blob, registry)
-    assert loaded is not None
-    assert recover(rest, registry, core=loaded).digest() == digest
-    loaded = load_state(blob, registry)
-    report = verify(rest, registry, core=loaded)
-    assert (report.first_difference, report.digest) == (None, digest)
-
-
-def _settled_near(records: Sequence[Record], wanted: int) -> int:
-    """The last place, at or before the wanted one, at which nothing was in flight: no attempt straddles it."""
-    attempts = [(pop.observed, pop.outcomes[-1][0].seq) for pop in pops(records)]
-    straddled = {place for observed, last in attempts for place in range(observed + 1, last)}
-    return next((place for place in range(wanted, 0, -1) if place not in straddled), 0)
-
-
-@pytest.fixture
-def unreplayed() -> None:
-    """The test's logs are meant not to replay."""
-
-
 @pytest.fixture(autouse=True)
 def _every_log_is_replayed(
-    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, assert_replays: AssertReplays
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, replays: Replays
 ) -> Iterator[None]:
-    drivers = _made(Driver, monkeypatch)
-    sandboxes = _made(Sandbox, monkeypatch)
-    yield
-    if "unreplayed" in request.fixturenames or request.node.stash.get(_FAILED, False):
+    if request.node.get_closest_marker("unreplayed") is not None:
+        yield
         return
-    for sandbox in sandboxes:
-        store = sandbox.store
-        if not isinstance(store, MemoryStore) or store.anchor.seq or not store.head.seq:
-            continue
-        if isinstance(sandbox.core.evictions.port, EvictionsFromBudgets):
-            assert_replays(_records(store), sandbox.registry)
-    for driver in drivers:
-        if not isinstance(driver.core.evictions.port, EvictionsFromBudgets):
-            continue  # Evictions were answered by the test, so only the test can answer them again.
-        digest = assert_replays(driver.records, driver.registry)
-        core: Core = driver.core
-        assert core.in_flight or not digest or core.digest() == digest
+    every = EveryLog()
+    every.watch(monkeypatch)
+    yield
+    if request.node.stash.get(_FAILED, False):
+        return
+    # Those of the acceptance tests are replayed by a fixture of theirs, and by the installed command.
+    folder = None if "acceptance" in request.path.parts else request.node.funcargs.get("tmp_path")
+    logs = list(every.logs(folder))
+    unreadable = [f"{log.path}: {log.error}" for log in logs if isinstance(log, Unreadable)]
+    assert unreadable == []
+    _replay(replays, [log for log in logs if isinstance(log, WrittenLog) and log.records])
 
 
-def _made(kind: type[T], monkeypatch: pytest.MonkeyPatch) -> list[T]:
-    """A list of the last ones of this class, which fills as the test makes them."""
-    made: list[T] = []
-    original: Any = kind.__init__
-
-    def recording(self: T, *args: Any, **kwargs: Any) -> None:
-        original(self, *args, **kwargs)
-        made.append(self)
-        del made[:-LOGS_MAX]
-
-    monkeypatch.setattr(kind, "__init__", recording)
-    return made
-
-
-def _records(store: MemoryStore) -> list[Record]:
-    """All that it holds, the test's event loop being closed."""
-    found: list[Record] = []
-    while rows := _at_once(store.read(len(found) + 1, store.head.seq)):
-        found += [Record(*row) for row in rows]
-    return found
-
-
-def _at_once(work: Coroutine[Any, Any, T]) -> T:
-    """What a coroutine returns that never waits, as those of a log in memory do not."""
-    try:
-        work.send(None)
-    except StopIteration as done:
-        result: T = done.value
-        return result
-    raise AssertionError("it waits")
+def _replay(replays: Replays, logs: Sequence[WrittenLog]) -> None:
+    lost = sorted(
+        {plugin.__qualname__ for log in logs for plugin in log.registry if place_of(plugin) is None}
+    )
+    assert lost == [], "no other process can import these plugins: define them in the module"
+    for log, digest in zip(logs, replays.check(logs), strict=True):
+        assert log.core is None or log.core.in_flight or not digest or log.core.digest() == digest
 
 
 _FAILED = pytest.StashKey[bool]()

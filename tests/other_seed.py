@@ -1,7 +1,7 @@
 """Replays logs in a process with another PYTHONHASHSEED: what depends on the order of a set comes out differently there.
 
-Run as a script it reads one length-prefixed msgpack frame after the other, each the plugins and the rows of a log, and answers each with a line
-of JSON. Plugins are named by where their classes are, and imported there once more: those of tests, too.
+Run as a script it reads one length-prefixed msgpack frame after the other, each the plugins and the rows of some logs, and answers each with a line
+of JSON. So the logs of a test are replayed there while they are replayed here. Plugins are named by where their classes are, and imported there once more: those of tests, too.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterable, Sequence
-from functools import reduce
 from importlib import import_module
 from pathlib import Path
+from typing import Any, cast
 
 import msgspec
 
@@ -21,6 +21,8 @@ from tidelog.plugins.behaviours import BEHAVIOURS
 from tidelog.plugins.interface import Plugin
 from tidelog.plugins.registry import IN_TREE, Registry
 from tidelog.replay.verify import recover, verify
+from tidelog.scheduler.core import Core
+from tidelog.scheduler.state import load_state
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -33,6 +35,24 @@ def place_of(plugin: type[Plugin]) -> Place | None:
     """Where another process finds the class; None if only the function that made it does."""
     name = plugin.__qualname__
     return None if "<locals>" in name else (plugin.__module__, name)
+
+
+class Log(msgspec.Struct, frozen=True, array_like=True):
+    """A log, and what it takes to replay it."""
+
+    places: list[Place]
+    """Of the plugins."""
+    rows: list[Row]
+    snapshot: bytes = b""
+    """What it begins with, if not with nothing."""
+
+
+def as_sent(
+    records: Sequence[Record], plugins: Iterable[type[Plugin]] = IN_TREE, snapshot: bytes = b""
+) -> Log:
+    """A log for the other process. Each plugin must have a place."""
+    places = [place for plugin in plugins if (place := place_of(plugin)) is not None]
+    return Log(places, [msgspec.structs.astuple(record) for record in records], snapshot)
 
 
 class Answer(msgspec.Struct):
@@ -52,17 +72,24 @@ class OtherSeed:
 
     def replay(self, records: Sequence[Record], plugins: Iterable[type[Plugin]] = IN_TREE) -> Answer:
         """What it says of these records, decided with these plugins. Each must have a place."""
+        self.ask([as_sent(records, plugins)])
+        return self.answers()[0]
+
+    def ask(self, logs: Sequence[Log]) -> None:
+        """Let it begin to replay these. The answers must be taken before it is asked again."""
         process = self._started()
         assert process.stdin is not None
-        assert process.stdout is not None
-        rows = [msgspec.structs.astuple(record) for record in records]
-        places = [place_of(plugin) for plugin in plugins]
-        frame = msgspec.msgpack.encode((places, BEHAVIOURS, rows))
+        frame = msgspec.msgpack.encode((BEHAVIOURS, logs))
         process.stdin.write(len(frame).to_bytes(8, "big") + frame)
         process.stdin.flush()
-        line = process.stdout.readline()
+
+    def answers(self) -> list[Answer]:
+        """What it says of the logs that it was asked about, when it is done."""
+        assert self._process is not None
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
         assert line, "the process with another hash seed died"
-        return msgspec.json.decode(line, type=Answer)
+        return msgspec.json.decode(line, type=list[Answer])
 
     def _started(self) -> subprocess.Popen[bytes]:
         if self._process is None:
@@ -80,33 +107,37 @@ class OtherSeed:
             self._process.communicate()
 
 
-def _answer(places: list[Place], rows: list[Row]) -> Answer:
-    records = [Record(*row) for row in rows]
-    registry = Registry(map(_imported, places))
-    report = verify(records, registry)
-    core = recover(records, registry)
-    recovered = "" if core.in_flight else core.digest()
-    return Answer(str(report.first_difference or ""), report.digest, recovered)
+def _answer(log: Log) -> Answer:
+    try:
+        records = [Record(*row) for row in log.rows]
+        registry = Registry(map(_imported, log.places))
+        report = verify(records, registry, core=_begun(log, registry))
+        core = recover(records, registry, core=_begun(log, registry))
+    except Exception as error:  # The test that asked is to fail, not every one after it.
+        return Answer(f"{type(error).__name__}: {error}", "", "")
+    return Answer(str(report.first_difference or ""), report.digest, "" if core.in_flight else core.digest())
+
+
+def _begun(log: Log, registry: Registry) -> Core | None:
+    return load_state(log.snapshot, registry) if log.snapshot else None
 
 
 def _imported(place: Place) -> type[Plugin]:
     module, name = place
-    found: type[Plugin] = reduce(getattr, name.split("."), import_module(module))
-    return found
+    found: Any = import_module(module)
+    for part in name.split("."):
+        found = getattr(found, part)
+    return cast("type[Plugin]", found)
 
 
 def _main() -> None:
     sys.path.append(str(ROOT))  # Behind everything else: folders of ours are called like standard modules.
-    decode = msgspec.msgpack.Decoder(tuple[list[Place], dict[int, str], list[Row]]).decode
+    decode = msgspec.msgpack.Decoder(tuple[dict[int, str], list[Log]]).decode
     while head := sys.stdin.buffer.read(8):
-        places, behaviours, rows = decode(sys.stdin.buffer.read(int.from_bytes(head, "big")))
+        behaviours, logs = decode(sys.stdin.buffer.read(int.from_bytes(head, "big")))
         BEHAVIOURS.clear()
         BEHAVIOURS.update(behaviours)  # A test may have made one up.
-        try:
-            answer = _answer(places, rows)
-        except Exception as error:  # The test that asked is to fail, not every one after it.
-            answer = Answer(f"{type(error).__name__}: {error}", "", "")
-        sys.stdout.buffer.write(msgspec.json.encode(answer) + b"\n")
+        sys.stdout.buffer.write(msgspec.json.encode([_answer(log) for log in logs]) + b"\n")
         sys.stdout.buffer.flush()
 
 

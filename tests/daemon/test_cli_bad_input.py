@@ -138,6 +138,7 @@ def test_bad_places_are_named(
     assert (tmp_path / "words.txt").read_text() == "only words, no log\n" * 100
 
 
+@pytest.mark.unreplayed("the log is damaged")
 def test_log_of_a_newer_format_is_refused(two_pods: Tidelog, tmp_path: Path, monkeypatch: Any) -> None:
     from tidelog.eventlog import database
 

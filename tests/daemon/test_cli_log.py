@@ -134,6 +134,7 @@ def test_verify_as_data(two_pods: Tidelog) -> None:
     }
 
 
+@pytest.mark.unreplayed("the log is damaged")
 def test_damage_is_named_and_exit_4(damaged: Tidelog) -> None:
     ran = damaged("log", "verify")
 
@@ -144,6 +145,7 @@ def test_damage_is_named_and_exit_4(damaged: Tidelog) -> None:
     assert ran.err.count("\n") == 1
 
 
+@pytest.mark.unreplayed("the log is damaged")
 def test_damage_as_data(damaged: Tidelog) -> None:
     ran = damaged("log", "verify", "-o", "json")
 
@@ -151,11 +153,13 @@ def test_damage_as_data(damaged: Tidelog) -> None:
     assert json.loads(ran.out)["damaged"]["first"] == 2
 
 
+@pytest.mark.unreplayed("the log is damaged")
 def test_every_verb_refuses_a_damaged_log(damaged: Tidelog, tmp_path: Path) -> None:
     for words in (("get", "pods"), ("apply", "-f", tmp_path / "objects.yaml"), ("log", "export")):
         assert damaged(*words).code == 4, words
 
 
+@pytest.mark.unreplayed("the log is damaged")
 def test_repair_without_consent_changes_nothing(damaged: Tidelog, tmp_path: Path) -> None:
     before = (tmp_path / "cluster.db").read_bytes()
 
@@ -282,6 +286,7 @@ def test_export_writes_over_nothing(two_pods: Tidelog, tmp_path: Path) -> None:
     assert (tmp_path / "backup.jsonl").read_text() == "precious"
 
 
+@pytest.mark.unreplayed("the log is damaged")
 def test_failed_export_leaves_no_file(damaged: Tidelog, tmp_path: Path) -> None:
     assert damaged("log", "export", "--to", tmp_path / "log.jsonl").code == 4
     assert not (tmp_path / "log.jsonl").exists()

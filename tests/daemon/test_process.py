@@ -181,6 +181,7 @@ async def test_recovered_core_is_the_one_that_was_left(log: Path, snapshot: bool
     assert (recovery.core.seq > 0) == snapshot
 
 
+@pytest.mark.unreplayed("the records are made by hand: an outcome of no attempt")
 async def test_log_of_other_rules_is_refused_with_an_exit_code_of_its_own(log: Path) -> None:
     await scheduled(log)
     async with await open_log(log) as opened:
@@ -194,6 +195,7 @@ async def test_log_of_other_rules_is_refused_with_an_exit_code_of_its_own(log: P
     assert caught.value.exit_code == 3
 
 
+@pytest.mark.unreplayed("the snapshots are made by hand")
 async def test_compacted_log_without_usable_snapshot_is_refused(
     log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

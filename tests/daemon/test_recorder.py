@@ -114,7 +114,7 @@ async def test_events_hints_and_waits_are_counted(tidelog_sandbox: MakeSandbox) 
     assert incoming["active", "UnscheduledPodAdd"] == 1
 
 
-@pytest.mark.usefixtures("unreplayed")
+@pytest.mark.unreplayed("the scheduler's cache is changed behind the back of the log")
 async def test_pod_that_only_the_flush_woke_is_counted_against_its_plugins(
     tidelog_sandbox: MakeSandbox,
 ) -> None:

@@ -96,6 +96,7 @@ async def test_rejection_that_only_refers_to_the_last_one_is_counted_as_that(met
         assert counted(metrics, OUTCOMES) == {"blocked": len(rejections)}
 
 
+@pytest.mark.unreplayed("the test answers the evictions")
 async def test_refused_evictions_are_counted_and_so_is_that_none_was_left(metrics: Metrics) -> None:
     async with Sandbox(guarded(), watcher=recorder(metrics)) as sandbox:
         sandbox.core.evictions.port = RefusesAll()

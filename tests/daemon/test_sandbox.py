@@ -152,7 +152,7 @@ async def test_another_configuration_is_in_the_log_and_wakes_the_waiting(tidelog
     assert [r.kind for r in await tidelog_cluster.records()].count("ConfigurationLoaded") == 2
 
 
-@pytest.mark.usefixtures("unreplayed")
+@pytest.mark.unreplayed("a plugin is taken away behind the back of the log")
 async def test_log_that_does_not_replay_fails_the_test(tidelog_sandbox: MakeSandbox) -> None:
     async with Sandbox() as cluster:
         await cluster.apply([a_node("n1"), a_node("n2"), a_pod("web")])

@@ -140,6 +140,7 @@ async def test_other_files_are_refused(tmp_path: Path, opener: Callable[..., obj
     assert await refusal(path, opener) == "LOG: is not a tidelog log: it is a database of another application"
 
 
+@pytest.mark.unreplayed("the log is damaged")
 async def test_newer_format_is_refused(tmp_path: Path, opener: Callable[..., object]) -> None:
     path = tmp_path / "c.db"
     await make(path)
@@ -153,6 +154,7 @@ async def test_newer_format_is_refused(tmp_path: Path, opener: Callable[..., obj
     )
 
 
+@pytest.mark.unreplayed("the log is damaged")
 async def test_format_number_that_the_head_file_contradicts_is_damage(
     tmp_path: Path, opener: Callable[..., object]
 ) -> None:
@@ -168,6 +170,7 @@ async def test_format_number_that_the_head_file_contradicts_is_damage(
 # --- damage -------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.unreplayed("the log is damaged")
 async def test_lost_write_ahead_log_is_named(tmp_path: Path, opener: Callable[..., object]) -> None:
     path = tmp_path / "copy" / "c.db"
     path.parent.mkdir()
@@ -180,6 +183,7 @@ async def test_lost_write_ahead_log_is_named(tmp_path: Path, opener: Callable[..
     )
 
 
+@pytest.mark.unreplayed("the log is damaged")
 async def test_bit_flipped_in_the_write_ahead_log_names_what_sqlite_dropped(
     tmp_path: Path, opener: Callable[..., object]
 ) -> None:
@@ -201,6 +205,7 @@ async def test_lost_database_is_named(tmp_path: Path, opener: Callable[..., obje
     assert "records 1 to 10 are missing or damaged (the database is gone, its head file is not)" in said
 
 
+@pytest.mark.unreplayed("the log is damaged")
 async def test_emptied_database_is_named(tmp_path: Path) -> None:
     path = tmp_path / "c.db"
     await make(path)
@@ -210,6 +215,7 @@ async def test_emptied_database_is_named(tmp_path: Path) -> None:
     assert "records 1 to 10 are missing" in await refusal(path, open_reader)
 
 
+@pytest.mark.unreplayed("the log is damaged")
 async def test_lost_head_file_is_named(tmp_path: Path, opener: Callable[..., object]) -> None:
     path = tmp_path / "c.db"
     await make(path)
@@ -251,6 +257,7 @@ async def test_half_readable_head_file_is_trusted_only_if_the_log_went_on(tmp_pa
             slots = [good[:1024], good[1024:]]
 
 
+@pytest.mark.unreplayed("the log is damaged")
 async def test_head_of_another_log_is_noticed(tmp_path: Path, opener: Callable[..., object]) -> None:
     path = tmp_path / "c.db"
     await make(path)
@@ -259,6 +266,7 @@ async def test_head_of_another_log_is_noticed(tmp_path: Path, opener: Callable[.
     assert "record 10 is not the one that its head file names" in await refusal(path, opener)
 
 
+@pytest.mark.unreplayed("the log is damaged")
 async def test_changed_table_definition_is_noticed(tmp_path: Path, opener: Callable[..., object]) -> None:
     path = tmp_path / "c.db"
     await make(path)
@@ -268,6 +276,7 @@ async def test_changed_table_definition_is_noticed(tmp_path: Path, opener: Calla
     assert "the definitions of its tables were changed" in await refusal(path, opener)
 
 
+@pytest.mark.unreplayed("the log is damaged")
 async def test_damage_in_the_middle_is_met_by_those_who_read_there(tmp_path: Path) -> None:
     path = tmp_path / "c.db"
     await make(path, 40)

@@ -329,6 +329,7 @@ async def test_memory_is_kept_for_those_who_wait_and_freed_after(
     assert len(log._recent) <= 20
 
 
+@pytest.mark.unreplayed("the records are made by hand: configurations of nothing")
 async def test_large_records_do_not_stay_in_memory(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_module, "RECENT_BYTES", 1_000)
     body = ConfigurationLoaded(configuration={"text": "x" * 300})
@@ -350,6 +351,7 @@ async def test_large_records_do_not_stay_in_memory(log: Log, monkeypatch: pytest
 # --- epochs -------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.unreplayed("the records are made by hand: outcomes of no attempt")
 async def test_decision_of_an_older_epoch_is_refused(any_log: Log) -> None:
     first = await any_log.take_over("first")
     await any_log.append([scheduled(1)])
@@ -383,6 +385,7 @@ async def test_epoch_is_never_given_twice_nor_in_advance(any_log: Log) -> None:
         await any_log.append([scheduled(2)])
 
 
+@pytest.mark.unreplayed("no scheduler ran, so that the compacted log has no state to begin with")
 async def test_epoch_is_known_after_reopening_and_compaction(tmp_path: Path) -> None:
     path = tmp_path / "c.db"
     async with await open_log(path) as log:
@@ -539,6 +542,7 @@ async def test_snapshot_of_a_record_that_is_not_there_is_refused(any_log: Log) -
         await any_log.put_snapshot("objects", 1, b"")
 
 
+@pytest.mark.unreplayed("the snapshots are made by hand")
 async def test_compaction_leaves_what_some_snapshot_still_needs(any_log: Log) -> None:
     for n in range(1, 11):
         await any_log.append([tick(n)])
@@ -665,6 +669,7 @@ async def test_cancelled_sequencer_leaves_nobody_waiting(store: WatchedStore) ->
     await log.close()
 
 
+@pytest.mark.unreplayed("the log is damaged")
 async def test_changed_row_is_never_returned_as_a_record(log: Log, store: WatchedStore) -> None:
     for n in range(5):
         await log.append([tick(n)])

@@ -11,6 +11,8 @@ from tidelog.eventlog.memory import MemoryStore
 from tidelog.eventlog.sqlite import SqliteStore
 from tidelog.eventlog.store import Snapshot, Store
 
+pytestmark = pytest.mark.unreplayed("the rows of the contract are made by hand")
+
 
 class TestMemoryStore(StoreContract):
     async def open_store(self) -> Store:

@@ -50,6 +50,7 @@ async def test_empty_log_verifies() -> None:
     assert (found.first, found.last, found.records) == (1, 0, 0)
 
 
+@pytest.mark.unreplayed("the snapshots are made by hand")
 async def test_snapshots_are_computed_again_and_compared() -> None:
     async with await memory_log() as log:
         await put_pods(log, 5)
@@ -105,6 +106,7 @@ async def test_wrong_snapshots_are_problems() -> None:
     assert found.snapshots == 0
 
 
+@pytest.mark.unreplayed("the log is damaged")
 async def test_changed_record_is_damage() -> None:
     store = MemoryStore()
     async with Log(store) as log:

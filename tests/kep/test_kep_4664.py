@@ -357,6 +357,7 @@ def check_refusing(world: World, *names: str) -> None:
     assert verify(world.records, Registry(), core=core).first_difference is None
 
 
+@pytest.mark.unreplayed("the test answers the evictions")
 def test_refused_eviction_leads_to_the_next_candidate() -> None:
     """Design Details: "If it responses `429 Too Many Requests`, the scheduler will output an error log and choose another victim among
     the candidate victims to preempt until it succeeds".
@@ -375,6 +376,7 @@ def test_refused_eviction_leads_to_the_next_candidate() -> None:
     check_refusing(world, "web-1", "web-2")
 
 
+@pytest.mark.unreplayed("the test answers the evictions")
 def test_preemption_fails_when_no_candidate_is_left() -> None:
     """Design Details: "until it succeeds or there are no more candidates."""
     world = refusing("web-1", "web-2", nodes=2)
@@ -392,6 +394,7 @@ def test_preemption_fails_when_no_candidate_is_left() -> None:
     check_refusing(world, "web-1", "web-2")
 
 
+@pytest.mark.unreplayed("the test answers the evictions")
 def test_pod_whose_evictions_were_refused_waits_for_every_budget_in_its_way() -> None:
     world = refusing("web-1", nodes=1)
     world.add(node("n2").capacity(cpu="1"), budget("db", allowed=0, selector="app=db"))
@@ -405,6 +408,7 @@ def test_pod_whose_evictions_were_refused_waits_for_every_budget_in_its_way() ->
     check_refusing(world, "web-1")
 
 
+@pytest.mark.unreplayed("the test answers the evictions")
 def test_nomination_is_taken_back_when_no_candidate_is_left() -> None:
     world = refusing("web-2", nodes=2)
     world.add(pending("high", priority=500))
@@ -419,6 +423,7 @@ def test_nomination_is_taken_back_when_no_candidate_is_left() -> None:
     check_refusing(world, "web-2")
 
 
+@pytest.mark.unreplayed("the test answers the evictions")
 def test_refusal_of_one_protected_victim_spares_the_others_of_the_node() -> None:
     world = cluster("2")
     world.core.evictions.port = Refuses("web-2")

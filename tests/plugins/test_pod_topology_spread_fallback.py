@@ -497,7 +497,7 @@ def test_waiting_pod_and_its_rejection_tell_the_fallback_also_after_a_restart() 
 # --- gates and the timeout ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.usefixtures("unreplayed")
+@pytest.mark.unreplayed("the queue is changed behind the back of the log")
 def test_gate_of_a_preemption_does_not_prolong_the_timeout() -> None:
     """Between its decision and its victims' being told a preemptor is gated; it waits for nodes all the same."""
     world = two_zones(timeout="5m")

@@ -95,7 +95,7 @@ def test_a_log_goes_on_under_its_old_behaviours_until_it_is_configured_anew() ->
     assert driver.placements() == {"default/old": "a", "default/new": "b"}
 
 
-@pytest.mark.usefixtures("unreplayed")
+@pytest.mark.unreplayed("the log asks for a behaviour that is not known")
 def test_a_behaviour_of_a_newer_version_is_refused_with_its_number(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(BEHAVIOURS, MADE_UP, "ByName prefers the last node")
     records = a_log().records

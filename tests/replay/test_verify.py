@@ -59,7 +59,7 @@ def log_made_with(name: str) -> Driver:
     return driver
 
 
-@pytest.mark.usefixtures("unreplayed")
+@pytest.mark.unreplayed("a plugin of the log is no function of its input")
 @pytest.mark.parametrize("name", ["ReadsTheClock", "DrawsLots", "RemembersAcrossAttempts"])
 def test_a_plugin_that_is_not_a_function_of_its_input_is_caught_and_named(name: str) -> None:
     driver = log_made_with(name)
@@ -70,7 +70,7 @@ def test_a_plugin_that_is_not_a_function_of_its_input_is_caught_and_named(name: 
     assert name in report.first_difference.plugins
 
 
-@pytest.mark.usefixtures("unreplayed")
+@pytest.mark.unreplayed("a plugin of the log is no function of its input")
 def test_a_plugin_that_iterates_a_set_is_caught_and_named_under_another_hash_seed() -> None:
     driver = log_made_with("IteratesASet")
     blamed = []
@@ -268,6 +268,7 @@ async def test_command_counts_and_exits_with_zero(tmp_path: Path) -> None:
     assert (said, code) == ("10 outcomes, 10 identical\n", 0)
 
 
+@pytest.mark.unreplayed("an outcome of the log was changed")
 async def test_command_shows_the_first_difference_in_full_and_exits_with_three(tmp_path: Path) -> None:
     def elsewhere(record: Record) -> Record:
         body = decode_body(record)

@@ -19,6 +19,7 @@ from tidelog.replay.driver import Driver
 HEADER = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
 CHOSEN = "p"
 NO = unschedulable("not today")
+WAIT = Status(Code.WAIT)
 BROKEN = Status(Code.ERROR, ("the plugin's server is down",))
 
 
@@ -35,9 +36,7 @@ class Fickle(Plugin):
         return []
 
 
-def fickle(point: str, answer: Any) -> type[Fickle]:
-    """The plugin that gives this answer at this extension point."""
-
+def _fickle(point: str, answer: Any, name: str) -> type[Fickle]:
     def method(self: Any, state: Any, pod: Any, node: str) -> Any:
         if pod.name != CHOSEN:
             return PermitResult() if point == "permit" else None
@@ -52,7 +51,29 @@ def fickle(point: str, answer: Any) -> type[Fickle]:
             return None
 
     setattr(Local, point, method)
+    Local.__qualname__ = name
     return Local
+
+
+LATE = [("reserve", NO), ("permit", NO)]
+FAILING = [
+    ("reserve", BROKEN),
+    ("permit", BROKEN),
+    ("pre_bind", BROKEN),
+    ("pre_bind", NO),
+    ("pre_bind", ValueError("x")),
+]
+ANSWERS = [*LATE, *FAILING, ("permit", WAIT)]
+# By names of the module, where a process with another hash seed finds them, too.
+globals().update({f"Fickle{i}": _fickle(*ANSWERS[i], f"Fickle{i}") for i in range(len(ANSWERS))})
+
+
+def fickle(point: str, answer: Any) -> type[Fickle]:
+    """The plugin that gives this answer at this extension point."""
+    number = next(i for i, (where, what) in enumerate(ANSWERS) if where == point and what is answer)
+    found: type[Fickle] = globals()[f"Fickle{number}"]
+    found.given_back = []
+    return found
 
 
 def started(plugin: type[Plugin] | None = None, **plugins: Any) -> Driver:
@@ -91,16 +112,6 @@ def reason_of(driver: Driver, name: str = CHOSEN) -> str:
     condition = pod_condition(driver.pod(name), POD_SCHEDULED)
     assert condition is not None
     return condition.reason
-
-
-LATE = [("reserve", NO), ("permit", NO)]
-FAILING = [
-    ("reserve", BROKEN),
-    ("permit", BROKEN),
-    ("pre_bind", BROKEN),
-    ("pre_bind", NO),
-    ("pre_bind", ValueError("x")),
-]
 
 
 @pytest.mark.parametrize(("point", "answer"), LATE)
@@ -178,7 +189,7 @@ def test_group_that_needs_the_refused_member_is_taken_back_whole(point: str, ans
     assert driver.core.cluster.cache.pod_count == 0
 
 
-@pytest.mark.parametrize(("point", "answer"), [("reserve", BROKEN), ("pre_bind", ValueError("x"))])
+@pytest.mark.parametrize(("point", "answer"), [FAILING[0], FAILING[-1]])
 def test_group_with_a_member_on_which_a_plugin_fails_is_taken_back_whole_and_tried_again(
     point: str, answer: Any
 ) -> None:
@@ -198,7 +209,7 @@ def test_group_with_a_member_on_which_a_plugin_fails_is_taken_back_whole_and_tri
 
 
 def test_wait_for_a_permit_is_told_of_and_ends_with_the_pod() -> None:
-    driver = started(fickle("permit", Status(Code.WAIT)))
+    driver = started(fickle("permit", WAIT))
     driver.put(pod(CHOSEN))
     driver.settle()
     uid = f"default/{CHOSEN}"
@@ -213,7 +224,7 @@ def test_wait_for_a_permit_is_told_of_and_ends_with_the_pod() -> None:
 
 
 def test_pod_goes_on_waiting_for_its_permit_when_only_its_labels_change() -> None:
-    driver = started(fickle("permit", Status(Code.WAIT)))
+    driver = started(fickle("permit", WAIT))
     driver.put(pod(CHOSEN))
     driver.settle()
 
@@ -223,23 +234,27 @@ def test_pod_goes_on_waiting_for_its_permit_when_only_its_labels_change() -> Non
     assert driver.core.cluster.cache.pod_count == 1
 
 
-def test_deletion_of_a_node_wakes_those_whose_plugin_waits_for_it_in_its_own_record() -> None:
-    seen: list[tuple[Any, Any]] = []
+class WaitsForADeletion(Plugin):
+    """Says no, until it hears that a node was deleted."""
 
-    def hint(waiting: Any, old: Any, new: Any) -> Hint:
-        seen.append((old.metadata.name, new))
+    name = "WaitsForADeletion"
+    seen: ClassVar[list[tuple[Any, Any]]] = []
+
+    def filter(self, state: Any, pod: Any, node: Any) -> Status:
+        return unschedulable("too many nodes")
+
+    def hint(self, waiting: Any, old: Any, new: Any) -> Hint:
+        self.seen.append((old.metadata.name, new))
         return Hint.QUEUE
 
-    class Local(Plugin):
-        name = "Local"
+    def events_to_register(self) -> list[EventRegistration]:
+        return [EventRegistration(ClusterEvent(Resource.NODE, Action.DELETE), self.hint)]
 
-        def filter(self, state: Any, pod: Any, node: Any) -> Status:
-            return unschedulable("too many nodes")
 
-        def events_to_register(self) -> list[EventRegistration]:
-            return [EventRegistration(ClusterEvent(Resource.NODE, Action.DELETE), hint)]
-
-    driver = started(Local)
+def test_deletion_of_a_node_wakes_those_whose_plugin_waits_for_it_in_its_own_record() -> None:
+    seen = WaitsForADeletion.seen
+    seen.clear()
+    driver = started(WaitsForADeletion)
     driver.put(pod(CHOSEN))
     driver.settle()
     driver.advance(seconds=10)

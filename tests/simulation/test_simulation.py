@@ -13,7 +13,7 @@ from tests.simulation.simulate import COMMAND, shrink, simulate, simulate_seeds,
 from tests.simulation.steps import Advance, CrashAt, Kill, PowerLoss
 from tests.simulation.story import make_story
 
-pytestmark = pytest.mark.usefixtures("unreplayed")
+pytestmark = pytest.mark.unreplayed("the simulation replays what it writes")
 """Each simulation replays its log itself."""
 
 SEEDS = int(os.environ.get("SIMULATED_SEEDS", "500"))

@@ -1,23 +1,29 @@
 """Verifying a log file: as a whole, from its newest snapshot, or in segments between snapshots on all cores.
 
 A segment begins with the state of one snapshot and ends where the next one was taken, and there its state must be that of the next:
-compared by digest. So the segments together prove what one pass from the first record proves, and each can be done by itself.
+compared, as at each snapshot of what changed that lies between. So the segments together prove what one pass from the first record proves, and each can be done by itself.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from functools import partial
 from itertools import pairwise
 from multiprocessing import get_context
 from pathlib import Path
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
+from tidelog.eventlog.store import CHANGES, Snapshot, SnapshotInfo
 from tidelog.plugins.registry import Registry
-from tidelog.replay.history import open_history
+from tidelog.replay.history import History, open_history
 from tidelog.replay.verify import Difference, Progress, Report, verify
+from tidelog.scheduler.core import Core
+from tidelog.scheduler.state import SNAPSHOT, Capture, capture_state, load_state
 
 SEGMENT_RECORDS_MIN = 20_000
 """Below this a process of its own costs more than it saves; measured at 0.4 s a process."""
@@ -29,8 +35,6 @@ class Segment(NamedTuple):
     start: int
     """The snapshot to begin with; 0 for the first record."""
     end: int
-    closes: bool
-    """A snapshot was taken at `end`: the state there must be equal."""
 
 
 async def verify_log(
@@ -49,7 +53,7 @@ async def verify_log(
     workers = min(jobs or os.cpu_count() or 1, len(segments))
     if registry is not None or workers < 2 or (not jobs and head < SEGMENT_RECORDS_MIN):
         start = segments[0].start if segments else 0
-        return await _verify_segment(path, Segment(start, head, False), registry, sample, progress)
+        return await _verify_segment(path, Segment(start, head), registry, sample, progress)
     return await asyncio.to_thread(_in_parallel, Path(path), segments, sample, workers, progress)
 
 
@@ -61,11 +65,7 @@ def _segments(head: int, anchor: int, snapshots: Sequence[int], *, from_snapshot
     elif not anchor:
         starts = [0, *starts]
     ends = [*starts[1:], head]
-    return (
-        [Segment(start, end, end in snapshots) for start, end in pairwise([*starts, ends[-1]])]
-        if starts
-        else []
-    )
+    return [Segment(start, end) for start, end in pairwise([*starts, ends[-1]])] if starts else []
 
 
 async def _verify_segment(
@@ -76,26 +76,91 @@ async def _verify_segment(
     progress: Progress | None,
 ) -> Report:
     async with await open_history(path, registry) as history:
-        core = await history.core_from_snapshot(segment.start) if segment.start else None
-        first = core.seq + 1 if core is not None else 0
-        records = await history.records(first, segment.end)
-        report = verify(
-            records, history.registry, core=core, progress=progress, sample=sample, digest=segment.closes
+        core = await history.core_from_snapshot(segment.start) if segment.start else Core(history.registry)
+        records = await history.records(core.seq + 1, segment.end)
+        passed = [info for info in await history.log.snapshots() if segment.start < info.seq <= segment.end]
+        passage = _Passage(
+            history, core, [info for info in passed if info.name in (SNAPSHOT, SNAPSHOT + CHANGES)]
         )
-        if not segment.closes or not report.is_identical:
-            return report
-        closing = (await history.core_from_snapshot(segment.end)).digest()
-    if report.digest == closing:
-        return report
-    difference = Difference(
-        seq=segment.end,
-        attempt=0,
-        key="",
-        what="the state computed up to here is not that of the snapshot taken here",
-        recorded={"digest": closing},
-        computed={"digest": report.digest},
-    )
-    return Report(outcomes=report.outcomes, identical=report.identical, first_difference=difference)
+        begin, found = 0, []
+        for stop in dict.fromkeys([*sorted(passage.infos), segment.end]):
+            end = begin + stop - core.seq
+            told = progress and partial(_told, progress, begin, len(records))
+            found.append(
+                verify(
+                    records[begin:end],
+                    history.registry,
+                    core=core,
+                    progress=told,
+                    sample=sample,
+                    digest=False,
+                )
+            )
+            begin = end
+            if found[-1].is_identical and (difference := await passage.difference()) is not None:
+                found[-1] = replace(found[-1], first_difference=difference)
+            if not found[-1].is_identical:
+                break
+    return _joined(found)
+
+
+def _told(progress: Progress, before: int, of: int, done: int, _of: int) -> None:
+    progress(before + done, of)
+
+
+class _Passage:
+    """Compares the state of a verification with the snapshots that it passes: nothing was in flight where they were taken.
+
+    Computed once more, a snapshot has the same bytes; that costs what was put into it. Only where it has not, the states are loaded and compared.
+    """
+
+    def __init__(self, history: History, core: Core, infos: Iterable[SnapshotInfo]) -> None:
+        self.history = history
+        self.core = core
+        self.infos: dict[int, list[SnapshotInfo]] = {}
+        for info in infos:
+            self.infos.setdefault(info.seq, []).append(info)
+        self._mark = capture_state(core)
+        self._mark.forget_rest()
+
+    async def difference(self) -> Difference | None:
+        """What is wrong with the snapshots that were taken here, if there are any."""
+        infos = self.infos.pop(self.core.seq, [])
+        if not infos or self.core.in_flight:
+            return None
+        capture = capture_state(self.core)
+        for info in infos:
+            stored = await self.history.log.stored_snapshot(info)
+            if stored is not None and stored.is_sound and not await self._is_this(stored, capture):
+                return Difference(
+                    seq=info.seq,
+                    attempt=0,
+                    key="",
+                    what=f"the state computed up to here is not that of the snapshot `{info.name}` taken here",
+                )
+        capture.forget_rest()
+        self._mark = capture
+        return None
+
+    async def _is_this(self, stored: Snapshot, capture: Capture) -> bool:
+        changes = stored.name != SNAPSHOT
+        encoding = capture.encoding(self._mark if changes else None)
+        for _ in encoding.work():
+            pass
+        if encoding.blob() == stored.blob:
+            return True
+        core = await self._before(stored) if changes else load_state(stored.blob, self.history.registry)
+        # One of another version is passed over by everybody, and so are changes that follow nothing that is there.
+        return core is None or core.seq != stored.seq or core.digest() == self.core.digest()
+
+    async def _before(self, stored: Snapshot) -> Core | None:
+        """The state of the whole snapshot before this one, and what changed up to it."""
+        log = self.history.log
+        whole = await log.snapshot(SNAPSHOT, stored.seq - 1)
+        if whole is None:
+            return None
+        changes = [change.blob for change in await log.changes(whole, stored.seq)]
+        return load_state(whole.blob, self.history.registry, changes)
 
 
 def _work(path: Path, segment: Segment, sample: int) -> Report:

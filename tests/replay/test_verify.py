@@ -16,13 +16,14 @@ from tests.replay import unsteady_plugins
 from tests.replay.histories import node, pod, random_history
 from tidelog.daemon.cli import main
 from tidelog.eventlog.records import Record, Scheduled, Unschedulable, decode_body, encode_body
+from tidelog.eventlog.store import CHANGES
 from tidelog.plugins.registry import Registry
 from tidelog.replay.driver import Driver
 from tidelog.replay.files import rechained, write_log
 from tidelog.replay.segments import verify_log
 from tidelog.replay.to_test import packed
 from tidelog.replay.verify import Difference, verify
-from tidelog.scheduler.state import SNAPSHOT, encode_state
+from tidelog.scheduler.state import SNAPSHOT, capture_state, encode_state
 
 
 def a_day() -> Driver:
@@ -244,6 +245,41 @@ async def test_a_snapshot_of_another_state_is_a_difference(tmp_path: Path) -> No
 
     assert report.first_difference is not None
     assert "not that of the snapshot" in report.first_difference.what
+
+
+@pytest.mark.parametrize("wrong", [0, 1])
+async def test_changes_that_lead_to_another_state_are_a_difference(tmp_path: Path, wrong: int) -> None:
+    driver, snapshots = with_changes()
+    first, *changed = sorted(snapshots)
+    seq = changed[wrong]
+    tampered = snapshots | {seq: with_changes("200m")[1][seq]}
+    await write_log(tmp_path / "right.db", driver.records, snapshots)
+    await write_log(tmp_path / "wrong.db", driver.records, tampered)
+
+    right = await verify_log(tmp_path / "right.db")
+    report = await verify_log(tmp_path / "wrong.db")
+
+    assert right.is_identical
+    assert report.first_difference is not None
+    assert (report.first_difference.seq, first < seq) == (seq, True)
+    assert f"not that of the snapshot `{SNAPSHOT}{CHANGES}`" in report.first_difference.what
+
+
+def with_changes(cpu: str = "100m") -> tuple[Driver, dict[int, tuple[str, bytes]]]:
+    """A log of four rounds of pods, with a snapshot after the first, and what changed after the next two."""
+    driver = Driver()
+    driver.start()
+    driver.put(*(node(f"n{i}").build() for i in range(3)))
+    snapshots = {}
+    earlier = None
+    for count in range(4):
+        driver.put(*(pod(f"p{count}-{i}", cpu).build() for i in range(4)))
+        driver.settle()
+        if count < 3:
+            name = SNAPSHOT if earlier is None else SNAPSHOT + CHANGES
+            snapshots[driver.core.seq] = (name, encode_state(driver.core, earlier))
+            earlier = capture_state(driver.core)
+    return driver, snapshots
 
 
 def with_snapshots(cpu: str = "100m") -> tuple[Driver, dict[int, tuple[str, bytes]]]:

@@ -460,9 +460,12 @@ class Judge:
         _hold(body.protected == protected, "budget", f"protected is {body.protected}", record)
         due = [b for b in self.cluster.budgets.values() if self._is_due(b, victim)]
         keys = sorted(b.key for b in due)
-        seen = max(victim.changed, self.cluster.budgets_changed) <= body.observed
-        if body.protected or seen:
-            # Else the attempt went by what was so then; where nothing is promised, that is good enough.
+        if body.protected:
+            _hold(
+                set(keys) <= set(body.budgets), "budget", f"charged to {body.budgets}, due are {keys}", record
+            )
+        if max(victim.changed, self.cluster.budgets_changed) <= body.observed:
+            # Else the attempt may have charged what was there then; where nothing is promised, that is good enough.
             _hold(
                 sorted(body.budgets) == keys, "budget", f"charged to {body.budgets}, due are {keys}", record
             )
@@ -540,8 +543,12 @@ class Judge:
             sorted(cache.node_names()) == sorted(mine), "state", f"the core's nodes are {cache.node_names()}"
         )
         for info in cache.nodes():
-            theirs = sorted(info.pods)
-            _hold(theirs == sorted(mine[info.name]), "state", f"on {info.name} are {theirs} for the core")
+            known_there = sorted(info.pods)
+            _hold(
+                known_there == sorted(mine[info.name]),
+                "state",
+                f"on {info.name} are {known_there} for the core",
+            )
 
 
 def _hold(holds: bool, invariant: str, text: str, record: Record | None = None) -> None:

@@ -565,7 +565,7 @@ class Machine:
     async def _at_rest(self) -> Core:
         if not await self._settle(END_SECONDS):
             raise Violation(
-                f"the scheduler does not come to rest within {END_SECONDS} s after the last fault"
+                "liveness", f"the scheduler does not come to rest within {END_SECONDS} s after the last fault"
             )
         assert self.leader is not None
         assert self.leader.runtime is not None

@@ -1,7 +1,7 @@
 """Deliberate bugs: each a context manager that breaks one rule of the real code, for the proof that the simulation would see it.
 
-    with MUTATIONS["forget to assume"].bug():
-        tell(make_story(seed))          # raises, for some seed below 500
+    with BUGS["forget to assume"]():
+        simulate(make_story(seed))          # fails, for some seed below 500
 
 A bug is as small as it can be, and of the kind that a good engineer makes: one line left out, one comparison wrong, one case forgotten.
 """
@@ -11,13 +11,13 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any, NamedTuple
+from typing import Any
 from unittest.mock import patch
 
 from msgspec.structs import replace
 
-from tidelog.api.objects import Pod
-from tidelog.daemon import facts, scheduler_api
+from tidelog.api.objects import Pod, object_key
+from tidelog.daemon import facts
 from tidelog.daemon.runtime import Runtime
 from tidelog.eventlog import log as eventlog
 from tidelog.eventlog.records import SchedulerStarted, Unschedulable
@@ -37,16 +37,6 @@ from tidelog.scheduler.framework import Framework
 from tidelog.scheduler.group import Group
 
 Bug = Callable[[], AbstractContextManager[Any]]
-
-
-class Mutation(NamedTuple):
-    """One deliberate bug."""
-
-    bug: Bug
-    caught_at: int
-    """The first seed, of all from 0 on, in which it is caught."""
-    by: tuple[str, ...]
-    """The invariants that may catch it there."""
 
 
 def _bug(owner: Any, name: str, broken: Callable[[Any], Any]) -> Bug:
@@ -130,22 +120,17 @@ def _salted_choice(right: Any) -> Any:
 
 
 def _forget_last_binding(right: Any) -> Any:
-    async def recovered(log: Any, registry: Any) -> Core:
-        core: Core = await right(log, registry)
-        bound = [
-            k
-            for k, o in core.objects.items()
-            if isinstance(o, Pod) and o.spec.node_name and o.spec.scheduler_name
-        ]
-        if bound and not core.in_flight:
-            key = bound[-1]
-            pod = core.objects[key]
-            assert isinstance(pod, Pod)
-            core.cluster.change(key, None)
-            core.cluster.change(key, replace(pod, spec=replace(pod.spec, node_name="")))
-        return core
+    """A scheduler that comes back does not know of the newest binding."""
 
-    return recovered
+    def init(self: Runtime, log: Any, core: Core, *more: Any, **named: Any) -> None:
+        right(self, log, core, *more, **named)
+        bound = [o for o in core.objects.values() if isinstance(o, Pod) and o.spec.node_name]
+        if bound and not core.in_flight:
+            pod = bound[-1]
+            core.cluster.change(object_key(pod), None)
+            core.cluster.change(object_key(pod), replace(pod, spec=replace(pod.spec, node_name="")))
+
+    return init
 
 
 def _gone_when_terminating(right: Any) -> Any:
@@ -227,27 +212,27 @@ def _answer_first() -> Iterator[None]:
         yield
 
 
-MUTATIONS: dict[str, Mutation] = {
-    "forget Done": Mutation(_bug(SchedulingQueue, "done", lambda _: _nothing), 0, ("queue",)),
-    "lose the requeue after an abort": Mutation(_bug(SchedulingQueue, "abort", _abort_without_requeue), 0, ("queue",)),
-    "drop in-flight events of nodes": Mutation(_bug(InFlight, "record", _record_without_nodes), 0, ("liveness",)),
-    "a hint that sleeps": Mutation(_bug(NodeResourcesFit, "_other_pod_changed", _sleepy_hint), 0, ("liveness",)),
-    "forget the nominations in snapshots": Mutation(_bug(queue_state, "dump", _dump_without_nominations), 0, ("replay",)),
-    "ignore the commit check": Mutation(_bug(Core, "conflict", lambda _: _nothing), 0, ("gone", "constraint")),
-    "forget to assume": Mutation(_bug(Core, "_assume", lambda _: _nothing), 0, ("constraint",)),
-    "adopt what the outcome does not tell": Mutation(_bug(Core, "attempt", _believe_less), 0, ("replay",)),
-    "keep the epoch of the first start": Mutation(_bug(Core, "_consume", _keep_first_epoch), 0, ("stale",)),
-    "break ties by the order of hashes": Mutation(_bug(Framework, "select", _salted_choice), 0, ("replay",)),
-    "bind again after a restart": Mutation(_bug(scheduler_api, "recovered_core", _forget_last_binding), 0, ("twice",)),
-    "count who terminates as gone": Mutation(_bug(Cache, "put_pod", _gone_when_terminating), 0, ("constraint",)),
-    "bind half a gang": Mutation(_bug(Group, "quorum", _smaller_quorum), 0, ("gang",)),
-    "leave a group's level": Mutation(_bug(TopologyPlacement, "generate", lambda _: lambda self, state, group, parents: (parents, None)), 0, ("gang",)),
-    "allow one more skew": Mutation(_bug(SpreadRules, "_compiled", _one_more_skew), 0, ("constraint",)),
-    "fall back too early": Mutation(_bug(FallbackRules, "_timeout_at", _half_the_timeout), 0, ("fallback",)),
-    "evict past the budget": Mutation(_bug(Allowances, "left", _generous), 0, ("budget",)),
-    "forget what budgets were charged": Mutation(_bug(Allowances, "_stated", _uncharged), 0, ("budget",)),
-    "forget who was asked to go": Mutation(_bug(Core, "_evict", lambda _: _nothing), 0, ("twice",)),
-    "forget the tick": Mutation(_bug(Runtime, "_tick", lambda _: _never), 0, ("liveness",)),
-    "append what changes nothing": Mutation(_bug(facts, "admit", _copied), 0, ("doubled",)),
-    "answer before the commit": Mutation(_answer_first, 0, ("lost",)),
+BUGS: dict[str, Bug] = {
+    "forget Done": _bug(SchedulingQueue, "done", lambda _: _nothing),
+    "lose the requeue after an abort": _bug(SchedulingQueue, "abort", _abort_without_requeue),
+    "drop in-flight events of nodes": _bug(InFlight, "record", _record_without_nodes),
+    "a hint that sleeps": _bug(NodeResourcesFit, "_other_pod_changed", _sleepy_hint),
+    "forget the nominations in snapshots": _bug(queue_state, "dump", _dump_without_nominations),
+    "ignore the commit check": _bug(Core, "conflict", lambda _: _nothing),
+    "forget to assume": _bug(Core, "_assume", lambda _: _nothing),
+    "adopt what the outcome does not tell": _bug(Core, "attempt", _believe_less),
+    "keep the epoch of the first start": _bug(Core, "_consume", _keep_first_epoch),
+    "break ties by the order of hashes": _bug(Framework, "select", _salted_choice),
+    "bind again after a restart": _bug(Runtime, "__init__", _forget_last_binding),
+    "count who terminates as gone": _bug(Cache, "put_pod", _gone_when_terminating),
+    "bind half a gang": _bug(Group, "quorum", _smaller_quorum),
+    "leave a group's level": _bug(TopologyPlacement, "generate", lambda _: lambda self, state, group, parents: (parents, None)),
+    "allow one more skew": _bug(SpreadRules, "_compiled", _one_more_skew),
+    "fall back too early": _bug(FallbackRules, "_timeout_at", _half_the_timeout),
+    "evict past the budget": _bug(Allowances, "left", _generous),
+    "forget what budgets were charged": _bug(Allowances, "_stated", _uncharged),
+    "forget who was asked to go": _bug(Core, "_evict", lambda _: _nothing),
+    "forget the tick": _bug(Runtime, "_tick", lambda _: _never),
+    "append what changes nothing": _bug(facts, "admit", _copied),
+    "answer before the commit": _answer_first,
 }  # fmt: skip

@@ -6,9 +6,19 @@ import pytest
 
 from tidelog.api import builders as b
 from tidelog.api.errors import InternalError, PluginError
-from tidelog.api.objects import Node, Pod, pod_condition
+from tidelog.api.objects import Condition, Node, Pod, pod_condition
 from tidelog.api.pod_status import POD_SCHEDULED
-from tidelog.eventlog.records import AttemptAborted, Scheduled, Unschedulable, decode_body
+from tidelog.eventlog.records import (
+    AttemptAborted,
+    Draft,
+    PodConditionSet,
+    Record,
+    Scheduled,
+    Tick,
+    Unschedulable,
+    decode_body,
+)
+from tidelog.plugins.configuration import SchedulerConfiguration, resolve_configuration
 from tidelog.plugins.registry import Registry
 from tidelog.replay.driver import Driver
 from tidelog.replay.verify import recover, verify
@@ -304,3 +314,76 @@ def test_record_out_of_turn_is_our_mistake(driver: Driver) -> None:
 
     with pytest.raises(InternalError, match=r"record \d+ was applied after record \d+"):
         driver.core.apply(driver.records[-1])
+
+
+def test_what_a_repeated_rejection_refers_to_is_told_before_it_is_in_the_log(driver: Driver) -> None:
+    driver.put(node("n1", cpu="1"), pod("big", cpu="2"))
+    first = driver.attempt()
+    assert first is not None
+    ((key, full),) = first.outcomes
+    assert isinstance(full, Unschedulable)
+    assert driver.core.in_full(key, full) is full
+    driver.commit()
+
+    driver.put(node("n2", cpu="1"))
+    driver.delete(node("n2", cpu="1"))
+    driver.advance(seconds=299)
+    driver.now += 30_000_000_000
+    driver.append(Draft(body=Tick(), author="ticker"))
+    again = driver.attempt()
+
+    assert again is not None
+    ((key, short),) = again.outcomes
+    assert isinstance(short, Unschedulable)
+    assert (short.message, driver.core.in_full(key, short).message) == ("", full.message)
+    driver.commit()
+
+
+def test_facts_about_nothing_change_nothing() -> None:
+    """A tick before there is any configuration, a condition of a pod that has gone."""
+    driver = Driver()
+    ready = PodConditionSet(condition=Condition(type="Ready", status="True"))
+
+    driver.append(Draft(body=Tick(), author="ticker"))
+    driver.set_condition(pod("gone"), ready)
+
+    assert driver.core.seq == 2
+    assert dict(driver.core.objects) == {}
+    assert driver.core.next_attempt_at(driver.now) is None
+
+
+def test_outcome_for_a_pod_that_there_is_not_is_our_mistake(driver: Driver) -> None:
+    core = recover(driver.records, driver.registry)
+    body = Scheduled(attempt=1, observed=2, at=1, epoch=1, node="n1")
+    last = driver.records[-1]
+    record = Record(last.seq + 1, last.at, "scheduler", "Scheduled", "Pod/default/ghost", 0, b"", bytes(32))
+
+    with pytest.raises(InternalError, match="an outcome for Pod/default/ghost, which does not exist"):
+        core.apply(record, body)
+
+
+def test_pods_of_a_profile_that_another_configuration_lacks_are_waited_for_by_nobody(driver: Driver) -> None:
+    def profiles(*names: str) -> SchedulerConfiguration:
+        header = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
+        document = {**header, "profiles": [{"schedulerName": name} for name in names]}
+        return resolve_configuration(document, driver.registry).configuration
+
+    other = b.pod("other").request(cpu="1").scheduler("other-scheduler").build()
+    driver.configure(profiles("default-scheduler", "other-scheduler"))
+    driver.put(other, pod("web"))
+    queue = driver.core.queue
+    assert queue is not None
+    assert queue.get("default/other") is not None
+
+    driver.configure(profiles("default-scheduler"))
+    driver.put(node("n1"))
+    driver.settle()
+
+    queue = driver.core.queue
+    assert queue is not None
+    assert queue.get("default/other") is None
+    assert driver.placements() == {"default/web": "n1"}
+    driver.configure(profiles("other-scheduler"))
+    driver.settle()
+    assert driver.placements() == {"default/web": "n1", "default/other": "n1"}
+    assert_replays(driver)

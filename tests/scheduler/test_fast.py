@@ -12,7 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from tidelog.api import builders as b
-from tidelog.api.objects import ContainerStatus, Node, Object, Pod
+from tidelog.api.objects import ContainerStatus, LabelSelector, Node, Object, Pod
 from tidelog.plugins.configuration import resolve_configuration
 from tidelog.plugins.interface import CycleState, Depends, Plugin
 from tidelog.plugins.node_info import NodeInfo, PodInfo
@@ -23,7 +23,7 @@ from tidelog.replay.driver import Driver
 from tidelog.replay.verify import recover, verify
 from tidelog.scheduler.core import Core
 from tidelog.scheduler.diagnosis import FitError
-from tidelog.scheduler.fast import FastEvaluation
+from tidelog.scheduler.fast import SHAPES_MAX, FastEvaluation
 from tidelog.scheduler.fast_index import bits_of, first_from, places_in
 from tidelog.scheduler.fast_once import find_once
 from tidelog.scheduler.fast_shape import Found
@@ -559,3 +559,39 @@ def test_pod_whose_requests_its_status_tells_is_judged_by_the_plain_evaluation(a
 
     assert asked == Counter(plain=1)
     assert len(driver.placements()) == 1
+
+
+def test_pod_with_a_term_that_does_not_parse_is_left_to_the_plain_evaluation(asked: Counter[str]) -> None:
+    driver = Driver()
+    driver.start()
+    driver.put(b.namespace("default"), b.node("n1").build(), b.node("n2").build())
+    broken = LabelSelector(match_expressions=(b.requirement("app", "Unknown"),))
+
+    driver.put(b.pod("p").scheduler("default-scheduler").pod_affinity("zone", broken).build())
+    driver.settle()
+
+    assert asked == Counter(plain=1)
+    assert driver.placements() == {}
+
+
+def test_pods_tell_nodes_apart_only_where_they_are_few_kinds_and_look_at_nodes_alone() -> None:
+    driver = Driver()
+    driver.start()
+    driver.put(*(b.node(f"n{i}").label(disk="ssd" if i < 2 else "hdd").build() for i in range(4)))
+    driver.put(b.pod("first").scheduler("default-scheduler").build())
+    driver.settle()
+    (framework,) = driver.core.frameworks.values()
+    fast = FastEvaluation(framework)
+
+    def apart(*pods: b.PodBuilder) -> list[list[int]] | None:
+        found = fast.told_apart([PodInfo(pod.build()) for pod in pods])
+        return None if found is None else sorted(list(places_in(bits)) for bits in found)
+
+    order = [node.labels["disk"] for node in framework.snapshot.nodes]
+    ssd = [place for place, disk in enumerate(order) if disk == "ssd"]
+    choosy = b.pod("choosy").node_selector({"disk": "ssd"})
+    found = apart(b.pod("any"), choosy)
+    assert found is not None
+    assert ssd in found
+    assert apart(choosy, b.pod("near").pod_affinity("zone", "app=web")) is None
+    assert apart(*(b.pod("p").label(app=f"{i}") for i in range(SHAPES_MAX + 1))) is None

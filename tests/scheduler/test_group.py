@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from tidelog.api import builders as b
 from tidelog.api.objects import Pod
-from tidelog.scheduler.group import GroupTable
+from tidelog.scheduler.group import GroupTable, misfits
 
 WORK = b.workload("job", b.workload_group("workers", min_count=2))
 GROUP = "default/job/workers"
@@ -58,3 +60,16 @@ def test_replica_whose_pods_have_gone_and_come_again_counts_anew() -> None:
     info = table.info(f"{GROUP}/r0")
     assert info is not None
     assert (info.placed, [pod.metadata.name for pod in table.members(f"{GROUP}/r0")]) == (0, ["b"])
+
+
+def test_pods_that_differ_where_a_group_must_not_are_named_with_both_values() -> None:
+    one = b.pod("a").priority(5).scheduler("one").build()
+    other = b.pod("b").priority(5).scheduler("two").build()
+    spec = one.spec
+    never = replace(one, spec=replace(spec, preemption_policy="Never"))
+    same = "all pods in a single pod group should have the same"
+
+    assert misfits(5, [one, one]) == ""
+    assert misfits(6, [one]) == f"{same} priority as the pod group's priority, got 5 and 6"
+    assert misfits(5, [one, other]) == f"{same} .spec.schedulerName, got one and two"
+    assert misfits(5, [one, never]) == f"{same} preemption policy, got PreemptLowerPriority and Never"

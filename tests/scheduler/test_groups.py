@@ -378,6 +378,23 @@ def test_members_of_another_priority_are_an_error_of_the_group(driver: Driver) -
     assert_replays(driver)
 
 
+def test_group_that_was_deleted_and_comes_again_is_told_why_in_full() -> None:
+    driver = started()
+    driver.put(node("a1", "a", "1"), gang(), *members(4))
+    driver.settle()
+    first = last(driver, Unschedulable)
+    assert not first.same_as
+
+    driver.delete(gang())
+    driver.put(gang())
+    driver.settle()
+
+    rejections = [r for r in driver.records if r.kind == "Unschedulable" and r.key.startswith("PodGroup/")]
+    assert len(rejections) == 2
+    assert not any(getattr(decode_body(r), "same_as", 0) for r in rejections)
+    assert_replays(driver)
+
+
 def test_two_replicas_may_land_in_different_racks(driver: Driver) -> None:
     work = b.workload("job", b.workload_group("workers", min_count=2, level=RACK))
     pods = [

@@ -18,6 +18,7 @@ from tests.replay.histories import node, pod, random_history
 from tidelog.api import builders as b
 from tidelog.eventlog.reader import open_reader
 from tidelog.eventlog.transfer import export_log
+from tidelog.plugins.configuration import resolve_configuration
 from tidelog.replay.driver import Driver
 from tidelog.replay.files import write_log
 
@@ -83,10 +84,43 @@ def interrupted() -> Driver:
     return driver
 
 
+def gangs() -> Driver:
+    """A gang that fills a rack, one that finds none, pods that evict members of the first, and a rack that takes both gangs in the end."""
+    driver = Driver()
+    gates = {"featureGates": {"TopologyAwareWorkloadScheduling": True}}
+    file = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "tidelog": gates,
+    }
+    driver.start(resolve_configuration(file, driver.registry).configuration)
+    driver.put(*(node(f"{rack}{i}", rack, cpu="2").build() for rack in "ab" for i in range(2)))
+    for gang in ("train", "late"):
+        driver.put(b.pod_group(gang, min_count=3, level=b.ZONE))
+        driver.put(*(pod(f"{gang}-{i}").group(gang).grace(10).build() for i in range(3)))
+        driver.put(*(pod(f"beside-{gang}-{i}").priority(10).grace(10).build() for i in range(2)))
+        driver.settle()
+        driver.advance(seconds=10)
+    driver.put(*(pod(f"vip-{i}", "2").priority(100).build() for i in range(2)))
+    driver.settle()
+    driver.advance(seconds=10)
+    for record in list(driver.records):
+        if record.kind == "Evicted":
+            driver.delete(driver.pod(record.key.rpartition("/")[2]))
+    driver.advance(seconds=60)
+    for name in ("train-0", "train-1", "train-2"):
+        if f"Pod/default/{name}" not in driver.core.objects:
+            driver.put(pod(name).group("train").grace(10).build())
+    driver.put(*(node(f"c{i}", "c", cpu="4").build() for i in range(2)))
+    driver.advance(seconds=60)
+    return driver
+
+
 STORIES: dict[str, Callable[[], Driver]] = {
     "spread": spread,
     "preemption": preemption,
     "interrupted": interrupted,
+    "gangs": gangs,
     "random-1": lambda: random_history(1, steps=150),
     "random-2": lambda: random_history(2, steps=150),
 }

@@ -1,4 +1,4 @@
-"""Makes the golden logs again: `python -m tests.golden.make "the reason"`. Read README.md first.
+"""Makes golden logs: `python -m tests.golden.make "the reason" [NAME…]` those that are missing, and again those that are named. Read README.md first.
 
 Each is a story of a small cluster. What they are for is to notice when a change of the code decides old logs differently, so they are made
 once and then kept.
@@ -10,7 +10,7 @@ import asyncio
 import hashlib
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -136,12 +136,17 @@ async def exported(driver: Driver) -> bytes:
     return b"".join(lines)
 
 
-def main(reason: str) -> None:
-    """Write the logs that changed, and note why."""
+def main(reason: str, again: Sequence[str] = ()) -> None:
+    """Write the logs that are missing, and those to be made again if they changed, and note why.
+
+    The others stay: it is what they are for that they may have become different and must still verify.
+    """
     notes = HERE / "README.md"
     text = notes.read_text()
     for name, story in STORIES.items():
         path = HERE / f"{name}.jsonl"
+        if path.exists() and name not in again:
+            continue
         made = asyncio.run(exported(story()))
         if path.exists() and path.read_bytes() == made:
             continue
@@ -153,6 +158,6 @@ def main(reason: str) -> None:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 2 or not sys.argv[1].strip():
-        sys.exit('say why: python -m tests.golden.make "the reason"')
-    main(sys.argv[1])
+    if len(sys.argv) < 2 or not sys.argv[1].strip() or not STORIES.keys() >= set(sys.argv[2:]):
+        sys.exit(f'say why: python -m tests.golden.make "the reason" [{"|".join(STORIES)}]…')
+    main(sys.argv[1], sys.argv[2:])

@@ -163,6 +163,25 @@ def test_claim_that_changes_before_the_commit_aborts_the_group() -> None:
     assert_replays(driver)
 
 
+def test_claim_that_is_deleted_before_the_commit_aborts_the_group_and_gives_its_devices_back() -> None:
+    driver = two_racks()
+    driver.put(devices("fa", "f1", 2), claim(), b.pod_group("train", min_count=2))
+    driver.put(*members(2, claim="shared"))
+    driver.attempt()
+
+    driver.delete(claim())
+    driver.commit()
+    driver.settle()
+
+    assert "AttemptAborted" in driver.kinds()
+    assert driver.placements() == {}
+    driver.put(claim())
+    driver.advance(seconds=15)
+    assert device_names(driver) == ["fa-0", "fa-1"]
+    assert len(nodes_of(driver)) == 2
+    assert_replays(driver)
+
+
 def test_devices_that_are_withdrawn_before_the_commit_abort_the_group() -> None:
     driver = two_racks()
     driver.put(devices("fa", "f1", 2), claim(), b.pod_group("train", min_count=2))

@@ -9,6 +9,11 @@ from msgspec.structs import replace
 
 from tidelog.api import builders as b
 from tidelog.api.objects import Pod, Volume
+from tidelog.plugins.configuration import resolve_configuration
+from tidelog.plugins.events import Action, ClusterEvent, EventRegistration, Resource
+from tidelog.plugins.interface import CycleState, Plugin, Status
+from tidelog.plugins.node_info import NodeInfo, PodInfo
+from tidelog.plugins.registry import Registry
 from tidelog.replay.driver import Driver
 from tidelog.replay.waits import waits_of
 
@@ -49,6 +54,35 @@ def test_volumes_that_need_no_node_of_their_own_stand_in_nobodys_way() -> None:
     driver.start()
 
     driver.put(b.node("n1").build(), with_volume(csi={"driver": "x"}))
+    driver.settle()
+
+    assert driver.placements() == {"default/web": "n1"}
+
+
+class LooksAfterVolumes(Plugin):
+    """Asks to be told of volume claims, so it is trusted with them."""
+
+    name = "LooksAfterVolumes"
+
+    def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
+        return None
+
+    def events_to_register(self) -> list[EventRegistration]:
+        return [EventRegistration(ClusterEvent(Resource.PERSISTENT_VOLUME_CLAIM, Action.ADD))]
+
+
+def test_need_that_a_plugin_looks_after_stands_in_nobodys_way() -> None:
+    registry = Registry()
+    registry.register(LooksAfterVolumes)
+    driver = Driver(registry)
+    document = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "profiles": [{"plugins": {"multiPoint": {"enabled": [{"name": LooksAfterVolumes.name}]}}}],
+    }
+    driver.start(resolve_configuration(document, registry).configuration)
+
+    driver.put(b.node("n1").build(), with_volume(persistent_volume_claim={"claimName": "d"}))
     driver.settle()
 
     assert driver.placements() == {"default/web": "n1"}

@@ -116,14 +116,24 @@ class Cluster:
                 self.notes.append(note)
         groups = self.groups.change(old, new)
         self.update_groups(groups)
-        for effect in effects(old, new, self.rules, self._assumed(old)):
+        assumed = self._assumed(old)
+        for effect in effects(old, new, self.rules, assumed):
             if effect.events_first:
                 self._raise(effect.raised)
             self._update_cache(effect)
             self._update_queue(effect)
             if not effect.events_first:
                 self._raise(effect.raised)
+        if assumed is not None and self.notes is not None:
+            self._note_leaving(key, assumed)
         self._drop_groups(groups)
+
+    def _note_leaving(self, key: str, assumed: Pod) -> None:
+        """Whoever was placed after a pod that was assumed counts on it. Its own outcome will be aborted, but the pod is gone before that."""
+        assert self.notes is not None
+        node = assumed.spec.node_name
+        if self.cache.node_of(pod_uid(assumed)) != node:
+            self.notes.append(released(self.seq, key, node))
 
     def restate(self, key: str, new: Object) -> None:
         """Only the status that we give it ourselves is another one: nobody waits for that."""

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from tidelog.api import builders as b
 from tidelog.api.objects import Pod
+from tidelog.eventlog.records import Scheduled
 from tidelog.plugins.configuration import read_configuration
 from tidelog.plugins.interface import Code, CycleState, PermitResult, Plugin, Status
 from tidelog.plugins.node_info import PodInfo
@@ -71,6 +72,28 @@ def test_pod_that_begins_to_leave_between_decision_and_commit_loses_its_place(dr
     driver.advance(seconds=30)
 
     assert driver.placements() == {"default/next": "n1"}
+
+
+def test_pod_that_counted_on_one_that_was_deleted_in_flight_is_tried_again(driver: Driver) -> None:
+    zone = "topology.kubernetes.io/zone"
+
+    def spread(name: str) -> Pod:
+        return b.pod(name).label(app="web").scheduler("default-scheduler").spread(zone).build()
+
+    driver.put(*(b.node(f"n{z}{i}").label({zone: z}).capacity(cpu="1").build() for z in "ab" for i in (1, 2)))
+    driver.put(*(spread(f"web-{i}") for i in range(3)))
+    decisions = [driver.attempt() for _ in range(3)]
+    zones = {
+        d.key: body.node[1] for d in decisions if d for _, body in d.outcomes if isinstance(body, Scheduled)
+    }
+    alone = next(key for key, found in zones.items() if list(zones.values()).count(found) == 1)
+
+    driver.delete(spread(alone.removeprefix("Pod/default/")))
+    driver.commit()
+    driver.settle()
+
+    assert len(zones) == 3
+    assert sorted(node[1] for node in driver.placements().values()) == ["a", "b"]
 
 
 def test_configuration_does_not_enlist_a_leaving_pod() -> None:

@@ -45,7 +45,10 @@ def run(args: argparse.Namespace) -> int:
     async def make() -> Redacted:
         async with await open_history(path) as history:
             if history.log.anchor.seq:
-                raise TidelogError(f"{path}: the log was compacted; redacting needs it from its first record")
+                raise TidelogError(
+                    f"{path}: the log was compacted to record {history.log.anchor.seq}: redacting needs it from its first record; "
+                    "import an export made before (`tidelog log import`), if there is one"
+                )
             records = await history.records()
             with Progress("redacting", "records") as progress:
                 made = redact(records, history.registry, progress.update)

@@ -98,7 +98,8 @@ async def _made(path: Path, args: argparse.Namespace) -> tuple[list[Record], Out
     async with await open_history(path) as history:
         if history.log.anchor.seq:
             raise TidelogError(
-                f"{path}: the log was compacted to record {history.log.anchor.seq}: a what-if needs it from its first record"
+                f"{path}: the log was compacted to record {history.log.anchor.seq}: a what-if needs it from its "
+                "first record; import an export made before (`tidelog log import`), if there is one"
             )
         records = await history.records()
         drop = [await _dropped(history, word, args.namespace) for word in args.drop]

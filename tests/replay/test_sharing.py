@@ -6,6 +6,7 @@ import asyncio
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,14 +15,18 @@ from tidelog.api import builders as b
 from tidelog.api.errors import TidelogError
 from tidelog.api.objects import Pod
 from tidelog.daemon.cli import main
+from tidelog.eventlog.log import open_log
 from tidelog.plugins.interface import CycleState, Plugin
 from tidelog.plugins.node_info import NodeInfo, PodInfo
 from tidelog.plugins.registry import IN_TREE, Registry
 from tidelog.replay.driver import Driver
 from tidelog.replay.files import write_log
+from tidelog.replay.history import open_history
+from tidelog.replay.playback import OUTCOME_KINDS
 from tidelog.replay.redact import redact
-from tidelog.replay.to_test import packed, to_test, unpacked
+from tidelog.replay.to_test import packed, slice_of, to_test, unpacked, unpacked_state
 from tidelog.replay.verify import recover, verify
+from tidelog.scheduler.state import SNAPSHOT, encode_state
 
 SECRETS = (
     "acme", "payroll", "vault", "registry.acme.example", "oracle", "team-x", "eu-secret-1", "quota-gate", "sidecar-acme",
@@ -174,10 +179,68 @@ def test_a_slice_of_a_log_becomes_a_test(
     assert said.count('"Scheduled"') == 1
 
 
+@pytest.mark.parametrize("first", [20, 47, 90])
+async def test_a_slice_from_any_record_holds_the_state_before_it(tmp_path: Path, first: int) -> None:
+    driver = random_history(1, steps=120)
+    await write_log(tmp_path / "log.db", driver.records)
+    async with await open_history(tmp_path / "log.db", Registry()) as history:
+        core, records = await slice_of(history, first, None)
+
+    made: dict[str, Any] = {}
+    text = to_test(records, "tail", "log.db", core)
+    exec(compile(text, "test_tail.py", "exec"), made)
+    made["test_tail_still_comes_to_the_recorded_outcomes"]()
+    state, packed_records = unpacked_state(made["STATE"], Registry()), unpacked(made["RECORDS"])
+    assert 0 < state.seq < first
+    assert [r.body for r in packed_records] == [r.body for r in driver.records[state.seq :]]
+    assert len(made["OUTCOMES"]) == sum(r.kind in OUTCOME_KINDS for r in records) > 0
+
+
+def test_a_compacted_log_becomes_a_test_from_where_it_begins(
+    secret: Driver, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "log.db"
+    middle = next(r.seq for r in secret.records if r.kind == "Scheduled") - 1
+    state = {middle: (SNAPSHOT, encode_state(recover(secret.records[:middle], secret.registry)))}
+    asyncio.run(write_log(path, secret.records, state))
+    asyncio.run(compacted(path, middle))
+
+    code = main(["log", "to-test", str(path)])
+
+    said = capsys.readouterr().out
+    assert (code, f"# The scheduler's state after record {middle}." in said) == (0, True)
+
+
+@pytest.mark.parametrize("words", [["replay", "what-if", "{log}"], ["log", "redact", "{log}", "{log}.copy"]])
+def test_what_needs_the_first_record_of_a_compacted_log_says_where_to_get_it(
+    secret: Driver, tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str]
+) -> None:
+    path = tmp_path / "log.db"
+    state = {3: (SNAPSHOT, encode_state(recover(secret.records[:3], secret.registry)))}
+    asyncio.run(write_log(path, secret.records, state))
+    asyncio.run(compacted(path, 3))
+
+    code = main([word.format(log=path) for word in words])
+
+    said = capsys.readouterr().err
+    assert (code, said.count("\n")) == (1, 1)
+    assert "was compacted to record 3" in said
+    assert "import an export made before (`tidelog log import`)" in said
+    assert not Path(f"{path}.copy").exists()
+
+
+async def compacted(path: Path, seq: int) -> None:
+    async with await open_log(path) as log:
+        await log.compact(seq)
+        assert log.anchor.seq == seq
+
+
 @pytest.mark.parametrize(
     ("words", "error"),
     [
-        (["--to", "3"], "nothing was decided in the first 3 records"),
+        (["--to", "3"], "nothing was decided in these 3 records"),
+        (["--from", "0"], "there is no record 0: the log has 1 to"),
+        (["--from", "9", "--to", "8"], "there is nothing in between"),
         (["--to", "9999"], "there is no record 9999"),
         (["--name", "two words"], "must be a word"),
     ],

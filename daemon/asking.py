@@ -16,6 +16,8 @@ from tidelog.eventlog.records import ObjectPut, Record, decode_body
 from tidelog.replay.history import History, open_history
 from tidelog.scheduler.core import Core
 
+GROUPS = ("podgroup", "podgroups")
+
 
 def add_at(parser: argparse.ArgumentParser) -> None:
     """`--at`."""
@@ -27,6 +29,10 @@ def pod_key(text: str, namespace: str | None) -> str:
     kind, slash, rest = text.partition("/")
     if slash and kind.lower() in ("pod", "pods", "po"):
         text = rest
+    elif slash and kind.lower() in GROUPS:
+        raise UsageError(
+            f"{text}: the story of a group is told with that of each of its pods; `tidelog get pods` names them"
+        )
     first, slash, name = text.rpartition("/")
     if slash and namespace and first != namespace:
         raise UsageError(f"{text} is in another namespace than --namespace {namespace}")

@@ -434,12 +434,23 @@ class _Cycle:
         outcomes = ((self.group.key, self._chosen(chosen, evaluations, bound)), *bound.outcomes())
         return GroupResult(
             outcomes,
-            (*bound.relies(), *_group_relies(self.group), *self._device_relies(chosen.placement)),
+            (
+                *bound.relies(),
+                *self._counted(bound),
+                *_group_relies(self.group),
+                *self._device_relies(chosen.placement),
+            ),
             bound.states(),
             tuple(evaluations),
             tuple(placements),
             self.scores,
         )
+
+    def _counted(self, bound: GroupBinding) -> Iterator[Relies]:
+        """The members that were placed before, if the quorum is not met without them."""
+        if len(bound.placed) < self.group.quorum:
+            for pod, _ in self.group.placed:
+                yield Relies(f"Pod/{pod.key}", pod.uid)
 
     def _device_relies(self, placement: Placement) -> Iterator[Relies]:
         """The claims must want what they wanted, and the slices must have the devices that they had."""

@@ -233,6 +233,21 @@ def test_member_deleted_in_flight_aborts_the_group(driver: Driver) -> None:
     assert_replays(driver)
 
 
+def test_placed_member_deleted_in_flight_aborts_those_who_made_up_the_quorum_with_it(driver: Driver) -> None:
+    driver.put(node("a1", "a"), gang(min_count=2), *members(2))
+    driver.settle()
+    driver.put(member("train-2"))
+    driver.attempt()
+
+    driver.delete(member("train-0"))
+    driver.delete(member("train-1"))
+    driver.commit()
+
+    assert last(driver, AttemptAborted) is not None
+    assert driver.placements() == {}
+    assert_replays(driver)
+
+
 def test_group_deleted_in_flight_leaves_its_pods_waiting(driver: Driver) -> None:
     driver.put(node("a1", "a"), gang(), *members(4))
     driver.attempt()

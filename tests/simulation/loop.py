@@ -288,7 +288,7 @@ def quietly() -> Generator[None]:
     A coroutine of a killed process is closed when nobody refers to it any more; what it then tries in its `finally` fails, because it is in no
     task, or is refused by the disk.
     """
-    hook, was_enabled = sys.unraisablehook, gc.isenabled()
+    hook, was_enabled, thresholds = sys.unraisablehook, gc.isenabled(), gc.get_threshold()
     sys.unraisablehook = lambda _: None
     gc.disable()
     gc.freeze()  # What is there already need not be looked through.
@@ -296,9 +296,11 @@ def quietly() -> Generator[None]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)  # A coroutine that was never awaited.
             yield
-            gc.collect()
+            gc.collect()  # Closes the coroutines, which keeps what they refer to for once.
+            gc.collect()  # Frees them. Else they would be frozen the next time, and stay.
     finally:
         gc.unfreeze()
+        gc.set_threshold(*thresholds)  # A runtime that was killed has not put them back.
         sys.unraisablehook = hook
         if was_enabled:
             gc.enable()

@@ -238,8 +238,8 @@ class Judge:
                     record, self._pod(record), body.node, body.fallback, self._is_chosen(record.key)
                 )
                 self._judge_fallback(record, self._pod(record), body.fallback, body.at)
-            case Unschedulable() if pod is not None and pod.changed <= body.observed:
-                # Else it may tell of what was so then. It is only told, nobody is placed by it.
+            case Unschedulable() if pod is not None and pod.changed <= body.observed and not pod.reserved:
+                # Else it may tell of what was so then, or when its wait began. It is only told, nobody is placed by it.
                 self._judge_fallback(record, pod, self.cluster.in_full(body).fallback, body.at)
             case PlacementChosen():
                 self._judge_group(record, body)

@@ -79,6 +79,8 @@ END_SECONDS = 200.0
 """… and at its end, when nothing is broken any more. Longer than any fault of a story."""
 RESTART_SECONDS = 2.0
 """A process that ended with an error is started again after this."""
+NETWORK_SECONDS = 0.0005
+"""So long bytes are on their way between two processes: always the same, and so they stay in order."""
 LOOK_SECONDS = 0.002
 """How often it is looked whether the scheduler is at rest."""
 
@@ -198,7 +200,7 @@ class Daemon(Candidate):
         """Once it leads."""
         self.server: SimServer | None = None
         self.faults_before = machine.faults
-        self.is_beside_robbed = machine.leads_robbed()
+        self.is_beside_robbed = machine.has_robbed_leader()
         self.poll_seconds = machine.habits.poll_seconds
         self._machine = machine
         super().__init__(
@@ -210,6 +212,11 @@ class Daemon(Candidate):
             actors=machine.cast,
             limits=machine.habits.limits,
         )
+
+    @property
+    def is_told_to_stop(self) -> bool:
+        """Somebody has told it to end."""
+        return self._stop.is_set()
 
     def read_configuration(self) -> SchedulerConfiguration:
         return self._machine.configuration
@@ -240,7 +247,7 @@ class _Pipe:
         self._closed = data is None
         self._sent.append(data)
         context = None if self._receiver is None else self._receiver.context
-        self._machine.loop.call_later(self._machine.network_delay(), self._arrive, context=context)
+        self._machine.loop.call_later(NETWORK_SECONDS, self._arrive, context=context)
 
     def _arrive(self) -> None:
         data = self._sent.popleft()
@@ -343,8 +350,10 @@ class Machine:
         """All there ever were."""
         self.counts = {"starts": 0, "ends": 0, "power losses": 0, "kills": 0, "thefts": 0, "asked": 0, "answered": 0, "refused": 0, "given up": 0, "rests": 0}  # fmt: skip
         self._jumps = 0
+        """By how much its clock was set forward, in nanoseconds."""
         self._stolen = 0
         self._robbed: list[Daemon] = []
+        """Who lost the lock without being asked."""
         self._asking: list[asyncio.Task[None]] = []
         self._objects = ObjectTable()
         """What clients read; behind `records`."""
@@ -364,16 +373,12 @@ class Machine:
         """How much has gone wrong that may end a process with an error."""
         return self.disk.faults + self._stolen
 
-    def leads_robbed(self) -> bool:
+    def has_robbed_leader(self) -> bool:
         """Whether somebody still believes to hold the lock: until he notices, one of the two who write may find that the other has."""
         return any(daemon.process.alive for daemon in self._robbed)
 
     def _disk_delay(self) -> float:
         return self.rng.random() * self.habits.disk_seconds
-
-    def network_delay(self) -> float:
-        """How long bytes are on their way. Never longer than what was sent later, so that they stay in order."""
-        return 0.0005
 
     def _durable(self, rows: Sequence[Row]) -> None:
         for row in rows:
@@ -422,8 +427,14 @@ class Machine:
     def _ended(self, daemon: Daemon, task: asyncio.Task[None]) -> None:
         """The process came to its own end."""
         self.kill(daemon)
-        error = None if task.cancelled() else task.exception()
-        if error is None or isinstance(error, Killed):
+        error = task.exception()
+        if isinstance(error, Killed):
+            return
+        if error is None:
+            if not daemon.is_told_to_stop:
+                self._broken(
+                    Violation("end", f"process {daemon.process.name} ended, and nobody had told it to")
+                )
             return
         self.counts["ends"] += 1
         excused = self.faults > daemon.faults_before or self.disk.full or daemon.is_beside_robbed
@@ -690,4 +701,5 @@ class Machine:
 
 
 _OUTSIDE = Process("outside").context
+"""What runs in it belongs to no process, whoever has asked for it."""
 _OUTSIDE.run(CURRENT.set, None)

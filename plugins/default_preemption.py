@@ -199,7 +199,7 @@ class DefaultPreemption(Plugin):
         names = names[start:] + names[:start]
         wanted = self._candidates_wanted(len(names))
         run = DryRun(port, allowances, state, pod, guarded=self.guarded)
-        memory = self._memory.recollection(port, allowances, state, pod)
+        memory = self._memory.recollection(port, allowances, state, pod, len(self.handle.snapshot.nodes))
         keeping: list[Candidate] = []
         violating: list[Candidate] = []
         failed: dict[str, Status] = {}

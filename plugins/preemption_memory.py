@@ -94,10 +94,13 @@ class Memory:
         self._shapes: dict[bytes, Answers] = {}
 
     def recollection(
-        self, port: PreemptionPort, allowances: Allowances, state: CycleState, pod: PodInfo
+        self, port: PreemptionPort, allowances: Allowances, state: CycleState, pod: PodInfo, nodes: int
     ) -> Recollection:
-        """What is known for this preemptor, in this attempt, before anything is charged."""
-        return Recollection(self._answers(port, state, pod), port, allowances, state, pod)
+        """What is known for this preemptor, in this attempt, before anything is charged. There are so many `nodes`."""
+        answers = self._answers(port, state, pod)
+        if answers is not None and len(answers.by_node) > 2 * nodes:
+            answers.by_node.clear()  # Most of them are gone: nodes come and go, and nobody tells.
+        return Recollection(answers, port, allowances, state, pod)
 
     def _answers(self, port: PreemptionPort, state: CycleState, pod: PodInfo) -> Answers | None:
         """What is known for pods like this one; None if nothing can be known."""

@@ -258,8 +258,10 @@ class PlacementMemory:
         self._signatures: dict[tuple[object, ...], int] = {}
         self._outcomes: dict[tuple[int, Kind], Any] = {}
         """A fork, or the outcome; the latest used last."""
+        self._sizes: dict[tuple[int, Kind], int] = {}
+        """How many classes each kind there has, and the forks that came after its first one."""
         self._classes = 0
-        """The sizes of all kinds there."""
+        """The sum of these."""
 
     def outlook(
         self, members: Sequence[PodInfo], placements: Sequence[Placement], turn: int, more: tuple[object, ...]
@@ -292,19 +294,22 @@ class PlacementMemory:
     def remember(self, key: tuple[int, Kind], choices: Sequence[Choice], outcome: object) -> None:
         """The outcome, at the end of these choices."""
         outcomes = self._outcomes
-        if key not in outcomes:
-            self._classes += len(key[1])
+        more = 0 if key in outcomes else len(key[1])
         if not choices:
             outcomes[key] = outcome
         else:
             fork = outcomes.setdefault(key, Fork(choices[0].among, {}))
             for one, then in pairwise(choices):
+                if one.taken not in fork.ways:
+                    more += len(then.among)
                 _, fork = fork.ways.setdefault(one.taken, (one.becomes, Fork(then.among, {})))
             fork.ways[choices[-1].taken] = (choices[-1].becomes, outcome)
+        self._sizes[key] = self._sizes.get(key, 0) + more
+        self._classes += more
         while self._classes > CLASSES_MAX:
             oldest = next(iter(outcomes))
             del outcomes[oldest]
-            self._classes -= len(oldest[1])
+            self._classes -= self._sizes.pop(oldest)
 
     def _keep_up(self) -> None:
         """States and places are other ones in another epoch."""
@@ -314,6 +319,7 @@ class PlacementMemory:
             self._specs.clear()
             self._signatures.clear()
             self._outcomes.clear()
+            self._sizes.clear()
             self._classes = 0
 
     def _layout(self, placements: Sequence[Placement], apart: tuple[Bits, ...]) -> _Layout:

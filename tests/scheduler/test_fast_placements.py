@@ -32,7 +32,7 @@ from tidelog.plugins.registry import Registry
 from tidelog.replay.driver import Driver
 from tidelog.scheduler.core import Core
 from tidelog.scheduler.fast_index import NodeIndex
-from tidelog.scheduler.fast_placements import Outlook, Watch
+from tidelog.scheduler.fast_placements import Fork, Outlook, PlacementMemory, Watch
 from tidelog.scheduler.group_cycle import _Cycle
 from tidelog.scheduler.group_trial import Evaluation, Foreseen
 
@@ -473,6 +473,41 @@ def test_placement_goes_its_own_way_at_a_fork(foreseen: list[Foreseen]) -> None:
     assert ways[1] >= 3
     assert ways[2] > 20
     assert_replays(driver)
+
+
+def test_forks_count_as_what_is_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each attempt goes another way, because its scan starts at another node. Without the forks there are two classes."""
+    monkeypatch.setattr("tidelog.scheduler.fast_placements.CLASSES_MAX", 40)
+    remembered: list[tuple[int, int]] = []
+    remember = PlacementMemory.remember
+
+    def noted(self: PlacementMemory, *args: Any) -> None:
+        remember(self, *args)
+        remembered.append((self._classes, sum(map(classes_in_forks, self._outcomes.values()))))
+
+    monkeypatch.setattr(PlacementMemory, "remember", noted)
+    driver = started()
+    for i, pods in enumerate(["10", "11", "10", "10", "11", "11", "10", "11"]):
+        driver.put(b.node(f"n{i}").label({RACK: "a" if i < 7 else "b"}).capacity(cpu="1", pods=pods).build())
+
+    for number in range(20):
+        group = [b.pod_group(f"g{number}", min_count=4, level=RACK), *members(4, f"g{number}")]
+        driver.put(*group)
+        driver.settle()
+        for obj in group:
+            driver.delete(obj)
+
+    assert max(forks for _, forks in remembered) > 20
+    assert all(forks <= counted <= 40 for counted, forks in remembered)
+    assert_replays(driver)
+
+
+def classes_in_forks(found: object) -> int:
+    """Beside those of the first one: they are in the kind already."""
+    if not isinstance(found, Fork):
+        return 0
+    later = [then for _, then in found.ways.values() if isinstance(then, Fork)]
+    return sum(len(then.among) + classes_in_forks(then) for then in later)
 
 
 def seen(watch_apart: Sequence[int], choices: Sequence[tuple[int, int]]) -> Watch:

@@ -1,6 +1,7 @@
 """Runs simulations of the whole daemon: one seed, or many on several processes. `make simulate SEEDS=20000` calls it.
 
-    python -m tests.simulation.simulate --seeds 500 [--from 0] [--jobs 2]     silent but for a line of progress, and what fails
+    python -m tests.simulation.simulate --seeds 500 [--from 0] [--jobs 2]     silent but for a line of progress, and what fails; at
+                                                                              the end the shortest story of the first failure
     python -m tests.simulation.simulate --seed 42 [--story] [--shrink]        one; its story; the shortest story that still fails
 
 A simulation follows from its seed alone, on every machine and under every hash seed: what failed once fails again.
@@ -28,7 +29,7 @@ from tests.simulation.plugins import registry
 from tests.simulation.steps import AnyStep, Story
 from tests.simulation.story import make_story
 
-COMMAND = "python -m tests.simulation.simulate"
+COMMAND = ".venv/bin/python -m tests.simulation.simulate"
 CHUNK = 20
 """So many seeds a process runs before it reports."""
 SHRINK_SECONDS = 60.0
@@ -126,9 +127,7 @@ class _Progress:
         if result.failure:
             self.failures.append(result)
             self._clear()
-            print(
-                f"seed {result.seed}: {result.failure[:500]}\n    {COMMAND} --seed {result.seed}", flush=True
-            )
+            print(told_failure(result), flush=True)
         if sys.stderr.isatty() and self.done % 10 == 0:
             rate = self.done / (time.monotonic() - self._began)
             print(
@@ -153,6 +152,17 @@ class _Progress:
 
 
 # --- one ------------------------------------------------------------------------------------------------------------------
+
+
+def told_failure(result: Result) -> str:
+    """What went wrong, and the command that shows it again, with a short story."""
+    return f"seed {result.seed}: {result.failure[:500]}\n    {COMMAND} --seed {result.seed} --shrink"
+
+
+def shortest(story: Story, failure: str) -> Story:
+    """The shortest story that can be found to fail likewise."""
+    kind = _kind(failure)
+    return shrink(story, lambda shorter: _kind(simulate(shorter).failure) == kind)
 
 
 def shrink(story: Story, fails: Callable[[Story], bool], seconds: float = SHRINK_SECONDS) -> Story:
@@ -200,8 +210,7 @@ def _one(seed: int, *, tell: bool, shorten: bool) -> bool:
     story = make_story(seed)
     result = simulate(story)
     if result.failure and shorten:
-        kind = _kind(result.failure)
-        story = shrink(story, lambda shorter: _kind(simulate(shorter).failure) == kind)
+        story = shortest(story, result.failure)
         result = simulate(story)
         print(f"the shortest story found that fails so has {len(story.steps)} steps:")
     if tell or (result.failure and shorten):
@@ -234,6 +243,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     progress = _Progress(args.seeds)
     simulate_many(args.first, args.seeds, args.jobs, progress)
     progress.finish()
+    if progress.failures:
+        _one(min(result.seed for result in progress.failures), tell=True, shorten=True)
     return 1 if progress.failures else 0
 
 

@@ -9,7 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from tests.simulation.simulate import COMMAND, shrink, simulate, simulate_seeds, told
+from tests.simulation.mutations import BUGS
+from tests.simulation.simulate import (
+    COMMAND,
+    Result,
+    main,
+    shortest,
+    shrink,
+    simulate,
+    simulate_seeds,
+    told,
+    told_failure,
+)
 from tests.simulation.steps import Advance, CrashAt, Kill, PowerLoss
 from tests.simulation.story import make_story
 
@@ -28,10 +39,17 @@ ROOT = Path(__file__).parents[2]
 def test_every_promise_is_kept_whatever_breaks(first: int) -> None:
     results = simulate_seeds(range(first, min(first + BATCH, SEEDS)))
 
-    failures = [f"{r.failure}\n    {COMMAND} --seed {r.seed} --shrink" for r in results if r.failure]
-    assert not failures, "\n".join(failures)
+    failures = [result for result in results if result.failure]
+    assert not failures, _told(failures)
     happened = {name: sum(result.counts[name] for result in results) for name in FAULTS}
     assert all(happened.values()), happened
+
+
+def _told(failures: list[Result]) -> str:
+    """How to see each again, and the shortest story of the first."""
+    first = failures[0]
+    story = shortest(make_story(first.seed), first.failure)
+    return "\n".join([*map(told_failure, failures), told(story)])
 
 
 def test_simulation_follows_from_its_seed_alone() -> None:
@@ -60,6 +78,19 @@ def test_failing_story_is_shortened_to_the_steps_that_matter() -> None:
 
     assert [type(step) for step in shorter.steps] == [PowerLoss]
     assert "PowerLoss" in told(shorter)
+
+
+def test_failure_is_told_with_its_command_and_a_short_story(capsys: pytest.CaptureFixture[str]) -> None:
+    with BUGS["evict past the budget"]():
+        code = main(["--seeds", "1", "--from", "4", "--jobs", "1"])
+
+    told = capsys.readouterr().out
+    assert code == 1
+    assert "seed 4: Violation: budget: " in told
+    assert f"{COMMAND} --seed 4 --shrink\n" in told
+    steps = int(told.partition("the shortest story found that fails so has ")[2].split()[0])
+    assert 1 < steps < len(make_story(4).steps) // 3
+    assert f"\nseed 4, {steps} steps\n   1  Apply" in told
 
 
 def test_stories_are_full_of_faults() -> None:

@@ -45,6 +45,8 @@ TAINT = "dedicated"
 PROVISIONING, PREEMPTION = "NodeProvisioningFailed", "PreemptionFailed"
 LARGE = 10
 """Every so many-th story is larger."""
+BIRTHS = 0.06
+"""Share of the stories that begin with power losses."""
 GATES = {
     "PodTopologySpreadFallbackMode": True,
     "MinDomainsInPodTopologySpread": True,
@@ -107,9 +109,17 @@ class _Teller:
             (happens,) = self.dice.choices([c for c, _ in chances], [weight for _, weight in chances])
             happens()
         self._end()
-        return Story(
-            seed=self.seed, configuration=story.configuration, actors=story.actors, steps=tuple(self.steps)
-        )
+        steps = (*self._birth(), *self.steps)
+        return Story(seed=self.seed, configuration=story.configuration, actors=story.actors, steps=steps)
+
+    def _birth(self) -> Sequence[AnyStep]:
+        """Now and then power is lost while the log is being made. By lots of its own, so that it changes nothing else."""
+        dice = random.Random(f"birth {self.seed}")
+        crashes = dice.randint(1, 4) if dice.random() < BIRTHS else 0
+        return [
+            CrashAt(nth=dice.randint(1, 4), before=dice.random() < 0.5, back_after=0.1)
+            for _ in range(crashes)
+        ]
 
     def _chances(self) -> Sequence[tuple[Callable[[], None], float]]:
         """What may happen, and how often."""

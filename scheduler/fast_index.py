@@ -165,6 +165,8 @@ class NodeIndex:
         self.states: dict[tuple[object, ...], NodeState] = {}
         """By key: all that nodes are in, and some that nodes were in."""
         self._states_max = EMPTY_STATES_MAX
+        self.drops = 0
+        """How often states without nodes were dropped. Nodes like those that were in one are in another one from then on."""
         self.cells: dict[tuple[object, ...], Cell] = {}
         """All that nodes are in, and some that nodes were in."""
         self._topologies: dict[str, Topology] = {}
@@ -241,6 +243,7 @@ class NodeIndex:
             self._drop_empty_states()
 
     def _drop_empty_states(self) -> None:
+        self.drops += 1
         self.states = {key: state for key, state in self.states.items() if state.bits}
         cells = dict.fromkeys(state.cell for state in self.states.values())
         self.cells = {key: cell for key, cell in self.cells.items() if cell in cells}

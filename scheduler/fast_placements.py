@@ -162,9 +162,12 @@ class _Layout:
                     self._kinds[number] = None
         self._generation = self._index.snapshot.generation
 
+    def forget_kinds(self) -> None:
+        """There are other states now."""
+        self._kinds = [None] * len(self._kinds)
+
     def kind(self, number: int) -> Kind:
-        """Of a placement while nothing is being tried. Brings the index up to date: it may still know the latest trial."""
-        self._index.refresh()
+        """Of a placement while nothing is being tried. The index must be up to date."""
         kind = self._kinds[number]
         if kind is None:
             states = map(self._index.state_at.__getitem__, self._places[number])
@@ -200,6 +203,7 @@ class Outlook:
         """What was learnt of a placement that is like this one for a group like this; None if nothing was."""
         if number in self._excluded:
             return None
+        self._owner.follow_states()
         found = self._owner.recall((self._signature, self._layout.kind(number)))
         return self._outcome(number, found) if isinstance(found, Fork) else found
 
@@ -239,7 +243,7 @@ class Outlook:
 
     def learn(self, number: int, watch: Watch, outcome: T) -> T | None:
         """This became of the group in this placement; the trial is undone. None if it says nothing of others."""
-        if number in self._excluded or watch.is_blind:
+        if number in self._excluded or watch.is_blind or not self._owner.follow_states():
             return None
         self._owner.remember((self._signature, self._layout.kind(number)), watch.choices(), outcome)
         return outcome
@@ -252,6 +256,8 @@ class PlacementMemory:
         self.fast = fast
         self._index = index
         self._epoch = -1
+        self._states = (-1, -1)
+        """The epoch, and how often states had been dropped, when it was last made sure that what is remembered speaks of those there are."""
         self._layouts: list[_Layout] = []
         """The latest used last."""
         self._specs: dict[bytes, int] = {}
@@ -311,16 +317,32 @@ class PlacementMemory:
             del outcomes[oldest]
             self._classes -= self._sizes.pop(oldest)
 
+    def follow_states(self) -> bool:
+        """Bring the index up to date: it may still know the latest trial. False if there are other states now: all outcomes are forgotten."""
+        self._index.refresh()
+        states = (self._index.epoch, self._index.drops)
+        if states == self._states:
+            return True
+        self._states = states
+        for layout in self._layouts:
+            layout.forget_kinds()
+        self._forget_outcomes()
+        return False
+
+    def _forget_outcomes(self) -> None:
+        self._outcomes.clear()
+        self._sizes.clear()
+        self._classes = 0
+
     def _keep_up(self) -> None:
         """States and places are other ones in another epoch."""
+        self.follow_states()
         if self._epoch != self._index.epoch or len(self._specs) + len(self._signatures) > SPECS_MAX:
             self._epoch = self._index.epoch
             self._layouts.clear()
             self._specs.clear()
             self._signatures.clear()
-            self._outcomes.clear()
-            self._sizes.clear()
-            self._classes = 0
+            self._forget_outcomes()
 
     def _layout(self, placements: Sequence[Placement], apart: tuple[Bits, ...]) -> _Layout:
         layouts = self._layouts

@@ -475,6 +475,48 @@ def test_placement_goes_its_own_way_at_a_fork(foreseen: list[Foreseen]) -> None:
     assert_replays(driver)
 
 
+def racks_in_blocks(seed: int, *, fast: bool) -> list[bytes]:
+    """Groups come and go that ask for a rack or, if none takes them, for the block that it is in: placements share nodes."""
+    draw, driver = random.Random(seed), driver_with(fast=fast)
+    driver.put(b.namespace("default"))
+    for i in range(draw.choice([8, 12, 16])):
+        made = b.node(f"n{i}").label({RACK: f"r{i % 4}", BLOCK: f"b{i % 2}"})
+        made = made.capacity(cpu="2", pods=draw.choice(["10", "11"]))
+        driver.put((made.capacity({GPU: 1}) if draw.random() < 0.3 else made).build())
+    for number in range(25):
+        like = random.Random(f"{seed} {draw.randrange(2)}")
+        name, size = f"g{number}", like.choice([3, 5])
+        rule = b.workload_group("workers", min_count=like.choice([None, 1, size]))
+        outer = TopologyConstraint(level=BLOCK, preferred=like.random() >= 0.7)
+        levels = (outer, TopologyConstraint(level=RACK, preferred=True))
+        rule = replace(rule, scheduling_constraints=GroupSchedulingConstraints(topology_constraints=levels))
+        group: list[Object] = [b.workload(name, rule)]
+        cpu = like.choice(["1", "2", "1500m"])
+        for i in range(size):
+            pod = b.pod(f"{name}-{i}").workload(name, "workers").request(cpu=cpu)
+            pod = pod.scheduler("default-scheduler")
+            group.append((pod.request({GPU: 1}) if like.random() < 0.3 else pod).build())
+        driver.put(*group)
+        driver.settle()
+        for obj in group if draw.random() < 0.9 else ():
+            driver.delete(obj)
+        driver.settle()
+    return bodies(driver)
+
+
+@pytest.mark.parametrize("seed", range(26, 34))
+def test_states_that_are_dropped_while_placements_are_tried_are_spoken_of_no_more(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Usually there are a thousand more before any is dropped."""
+    monkeypatch.setattr("tidelog.scheduler.fast_index.EMPTY_STATES_MAX", -8)
+
+    fast = racks_in_blocks(seed, fast=True)
+    plain = racks_in_blocks(seed, fast=False)
+
+    assert fast == plain
+
+
 def test_forks_count_as_what_is_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each attempt goes another way, because its scan starts at another node. Without the forks there are two classes."""
     monkeypatch.setattr("tidelog.scheduler.fast_placements.CLASSES_MAX", 40)

@@ -348,8 +348,13 @@ def get_snapshot(connection: sqlite3.Connection, name: str, seq: int) -> Snapsho
 
 
 def list_snapshots(connection: sqlite3.Connection) -> list[SnapshotInfo]:
-    """All snapshots, by name and seq."""
+    """All snapshots, by name and seq. Raises what SQLite raises for a table that it cannot read if a row is not what was written."""
     rows = connection.execute("SELECT name, seq, size FROM snapshots ORDER BY name, seq").fetchall()
+    if not all(
+        isinstance(name, str) and isinstance(seq, int) and isinstance(size, int) for name, seq, size in rows
+    ):
+        # SQLite keeps any type in any column, and every reader compares these.
+        raise sqlite3.DatabaseError("a snapshot without a name, a record or a size")
     return [SnapshotInfo(name=name, seq=seq, size=size) for name, seq, size in rows]
 
 

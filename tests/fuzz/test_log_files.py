@@ -150,6 +150,9 @@ CHANGES = st.one_of(
 
 @FUZZ
 @given(st.lists(CHANGES, min_size=1, max_size=3))
+@example([("UPDATE OR IGNORE snapshots SET seq = ? WHERE rowid % ? = 0", ("", 1))])
+@example([("UPDATE OR IGNORE snapshots SET seq = ? WHERE rowid % ? = 0", (1.5, 1))])
+@example([("UPDATE OR IGNORE snapshots SET size = ? WHERE rowid % ? = 0", ("x", 1))])
 def test_tables_changed_by_sql_are_refused_or_read_as_they_were(
     story: Story, story_log: Path, changes: list[tuple[str, tuple[object, ...]]]
 ) -> None:

@@ -604,7 +604,7 @@ async def test_snapshot_waits_for_the_disk_without_going_round_in_circles() -> N
         await cluster.apply(a_node("n1"))
         await cluster.apply(a_pod("web"), settle=False)
         may_write.clear()
-        while not cluster.core.in_flight:
+        while not cluster.core.in_flight:  # noqa: ASYNC110
             await asyncio.sleep(0)
         rung = 0
         ring = cluster.runtime.changed.ring

@@ -154,3 +154,37 @@ def test_nodes_that_are_gone_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> N
     assert len(found) == 20
     (answers,) = found[-1]._shapes.values()
     assert 5 <= len(answers.by_node) <= 15
+
+
+def preempted(*objects: Node | b.PodBuilder) -> set[str]:
+    """Who is asked to go for two preemptors, one after the other, that are alike and want a port."""
+    driver = Driver()
+    driver.start()
+    driver.put(*(obj.build() if isinstance(obj, b.PodBuilder) else obj for obj in objects))
+    for name in ("first", "second"):
+        pod = b.pod(name).request(cpu="1").port(80).priority(9).scheduler("default-scheduler")
+        driver.put(pod.build())
+        driver.settle()
+    pods = [obj for obj in driver.core.objects.values() if isinstance(obj, Pod)]
+    return {pod.metadata.name for pod in pods if pod.metadata.deletion_timestamp}
+
+
+def test_twins_have_the_same_ports_at_the_same_places() -> None:
+    """On each node one of two victims holds the port: the first by name, or the second."""
+    nodes = [b.node(name).capacity(cpu="4").build() for name in ("n0", "n1")]
+    pods = [b.pod(name).request(cpu="1").on(f"n{name[1]}") for name in ("a0", "b0", "a1", "b1")]
+    pods[0], pods[3] = pods[0].port(80), pods[3].port(80)
+
+    assert preempted(*nodes, *pods) == {"a0", "b1"}
+
+
+@pytest.mark.parametrize(
+    ("ports", "going"), [((81, 80), {"a0"}), ((80, 81), {"a1"}), ((81, 81), {"a0", "a1"})]
+)
+def test_twins_have_the_same_ports_taken_by_others(ports: tuple[int, int], going: set[str]) -> None:
+    """Who must not go holds the port that is wanted, or another one."""
+    nodes = [b.node(name).capacity(cpu="2").build() for name in ("n0", "n1")]
+    low = [b.pod(f"a{i}").request(cpu="1").on(f"n{i}") for i in range(2)]
+    high = [b.pod(f"h{i}").request(cpu="1").on(f"n{i}").priority(20).port(ports[i]) for i in range(2)]
+
+    assert preempted(*nodes, *low, *high) == going

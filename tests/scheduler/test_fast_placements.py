@@ -475,6 +475,23 @@ def test_placement_goes_its_own_way_at_a_fork(foreseen: list[Foreseen]) -> None:
     assert_replays(driver)
 
 
+def spreading_beside_others(*, fast: bool) -> list[bytes]:
+    """Two racks that are equally full, where the members count the pods of the first one only."""
+    driver = driver_with(fast=fast)
+    driver.put(*(node(f"n{i}", f"r{i // 2}", "4", **{b.HOSTNAME: f"n{i}"}) for i in range(4)))
+    for place, app in (("n0", "a"), ("n2", "b")):
+        driver.put(*(b.pod(f"{app}{i}").label(app=app).request(cpu="1").on(place).build() for i in range(2)))
+    pods = [b.pod(f"train-{i}").group("train").label(app="a").request(cpu="2") for i in range(3)]
+    spread = [pod.spread(b.HOSTNAME, "app=a", max_skew=1).scheduler("default-scheduler") for pod in pods]
+    driver.put(b.pod_group("train", min_count=3, level=RACK), *(pod.build() for pod in spread))
+    driver.settle()
+    return bodies(driver)
+
+
+def test_racks_where_members_spread_from_others_are_not_alike() -> None:
+    assert spreading_beside_others(fast=True) == spreading_beside_others(fast=False)
+
+
 def racks_in_blocks(seed: int, *, fast: bool) -> list[bytes]:
     """Groups come and go that ask for a rack or, if none takes them, for the block that it is in: placements share nodes."""
     draw, driver = random.Random(seed), driver_with(fast=fast)

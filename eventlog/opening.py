@@ -29,6 +29,8 @@ from tidelog.eventlog.store import EMPTY, Head
 EXAMINED_FOR_WRITING = 20_000
 """How many of the newest records are checked before a log is written to: more than a WAL ever holds, 50 ms of work."""
 
+UNREADABLE = (sqlite3.Error, UnicodeDecodeError)
+"""What Python raises for a damaged database; the second if SQLite's own error quotes bytes of it that are no text."""
 
 ATTEMPTS = 20
 """So often a log that looks damaged is examined while somebody writes to it."""
@@ -117,7 +119,7 @@ def _go_on_writing(path: str, disk: Disk, examined: Opened) -> Opened:
         head_file.close()
         if connection is not None:
             connection.close()
-        if isinstance(error, sqlite3.Error):
+        if isinstance(error, UNREADABLE):
             if getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_FULL:
                 raise LogFull(path, disk.room(path)[0]) from error
             raise LogError(f"{path}: cannot be opened for writing: {error}") from error
@@ -223,7 +225,7 @@ def connect_reading(path: str, disk: Disk) -> tuple[sqlite3.Connection, bool]:
     """
     wal = os.path.exists(path + "-wal") and os.path.getsize(path + "-wal") > 0
     otherwise = ("mode=ro&vfs=unix-none", True) if wal else ("mode=ro&immutable=1", False)
-    problem: sqlite3.Error | None = None
+    problem: Exception | None = None
     for options, exclusive in [("mode=ro", False), otherwise]:
         try:
             connection = disk.connect(_uri(path, options))
@@ -234,7 +236,7 @@ def connect_reading(path: str, disk: Disk) -> tuple[sqlite3.Connection, bool]:
             if exclusive:
                 connection.execute("PRAGMA locking_mode = EXCLUSIVE")
             connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
-        except sqlite3.Error as error:
+        except UNREADABLE as error:
             if getattr(error, "sqlite_errorcode", 0) & 0xFF in (
                 sqlite3.SQLITE_CANTOPEN,
                 sqlite3.SQLITE_READONLY,
@@ -261,7 +263,7 @@ def _examined(
             return database.examine(connection, reading, depth)
         except database.NewerFormat as error:
             raise LogError(f"{path}: {error}") from error
-        except (database.NotALog, sqlite3.Error, ChainBroken) as error:
+        except (database.NotALog, *UNREADABLE, ChainBroken) as error:
             foreign = isinstance(error, database.NotALog) or (
                 getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_NOTADB
             )

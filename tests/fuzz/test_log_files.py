@@ -65,6 +65,7 @@ def copied(log: Path, folder: str) -> Path:
     st.binary(max_size=120),
 )
 @example("c.db", 0, 10**9, b"")
+@example("c.db", 3906, 0, b"\x80")  # In a statement of the schema, which SQLite's error quotes.
 @example("c.db.head", 0, 10**9, b"")
 def test_spliced_files_are_refused_or_read_as_they_were(
     story: Story, story_log: Path, name: str, at: int, gone: int, new: bytes

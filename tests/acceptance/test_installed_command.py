@@ -20,6 +20,8 @@ HERE = Path(__file__).parent
 
 
 def started(*words: object, **options: Any) -> subprocess.Popen[str]:
+    # What a shell starts in the background ignores SIGINT, and so would all of its descendants.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     return subprocess.Popen(
         [COMMAND, *map(str, words)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options
     )

@@ -17,11 +17,11 @@ from typing import TypeVar
 from tidelog.api.errors import LogLocked, TidelogError
 from tidelog.daemon.actors.catalogue import Cast, nobody
 from tidelog.daemon.clock import Clock
-from tidelog.daemon.facts import FactService
 from tidelog.daemon.logs import fields
 from tidelog.daemon.place import Place
 from tidelog.daemon.recovering import recovered_core
 from tidelog.daemon.runtime import Limits, Runtime, Watcher
+from tidelog.daemon.scheduler_api import assembled
 from tidelog.daemon.standby import POLL_SECONDS, Standby, Taken
 from tidelog.eventlog.log import Log
 from tidelog.plugins.configuration import SchedulerConfiguration
@@ -138,12 +138,12 @@ class Candidate:
     async def _lead(self, taken: Taken) -> None:
         log, core = taken
         self.taken(log)
-        runtime = Runtime(
+        runtime = await assembled(
             log,
-            core,
-            await FactService.start(log, self._configuration.feature_gates),
+            self._registry,
+            self._configuration,
             self._clock,
-            configuration=self._configuration,
+            core=core,
             source=self._source,
             holder=WHAT,
             actors=self._actors(self._registry),

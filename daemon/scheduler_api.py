@@ -38,6 +38,7 @@ from tidelog.plugins.configuration import (
 )
 from tidelog.plugins.registry import Registry, load_entry_points
 from tidelog.plugins.strict import TEXT_BYTES_MAX
+from tidelog.scheduler.core import Core
 
 O = TypeVar("O", bound=Object)  # noqa: E741
 
@@ -209,11 +210,12 @@ async def assembled(
     actors: Sequence[Actor] = (),
     limits: Limits | None = None,
     watcher: Watcher | None = None,
+    core: Core | None = None,
 ) -> Runtime:
-    """A runtime that stands at the end of the log, ready to be entered."""
+    """A runtime that stands at the end of the log, ready to be entered. `core`: one that has consumed the log, if there is one."""
     return Runtime(
         log,
-        await recovered_core(log, registry),
+        core or await recovered_core(log, registry),
         await FactService.start(log, configuration.feature_gates),
         clock,
         configuration=configuration,

@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from tidelog.api.times import parse_time
-from tidelog.plugins.node_info import PodInfo
+from tidelog.plugins.node_info import NodeInfo, PodInfo
 
 _PARTS = re.compile(r"([^0-9]*)([0-9]*)")
 _SHIFT = 1 << 31
@@ -43,6 +43,11 @@ def start_of(pod: PodInfo, at: int) -> int:
 def importance(pod: PodInfo, at: int) -> tuple[int, int]:
     """Sorts the most important pod first: the higher priority, then the longer running."""
     return (-pod.priority, start_of(pod, at))
+
+
+def possible_victims(node: NodeInfo, pod: PodInfo, at: int) -> list[PodInfo]:
+    """The node's pods of lower priority than this one, `by_importance`."""
+    return by_importance([other for other in node.pods.values() if other.priority < pod.priority], at)
 
 
 def by_importance(pods: Iterable[PodInfo], at: int) -> list[PodInfo]:

@@ -22,7 +22,7 @@ from tidelog.api.objects import PodDisruptionBudget, object_key
 from tidelog.plugins.disruption_budgets import Allowances
 from tidelog.plugins.interface import Code, CycleState, Status, unresolvable, unschedulable
 from tidelog.plugins.node_info import NodeInfo, PodInfo
-from tidelog.plugins.preemption_candidates import Candidate, by_importance, importance
+from tidelog.plugins.preemption_candidates import Candidate, importance, possible_victims
 from tidelog.plugins.preemption_plan import PreemptionPort
 
 NO_VICTIMS = "No preemption victims found for incoming pod"
@@ -75,9 +75,7 @@ class DryRun:
             return failure.status
 
     def _try(self, node: NodeInfo) -> Candidate | Status:
-        lower = by_importance(
-            (pod for pod in node.pods.values() if pod.priority < self._pod.priority), self._state.at
-        )
+        lower = possible_victims(node, self._pod, self._state.at)
         if not lower:
             return unresolvable(NO_VICTIMS)
         protected = [pod for pod in lower if self.is_protected(pod)]

@@ -21,7 +21,7 @@ import msgspec
 from tidelog.plugins.disruption_budgets import Allowances
 from tidelog.plugins.interface import CycleState, Depends, Status
 from tidelog.plugins.node_info import NodeInfo, PodInfo
-from tidelog.plugins.preemption_candidates import Candidate, by_importance
+from tidelog.plugins.preemption_candidates import Candidate, possible_victims
 from tidelog.plugins.preemption_dry_run import Blocker
 from tidelog.plugins.preemption_plan import PreemptionPort
 
@@ -152,7 +152,7 @@ class Recollection:
         circumstances = self._circumstances(node)
         if circumstances is None or circumstances[1]:
             return None
-        lower = self._lower(node)
+        lower = possible_victims(node, self._pod, self._state.at)
         twin = answers.by_kind.get(_kind(node, lower))
         if twin is None:
             return None
@@ -171,17 +171,13 @@ class Recollection:
         answers.by_node[node.name] = Answer(node.generation, *circumstances, found, blockers)
         if not self._has_twins or circumstances[1]:
             return
-        lower = self._lower(node)
+        lower = possible_victims(node, self._pod, self._state.at)
         if isinstance(found, Candidate):
             answers.by_kind[_kind(node, lower)] = Pattern.of(found, lower)
         elif found.is_rejected:
             answers.by_kind[_kind(node, lower)] = found
         if len(answers.by_kind) > KINDS_MAX:
             del answers.by_kind[next(iter(answers.by_kind))]
-
-    def _lower(self, node: NodeInfo) -> list[PodInfo]:
-        priority = self._pod.priority
-        return by_importance([pod for pod in node.pods.values() if pod.priority < priority], self._state.at)
 
     def _circumstances(self, node: NodeInfo) -> tuple[tuple[str, ...], tuple[bytes, ...]] | None:
         """The victims' namespaces and how the budgets there stand; None if the answer depends on more than them and the node."""

@@ -5,7 +5,7 @@ the cells are gone through from the best bound down, and only states that can st
 scores for resources decide: nothing about labels or domains, one kind of taint, cpu and memory only. Whether a pod fits is told for whole
 cells as well, all but those on the edge.
 
-Costs two microseconds a cell, and one for each state that had to be looked at.
+Costs two microseconds a cell, and half of one for each state that had to be looked at.
 """
 
 from __future__ import annotations

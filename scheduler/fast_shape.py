@@ -124,7 +124,6 @@ class Shape:
         self._index = index
         self._evaluation = evaluation
         self._domains = domains
-        self._epoch = index.epoch
         self._generation = index.snapshot.generation
         self._memo: dict[NodeState, _Verdict] = {}
         self._state_at = list(index.state_at)
@@ -149,10 +148,6 @@ class Shape:
         self._fill()
 
     # --- keeping up ---------------------------------------------------------------------------------------------------
-
-    def is_current(self) -> bool:
-        """Whether the table can be brought up to date; otherwise it has to be made anew."""
-        return self._epoch == self._index.epoch
 
     def refresh(self) -> None:
         """Look at the nodes that changed since the last use. The index must be as the snapshot is."""

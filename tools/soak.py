@@ -52,7 +52,7 @@ class Sample(NamedTuple):
     at: float
     """Seconds since the facts began to flow."""
     rss_mib: float
-    placed: float
+    attempts: float
     p50_ms: float
     p99_ms: float
     """Of the appends since the sample before, as their sender saw them."""
@@ -200,7 +200,7 @@ class Soak:
         free: asyncio.Queue[HandoverClient] = asyncio.Queue()
         for client in clients:
             free.put_nowait(client)
-        await self._send(free, Apply(objects=self._churn.beginning()))
+        await self._send_with(await free.get(), free, Apply(objects=self._churn.beginning()))
         self._latencies.clear()
         began = time.monotonic()
         every = max(0.5, self._seconds / 120)
@@ -224,9 +224,6 @@ class Soak:
             "scheduled_after_flush": sum(at_rest.get("scheduler_pod_scheduled_after_flush_total", [0])),
             "facts_per_second": round(self._sent / (time.monotonic() - began - IDLE_SECONDS), 1),
         }
-
-    async def _send(self, free: asyncio.Queue[HandoverClient], facts: Facts) -> None:
-        await self._send_with(await free.get(), free, facts)
 
     async def _send_with(
         self, client: HandoverClient, free: asyncio.Queue[HandoverClient], facts: Facts
@@ -286,7 +283,7 @@ class Soak:
             "minutes": self._options.minutes,
             "facts": self._sent,
             "requests_refused": self._refused,
-            "attempts": int(self._samples[-1].placed),
+            "attempts": int(self._samples[-1].attempts),
             "rss_first_mib": round(warm[0].rss_mib, 1),
             "rss_last_mib": round(warm[-1].rss_mib, 1),
             "rss_slope_mib_per_hour": round(3600 * _slope([(s.at, s.rss_mib) for s in warm]), 2),

@@ -88,7 +88,7 @@ def wait_lines(waits: Waits, now: int) -> Iterator[str]:
     if waits.group and "member" not in waits.place:
         yield f"as a member of group {waits.group}, which is tried as a whole"
     if waits.attempts:
-        yield f"{waits.attempts} attempts so far"
+        yield f"{waits.attempts} attempt{'' if waits.attempts == 1 else 's'} so far"
     yield from waits.fallback
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
-import shlex
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from tidelog.daemon import cli
 
 ROOT = Path(__file__).resolve().parents[2]
 TEXT_SUFFIXES = {".md", ".py", ".toml", ".yaml", ".yml", ".json", ".txt", ".sh", ".service", ".cfg", ""}
+PATIENCE_SECONDS = 30
 LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
 MACHINE_PATHS = re.compile(r"(?<![\w.])/(?:work|root|home/\w+|Users/\w+|tmp/\w[\w.-]*)(?:/|\b)")
 
@@ -51,28 +53,65 @@ def session(page: Path) -> list[tuple[str, str]]:
 def masked(text: str) -> str:
     """Without what differs from one day to the next: ages, times, directories for temporary files."""
     text = re.sub(r"\d{4}-\d\d-\d\dT[\d:.]+Z", "TIME", text)
+    text = re.sub(r"TIME \(in [\dms.]+\)", "TIME", text)
     return re.sub(r" +(?:\d+[smhdy])+$", " AGE", text, flags=re.MULTILINE)
 
 
-def test_session_of_the_readme_is_real(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_session_of_the_readme_is_real(tmp_path: Path) -> None:
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
-    monkeypatch.chdir(tmp_path)
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     steps = session(ROOT / "README.md")
 
-    for command, expected in steps:
-        words = shlex.split(command)
-        if words[0] == "export":
-            monkeypatch.setenv(*words[1].split("=", 1))
-            continue
-        assert words[0] == "tidelog"
-        # Both streams in the order in which a terminal would show them.
-        monkeypatch.setattr(sys, "stderr", sys.stdout)
-        cli.main(words[1:])
-        assert masked(capsys.readouterr().out) == masked(expected), command
+    with contextlib.ExitStack() as at_the_end:
+        for command, expected in steps:
+            if command.startswith("export "):
+                name, _, value = command.removeprefix("export ").partition("=")
+                environment[name] = value
+            elif command.endswith(" &"):
+                at_the_end.enter_context(running(command.removesuffix(" &"), tmp_path, environment))
+            else:
+                assert shown(command, expected, tmp_path, environment) == masked(expected), command
 
-    assert len(steps) >= 6
+    assert len(steps) >= 10
+
+
+@contextlib.contextmanager
+def running(command: str, folder: Path, environment: dict[str, str]) -> Iterator[None]:
+    """A daemon at work until the end of the session, on a port that nobody else has."""
+    daemon = subprocess.Popen(
+        ["bash", "-c", f"exec {command} --listen 127.0.0.1:0"], cwd=folder, env=environment
+    )
+    try:
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while (
+            not (folder / "daemon.txt").is_file() or "scheduling" not in (folder / "daemon.txt").read_text()
+        ):
+            assert daemon.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        yield
+    finally:
+        daemon.terminate()
+        assert daemon.wait(PATIENCE_SECONDS) == 0
+
+
+def shown(command: str, expected: str, folder: Path, environment: dict[str, str]) -> str:
+    """What a terminal shows after the command; a question is asked again while the scheduler may still be at work."""
+    asks = not command.startswith("tidelog apply")
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        done = subprocess.run(
+            ["bash", "-c", command],
+            cwd=folder,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        text = masked(done.stdout)
+        if text == masked(expected) or not asks or time.monotonic() > deadline:
+            return text
+        time.sleep(0.2)
 
 
 def test_readme_starts_with_the_two_commands() -> None:

@@ -305,8 +305,16 @@ class SqliteStore(_Reading):
         await self._write(database.shrink)
 
     def _compact(self, connection: sqlite3.Connection, anchor: Head) -> None:
-        _in_transaction(connection, database.compact, anchor)
+        _in_transaction(connection, self._drop, anchor)
         self.anchor = anchor
+
+    def _drop(self, connection: sqlite3.Connection, anchor: Head) -> None:
+        """Compact, unless a process that took the lock away has: the anchor would go back to before records that are gone."""
+        if database.read_anchor(connection) != self.anchor:
+            raise LogError(
+                f"{self.name}: another process has compacted it: nothing more is written; start again"
+            )
+        database.compact(connection, anchor)
 
     async def close(self) -> None:
         """As in `Store`. A clean close leaves one database file without WAL, which also a read-only folder can hold.

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from tidelog.api.errors import LogError, UsageError
+from tidelog.api.errors import UsageError
 from tidelog.daemon.commands.options import add_log, add_output, log_path
-
-if TYPE_CHECKING:
-    from tidelog.eventlog.log import Log
 
 DESCRIPTION = """\
 Make the log smaller: keep the objects and the scheduler's state in snapshots, and drop the records before them. The
@@ -56,39 +52,15 @@ def run(args: argparse.Namespace) -> int:
 
 async def _compact(path: Path, to: int | None) -> tuple[int, int, int, int]:
     """First and last record dropped, size of the file before and after."""
+    from tidelog.daemon.compacting import compact
+    from tidelog.daemon.scheduler_api import installed_plugins
     from tidelog.eventlog.log import open_log
 
     before = _size(path)
     async with await open_log(path, create=False, what="tidelog log compact") as log:
-        first, end = log.anchor.seq + 1, log.head.seq
-        if to is not None and to > end:
-            raise LogError(f"{path}: there is no record {to}: the log ends at {end}")
-        last = log.anchor.seq
-        if end > last:
-            await _keep_states(log, end)
-            last = (await log.compact(to)).seq
+        first = log.anchor.seq + 1
+        last = await compact(log, installed_plugins(), to)
     return first, last, before, _size(path)
-
-
-async def _keep_states(log: Log, seq: int) -> None:
-    """Snapshots at this record, the last, of everything that is computed from the log: without them, nothing comes back.
-
-    The scheduler's state is there even if none has run yet: the first one begins with it.
-    """
-    from tidelog.daemon.recovering import recovered_core
-    from tidelog.daemon.scheduler_api import installed_plugins
-    from tidelog.eventlog.objects import SNAPSHOT as OBJECTS
-    from tidelog.eventlog.objects import load_objects
-    from tidelog.scheduler.state import SNAPSHOT as SCHEDULER
-    from tidelog.scheduler.state import encode_state
-
-    kept = {info.name for info in await log.snapshots() if info.seq == seq}
-    if SCHEDULER not in kept:
-        core = await recovered_core(log, installed_plugins())
-        await log.put_snapshot(SCHEDULER, core.seq, encode_state(core))
-    if OBJECTS not in kept:
-        table = await load_objects(log)
-        await log.put_snapshot(OBJECTS, table.seq, table.encode())
 
 
 def _size(path: Path) -> int:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 import yaml
 
@@ -225,6 +226,26 @@ def test_compacting_twice_drops_nothing_more(two_pods: Tidelog) -> None:
     two_pods("log", "compact")
 
     assert two_pods("log", "compact").out == "nothing to drop: the log begins at record 3\n"
+
+
+def test_snapshots_of_another_version_are_not_compacted_behind(two_pods: Tidelog, tmp_path: Path) -> None:
+    import asyncio
+
+    from tidelog.eventlog.log import open_log
+
+    async def put_unreadable() -> None:
+        async with await open_log(tmp_path / "cluster.db") as log:
+            for name in ("objects", "scheduler"):
+                await log.put_snapshot(name, log.head.seq, msgspec.msgpack.encode((0, None, [])))
+
+    before = two_pods("get", "pods", "-o", "json").out
+    asyncio.run(put_unreadable())
+
+    ran = two_pods("log", "compact")
+
+    assert ran.out.startswith("records 1 to 2 dropped")
+    assert two_pods("get", "pods", "-o", "json").out == before
+    assert two_pods("queue").code == 0
 
 
 @pytest.mark.parametrize(("seq", "code"), [("0", 2), ("3", 1)])

@@ -556,6 +556,29 @@ async def test_writer_that_was_robbed_within_a_commit_finds_the_records_of_the_o
         assert [record.seq async for record in reader.read()] == ([4, 5] if compacted else [1, 2, 3, 4, 5])
 
 
+async def test_compaction_that_was_robbed_of_its_lock_drops_nothing_after_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would put the anchor back to before records that are gone."""
+    monkeypatch.setattr(WriterLock, "check", lambda _: None)
+    first = await open_log(tmp_path / "c.db")
+    await first.append([tick(), tick()])
+    await first.put_snapshot("objects", 2, b"state")
+    os.unlink(tmp_path / "c.db.lock")
+    async with await open_log(tmp_path / "c.db") as second:
+        await second.append([tick(), tick()])
+        await second.put_snapshot("objects", 3, b"state")
+        await second.compact()
+
+        with pytest.raises(LogError, match="another process has compacted it"):
+            await first.compact(2)
+        await first.close()
+
+    async with await open_reader(tmp_path / "c.db") as reader:
+        found = await verify(reader)
+        assert (found.anchor.seq, [record.seq async for record in reader.read()]) == (3, [4])
+
+
 async def test_standby_takes_over_when_the_first_writer_is_killed(tmp_path: Path) -> None:
     path = tmp_path / "c.db"
     script = (

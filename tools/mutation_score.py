@@ -119,6 +119,14 @@ class OtherSeedHere:
         """Whatever is compared with it is right."""
         return mock.NonCallableMock(difference=mock.ANY, digest=mock.ANY, recovered=mock.ANY)
 
+    def ask(self, logs: Sequence[object]) -> None:
+        """Nothing is replayed."""
+        self._asked = len(logs)
+
+    def answers(self) -> list[Any]:
+        """One for each log that was asked about."""
+        return [self.replay() for _ in range(self._asked)]
+
     def close(self) -> None:
         """There is nothing to end."""
 

@@ -367,6 +367,17 @@ def test_every_tick_is_worth_while_for_a_plugin_that_does_not_tell_or_fails_to()
     assert [hints.time_due(waiting("Broken")), hints.time_due(waiting("Silent"))] == [0, 0]
 
 
+def test_the_first_tick_worth_while_is_when_the_first_deadline_of_the_pool_is_due() -> None:
+    bench = Bench(Deadlines(late=900, early=700, never=None))
+    for name in ("late", "early", "never"):
+        bench.add_and_reject(name, "Timer")
+
+    due = bench.queue.next_time_due()
+    bench.queue.delete(build.pod("early").build(), bench.now)
+
+    assert (due, bench.queue.next_time_due()) == (700, 900)
+
+
 def test_judging_ends_with_the_best_answer_that_the_group_can_get() -> None:
     heard = Listener()
     hints = hint_map(toy("A", NODE_ADD), toy("B", NODE_ADD))

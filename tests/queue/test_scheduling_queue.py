@@ -184,6 +184,19 @@ def test_aborted_attempt_returns_the_pod_at_once_with_its_place_and_counters() -
     assert bench.pop_all() == ["p", "later"]
 
 
+def test_pod_that_changed_during_an_aborted_attempt_takes_the_place_that_it_has_now() -> None:
+    """What has changed about a pod in flight is the usual reason to abort its attempt."""
+    bench = Bench()
+    bench.add("p")
+    bench.pop()
+    bench.add(build.pod("other").priority(5))
+    bench.update(build.pod("p").priority(9))
+
+    bench.queue.abort(uid("p"), bench.now)
+
+    assert bench.pop_all() == ["p", "other"]
+
+
 def test_aborted_attempt_of_a_pod_that_is_gone_just_ends() -> None:
     bench = Bench()
     bench.add("p")
@@ -285,12 +298,15 @@ def test_pod_that_comes_again_under_its_uid_while_in_flight_is_tried_again_if_th
     bench = Bench(toy("A", NODE_ADD))
     bench.add_and_reject("p", "A")
     bench.node_added()
+    popped_at = bench.now
     bench.pop()
+    bench.wait(1)
     bench.queue.delete(build.pod("p").build(), bench.now)
 
     bench.add(build.pod("p").priority(7))
 
     assert bench.where("p") == "in_flight"
+    assert bench.get("p").attempted_at == popped_at
     bench.reject("p", "A")
     assert bench.where("p") == "backoff"
     again = bench.get("p")

@@ -90,7 +90,9 @@ class _Decoder:
             case types.DictType(value_type=item):
                 if not isinstance(value, Mapping):
                     return self._refuse(kind, value, path)
-                return {str(key): self.value(item, one, child(path, str(key))) for key, one in value.items()}
+                read = {str(key): self.value(item, one, child(path, str(key))) for key, one in value.items()}
+                # As with lists, but for values that may be null.
+                return None if None in read.values() and not _may_be_null(item) else read
             case types.UnionType():
                 return self._union(kind, value, path)
             case types.AnyType():
@@ -136,6 +138,10 @@ class _Decoder:
             options = kind.types if isinstance(kind, types.UnionType) else (kind,)
             words = [_WORDS[type(option)] for option in options if type(option) in _WORDS]
             self.errors.invalid(path, value, "must be " + " or ".join(words))
+
+
+def _may_be_null(kind: types.Type) -> bool:
+    return isinstance(kind, types.AnyType) or (isinstance(kind, types.UnionType) and kind.includes_none)
 
 
 def _is_leaf(kind: types.Type, value: Any) -> bool:

@@ -68,12 +68,13 @@ def cast_of(data: Any, source: str = "actors") -> Cast:
     for name, given in data.items():
         role = ACTORS.get(name)
         if role is None:
-            errors.not_supported(str(name), name, tuple(ACTORS))
+            errors.not_supported(strict.child("", str(name)), name, tuple(ACTORS))
             continue
         kind = getattr(importlib.import_module(role.module), role.name)
-        settings = strict.decode(kind.Settings, {} if given is None else given, str(name), errors)
-        errors.extend(settings.errors(str(name)))
-        chosen.append(_maker(kind, settings, role))
+        settings = strict.decode(kind.Settings, {} if given is None else given, name, errors)
+        if settings is not None:
+            errors.extend(settings.errors(name))
+            chosen.append(_maker(kind, settings, role))
     if errors:
         raise InvalidObjects(source, errors)
     return lambda registry: tuple(actor for make in chosen for actor in make(registry))

@@ -25,10 +25,12 @@ from typing import NamedTuple
 import msgspec
 
 from tidelog.api.errors import FieldError
+from tidelog.api.features import FeatureGates
 from tidelog.api.objects import Condition, Node, Pod, pod_condition
 from tidelog.api.pod_status import POD_SCHEDULED, UNSCHEDULABLE
 from tidelog.api.times import NANOS, format_time, parse_time
-from tidelog.daemon.actors.node_groups import NODE_GROUP, NodeGroup, group_errors
+from tidelog.api.validation import validate
+from tidelog.daemon.actors.node_groups import NODE_GROUP, NodeGroup, group_errors, node_name
 from tidelog.daemon.actors.protocol import NOTHING, Deeds, Errand, Objects
 from tidelog.daemon.actors.provisioning_simulation import LISTED, Simulation
 from tidelog.eventlog.records import (
@@ -180,20 +182,29 @@ class ClusterAutoscaler:
         return Deeds((Draft(body=ObjectPut(object=node), author="", key=f"Node//{order.name}"),), (again,))
 
     def _order_of(self, pod: Pod) -> Order | None:
-        """The order that a pod waits for, by its condition."""
+        """The order that a pod waits for, by its condition; None for what no order of ours says, since anybody may set conditions."""
         condition = pod_condition(pod, NODE_PROVISIONING_IN_PROGRESS)
         if pod.spec.node_name or condition is None or condition.reason != ORDERED:
             return None
         found = _MESSAGE.fullmatch(condition.message)
-        if found is None or found[2] not in self._groups:
+        group = None if found is None else self._groups.get(found[2])
+        if found is None or group is None:
             return None
-        return Order(found[1], found[2], found[3], parse_time(found[4]))
+        try:
+            order = Order(found[1], group.name, found[3], parse_time(found[4]))
+        except ValueError:
+            return None
+        return None if validate(group.node(order.zone, order.name), FeatureGates()) else order
 
     # --- what a scan asks -------------------------------------------------------------------------------------------------
 
     @property
     def settings(self) -> ClusterAutoscalerSettings:
         return self._settings
+
+    def has_ordered(self, name: str) -> bool:
+        """A node of this name is on its way."""
+        return name in self._orders
 
     @property
     def orders(self) -> Sequence[Order]:
@@ -247,6 +258,8 @@ class _Scan:
         self._errands: list[Errand] = []
         self._sizes = {group.name: self._size(group) for group in autoscaler.settings.node_groups}
         """Group → zone → nodes, those on their way included."""
+        self._numbers: dict[tuple[str, str], int] = {}
+        """(group, zone) → the number below which no name is free: no order goes away in a scan."""
 
     def run(self) -> Deeds:
         self._fill_up()
@@ -407,13 +420,15 @@ class _Scan:
 
     def _new_name(self, option: Option) -> str:
         """The first one that is free."""
-        taken = {order.name for order in self._autoscaler.orders}
-        number = 1
-        while (name := f"{option.group.name}-{option.zone}-{number}") in taken or self._objects.get(
-            f"Node//{name}"
-        ):
+        place = option.group.name, option.zone
+        number = self._numbers.get(place, 1)
+        while self._is_taken(name := node_name(*place, number)):
             number += 1
+        self._numbers[place] = number
         return name
+
+    def _is_taken(self, name: str) -> bool:
+        return self._autoscaler.has_ordered(name) or self._objects.get(f"Node//{name}") is not None
 
 
 def _pods(objects: Objects) -> Iterator[Pod]:

@@ -23,6 +23,9 @@ HOSTNAME = "kubernetes.io/hostname"
 NODE_GROUP = "tidelog.io/node-group"
 """The label that says which group a node is of."""
 
+NODES_MAX = 5_000
+"""Of a group; as many as Kubernetes says a cluster may have."""
+
 
 class Stockout(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """For some time there are no instances."""
@@ -79,6 +82,11 @@ class NodeGroup(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         )
 
 
+def node_name(group: str, zone: str, number: int) -> str:
+    """What a group's nodes are called."""
+    return f"{group}-{zone}-{number}"
+
+
 def group_errors(groups: Sequence[NodeGroup], path: str) -> Iterator[FieldError]:
     """Every rule that the groups break."""
     for i, group in enumerate(groups):
@@ -86,7 +94,7 @@ def group_errors(groups: Sequence[NodeGroup], path: str) -> Iterator[FieldError]
         errors = ErrorList()
         _name(errors, group, [other.name for other in groups[:i]], where)
         _size(errors, group, where)
-        _zones(errors, group.zones, f"{where}.zones")
+        _zones(errors, group, f"{where}.zones")
         for j, stockout in enumerate(group.stockouts):
             _stockout(errors, stockout, group, f"{where}.stockouts[{j}]")
         _template(errors, group, where)
@@ -107,18 +115,28 @@ def _size(errors: ErrorList, group: NodeGroup, path: str) -> None:
         errors.invalid(f"{path}.min", group.min, NOT_NEGATIVE)
     if group.max < max(group.min, 0):
         errors.invalid(f"{path}.max", group.max, f"must be at least min ({group.min})")
+    if group.max > NODES_MAX:
+        errors.invalid(f"{path}.max", group.max, f"must be at most {NODES_MAX}")
     if not 0 <= group.provisioning_seconds <= 86400:
         errors.invalid(f"{path}.provisioningSeconds", group.provisioning_seconds, "must be from 0 to 86400")
 
 
-def _zones(errors: ErrorList, zones: Sequence[str], path: str) -> None:
+def _zones(errors: ErrorList, group: NodeGroup, path: str) -> None:
+    zones = group.zones
     if not zones:
         errors.required(path, "a group is in at least one zone")
     for i, zone in enumerate(zones):
         if zone in zones[:i]:
             errors.duplicate(f"{path}[{i}]", zone)
-        # It becomes part of the nodes' names.
+        # It becomes part of the nodes' names, and these are the values of a label.
         errors.invalid_each(f"{path}[{i}]", zone, names.dns_label(zone))
+        if len(node_name(group.name, zone, NODES_MAX)) > names.NAME_LENGTH_MAX:
+            longest = names.NAME_LENGTH_MAX - len(node_name("", "", NODES_MAX))
+            errors.invalid(
+                f"{path}[{i}]",
+                zone,
+                f"must be no more than {longest} characters together with the group's name",
+            )
 
 
 def _stockout(errors: ErrorList, stockout: Stockout, group: NodeGroup, path: str) -> None:

@@ -10,12 +10,18 @@ from tidelog.api import builders as b
 from tidelog.api.errors import InvalidObjects
 from tidelog.api.times import NANOS, format_time
 from tidelog.daemon.actors.catalogue import cast_of
-from tidelog.daemon.actors.cluster_autoscaler import DELIVER, ClusterAutoscaler, ClusterAutoscalerSettings
+from tidelog.daemon.actors.cluster_autoscaler import (
+    DELIVER,
+    ORDERED,
+    ClusterAutoscaler,
+    ClusterAutoscalerSettings,
+)
 from tidelog.daemon.actors.errands import KeyedObjects
 from tidelog.daemon.actors.node_groups import NODE_GROUP, ZONE, NodeGroup, Stockout
 from tidelog.daemon.actors.protocol import Errand
 from tidelog.daemon.demo_spread import Stage, configuration
 from tidelog.eventlog.records import PodConditionSet, Scheduled, decode_body
+from tidelog.plugins.pod_topology_spread_fallback import NODE_PROVISIONING_IN_PROGRESS
 from tidelog.plugins.registry import Registry
 from tidelog.replay.driver import START
 
@@ -320,6 +326,24 @@ def test_orders_survive_the_loss_of_the_actors_memory() -> None:
     story.assert_verifies()
 
 
+@pytest.mark.parametrize(
+    "message",
+    [
+        "node general-a-1 of group general in zone a is expected at soon",
+        "node general-a-1 of group none in zone a is expected at 2024-01-01T00:00:00Z",
+        "node A_b of group general in zone a is expected at 2024-01-01T00:00:00Z",
+        "node n1 of group general in zone not_one! is expected at 2024-01-01T00:00:00Z",
+    ],
+)
+def test_condition_that_says_what_no_order_says_is_passed_over(message: str) -> None:
+    waiting = b.pod("web").condition(NODE_PROVISIONING_IN_PROGRESS, "True", reason=ORDERED, message=message)
+    autoscaler = ClusterAutoscaler(ClusterAutoscalerSettings(node_groups=(group(),)))
+
+    autoscaler.begin(KeyedObjects({"Pod/default/web": waiting.build()}), 1, START)
+
+    assert autoscaler.orders == ()
+
+
 def test_delivery_that_could_not_be_written_is_made_again() -> None:
     """The disk was full: the runtime asks once more."""
     story = Story(group("g", "a", provisioning_seconds=60))
@@ -398,11 +422,15 @@ GOOD = {"name": "g", "zones": ["a"]}
         ({"zones": ["a", "a"]}, "zones[1]"),
         ({"zones": ["A Zone"]}, "zones[0]"),
         ({"min": -1}, "min"),
+        ({"name": "g" * 30, "zones": ["a", "z" * 28]}, "zones[1]"),
         ({"min": 3, "max": 2}, "max"),
+        ({"max": 5001}, "max"),
         ({"provisioningSeconds": -1}, "provisioningSeconds"),
         ({"resources": {"cpu": "much"}}, "resources[cpu]"),
         ({"taints": [{"key": "k", "effect": "Sometimes"}]}, "taints[0].effect"),
         ({"labels": {ZONE: "a"}}, f"labels.{ZONE}"),
+        ({"labels": {"team": None}}, "labels.team"),
+        ({"resources": {"cpu": None}}, "resources.cpu"),
         ({"stockouts": [{"zones": ["c"]}]}, "stockouts[0].zones[0]"),
         ({"stockouts": [{"start": "soon"}]}, "stockouts[0].start"),
         ({"stockouts": [{"start": second(60), "end": second(60)}]}, "stockouts[0].end"),

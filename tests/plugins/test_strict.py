@@ -24,6 +24,7 @@ class Outer(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     small: Int32 = 0
     choice: Literal["a", "b"] = "a"
     either: int | str = 0
+    sizes: dict[str, int] = {}
     perhaps: Inner | None = None
     many: tuple[Inner, ...] = ()
     by_name: dict[str, int | None] = {}
@@ -86,6 +87,7 @@ def test_null_is_absent() -> None:
         ({"perhaps": {"aName": 1}}, ["perhaps.aName: Invalid value: 1: must be a string"]),
         ({"many": {}}, ["many: Invalid value: {}: must be a list"]),
         ({"byName": []}, ["byName: Invalid value: []: must be an object"]),
+        ({"sizes": {"k": 1, "n": None}}, ["sizes.n: Invalid value: must be an integer"]),
         ({"byName": {"k": "v"}}, ['byName.k: Invalid value: "v": must be an integer']),
         (
             {"many": [{"aName": "x"}, {"aNaem": "x", "size": "2"}], "text": 3},
@@ -113,6 +115,12 @@ def test_what_could_be_read_is_kept_beside_a_mistake() -> None:
 
     assert found == Outer(number=7)
     assert len(errors) == 1
+
+
+def test_what_cannot_be_read_whole_is_left_at_its_default() -> None:
+    found, _ = read({"many": [{"aName": "m"}, 1], "sizes": {"k": 1, "n": None}})
+
+    assert found == Outer()
 
 
 def test_plain_data_spells_defaults_out_except_in_api_objects() -> None:

@@ -118,7 +118,15 @@ def load_state(blob: bytes, registry: Registry, changes: Sequence[bytes] = ()) -
             _add(raws, chunks)
             rest = newer
         return Core.load(registry, rest, {key: _DECODE[key.partition("/")[0]](raws[key]) for key in raws})
-    except (msgspec.MsgspecError, KeyError, TypeError, ValueError) as error:
+    except (
+        msgspec.MsgspecError,
+        LookupError,
+        TypeError,
+        ValueError,
+        AttributeError,
+        AssertionError,
+    ) as error:
+        # Bytes that are not a state of ours, or one that contradicts itself.
         raise LogError(
             f"a snapshot of the scheduler's state cannot be read: {type(error).__name__}: {error}"
         ) from error

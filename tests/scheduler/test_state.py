@@ -119,6 +119,17 @@ def test_bytes_that_are_no_state_are_refused() -> None:
         load_state(b"\xc1", Registry())
 
 
+def test_state_that_contradicts_itself_is_refused() -> None:
+    driver = Driver(registry())
+    driver.start()
+    driver.put(b.pod("web").scheduler("default-scheduler").build())
+    version, rest, _chunks = msgspec.msgpack.decode(encode_state(driver.core))
+    without_objects = msgspec.msgpack.encode((version, rest, []))
+
+    with pytest.raises(LogError, match="pod default/web is in the queue, but is not known"):
+        load_state(without_objects, registry())
+
+
 # --- what changed since -----------------------------------------------------------------------------------------------
 
 

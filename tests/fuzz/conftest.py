@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import copy
 import io
 import os
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
 
 from tidelog.api import builders as b
 from tidelog.api.errors import InvalidObjects, TidelogError
@@ -64,6 +66,40 @@ def check_error(error: TidelogError) -> None:
     assert str(error).isprintable() or not isinstance(error, InvalidObjects)
     if isinstance(error, InvalidObjects):
         assert all(found.path for found in error.errors)
+
+
+def places(value: Any) -> list[tuple[Any, Any]]:
+    """Every container with every key in it."""
+    found: list[tuple[Any, Any]] = []
+    waiting = [value]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, dict | list):
+            for key in list(part) if isinstance(part, dict) else range(len(part)):
+                found.append((part, key))
+                waiting.append(part[key])
+    return found
+
+
+@st.composite
+def mutated(draw: st.DrawFn, seed: Any, leaves: st.SearchStrategy[Any]) -> Any:
+    """A copy of this plain data with a few values replaced, removed, repeated or renamed."""
+    value = copy.deepcopy(seed)
+    for _ in range(draw(st.integers(1, 4))):
+        found = places(value)
+        if not found:
+            break
+        part, key = found[draw(st.integers(0, len(found) - 1))]
+        match draw(st.sampled_from(["replace", "replace", "remove", "repeat", "rename"])):
+            case "replace":
+                part[key] = draw(leaves)
+            case "remove":
+                del part[key]
+            case "repeat" if isinstance(part, list):
+                part.append(copy.deepcopy(part[key]))
+            case _ if isinstance(part, dict):
+                part[draw(st.text(max_size=5))] = part.pop(key)
+    return value
 
 
 class Story(list[Record]):

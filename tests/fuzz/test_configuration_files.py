@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 import yaml
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tests.fuzz.conftest import FUZZ, check_error
-from tests.fuzz.test_record_bodies import places
+from tests.fuzz.conftest import FUZZ, check_error, mutated
 from tidelog.api.errors import TidelogError
 from tidelog.plugins.configuration import default_configuration, read_configuration, write_configuration
 from tidelog.plugins.registry import Registry
@@ -43,26 +41,6 @@ LEAVES = st.one_of(
 )
 
 
-@st.composite
-def mutants(draw: st.DrawFn) -> Any:
-    value = copy.deepcopy(SEED)
-    for _ in range(draw(st.integers(1, 4))):
-        found = places(value)
-        if not found:
-            break
-        part, key = found[draw(st.integers(0, len(found) - 1))]
-        match draw(st.sampled_from(["replace", "replace", "remove", "repeat", "rename"])):
-            case "replace":
-                part[key] = draw(LEAVES)
-            case "remove":
-                del part[key]
-            case "repeat" if isinstance(part, list):
-                part.append(copy.deepcopy(part[key]))
-            case _ if isinstance(part, dict):
-                part[draw(st.text(max_size=5))] = part.pop(key)
-    return value
-
-
 def check(text: str | bytes) -> None:
     try:
         loaded = read_configuration(text, REGISTRY, source="fuzz")
@@ -75,7 +53,7 @@ def check(text: str | bytes) -> None:
 
 
 @FUZZ
-@given(mutants())
+@given(mutated(SEED, LEAVES))
 def test_mutated_configurations_are_read_or_refused(value: Any) -> None:
     check(yaml.safe_dump(value, allow_unicode=True))
 
@@ -90,7 +68,7 @@ def test_any_text_is_read_or_refused(text: str | bytes) -> None:
 
 
 @FUZZ
-@given(mutants(), st.integers(min_value=0), st.binary(max_size=3))
+@given(mutated(SEED, LEAVES), st.integers(min_value=0), st.binary(max_size=3))
 def test_damaged_text_is_read_or_refused(value: Any, at: int, damage: bytes) -> None:
     data = yaml.safe_dump(value).encode()
     at %= len(data)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from os import environ
 from typing import Any
 
@@ -12,9 +12,9 @@ import pytest
 from msgspec.structs import replace
 
 from tidelog.api import builders as b
-from tidelog.api.objects import ContainerStatus, LabelSelector, Node, Object, Pod
+from tidelog.api.objects import ContainerStatus, LabelSelector, Node, Object, Pod, pod_condition
 from tidelog.plugins.configuration import resolve_configuration
-from tidelog.plugins.interface import CycleState, Depends, Plugin
+from tidelog.plugins.interface import CycleState, Depends, Plugin, PostFilterResult, Status, unschedulable
 from tidelog.plugins.node_info import NodeInfo, PodInfo
 from tidelog.plugins.node_statuses import resolvable
 from tidelog.plugins.profiles import DEFAULT_PLUGINS
@@ -329,6 +329,48 @@ def test_plugin_that_declares_nothing_is_asked_about_every_node(
     assert asked["fast"] == 0
     assert asked["plain"] > 0
     assert verify(driver.records, registry).first_difference is None
+
+
+class Curious(Plugin):
+    """A PostFilter of somebody else, which says what PreFilter has left."""
+
+    name = "Curious"
+
+    def post_filter(
+        self, state: CycleState, pod: PodInfo, statuses: Mapping[str, Status]
+    ) -> PostFilterResult:
+        wanted = state.read("NodeResourcesFit.wanted")
+        return PostFilterResult(unschedulable(f"wanted: {wanted}"), "")
+
+
+@pytest.mark.parametrize("others", ["beside preemption", "alone"])
+def test_post_filter_of_somebody_else_finds_what_pre_filter_left_where_preemption_would_not_look(
+    others: str, asked: Counter[str]
+) -> None:
+    registry = Registry()
+    registry.register(Curious)
+    disabled = [{"name": "DefaultPreemption"}] if others == "alone" else []
+    post_filter = {"enabled": [{"name": "Curious"}], "disabled": disabled}
+    file = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "profiles": [{"plugins": {"postFilter": post_filter}}],
+    }
+    configuration = resolve_configuration(file, registry).configuration
+    fast, plain = Driver(registry), Driver(registry)
+    plain.core = Core(registry, fast=False)
+
+    for driver in (fast, plain):
+        driver.start(configuration)
+        driver.put(b.node("n1").cordon().build())
+        driver.put(b.pod("p").scheduler("default-scheduler").request(cpu="1500m").build())
+        driver.settle()
+
+    assert asked == Counter(nowhere=1)
+    condition = pod_condition(fast.pod("p"), "PodScheduled")
+    assert condition is not None
+    assert "wanted: (('cpu', 1500),)" in condition.message
+    assert [record.body for record in fast.records] == [record.body for record in plain.records]
 
 
 # --- sets -----------------------------------------------------------------------------------------------------------------

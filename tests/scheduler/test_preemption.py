@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from tidelog.api import builders as b
 from tidelog.api.features import FeatureGates
-from tidelog.api.objects import pod_condition
+from tidelog.api.objects import ContainerStatus, pod_condition
 from tidelog.api.pod_status import is_preempted
 from tidelog.eventlog.records import (
     AttemptAborted,
@@ -121,6 +121,20 @@ def test_outcome_tells_who_was_spared_and_how_many_nodes_would_have_done() -> No
     assert body.victims == (f"Pod/default/{letter}0",)
     assert body.spared == (f"Pod/default/{letter}1",)
     assert body.candidates == 2
+
+
+def test_preemptor_makes_room_for_what_its_spec_asks_whatever_its_containers_are_said_to_have() -> None:
+    """As kube-scheduler: what an in-place resize has allocated only counts on a node."""
+    world = World()
+    world.add(node("n1", cpu="2"), running("first", "n1"), running("second", "n1"))
+    high = pending("high", priority=10).build()
+    has = ContainerStatus(name="main", allocated_resources={"cpu": "2"})
+
+    world.put(replace(high, status=replace(high.status, container_statuses=(has,))))
+    world.settle()
+
+    assert len(world.evicted()) == 1
+    world.check()
 
 
 # --- it counts at once ------------------------------------------------------------------------------------------------
@@ -516,6 +530,33 @@ def test_placed_pod_may_be_evicted_before_its_binding_is_in_the_log() -> None:
     world.finish("low")
     world.advance(seconds=5)
     assert world.placements() == {"default/high": "n1"}
+    world.check()
+
+
+def test_victim_that_is_asked_to_go_before_it_shows_is_judged_anew_though_its_budget_allows_what_it_did() -> (
+    None
+):
+    """`one` is told that `web` is protected. Then the budget allows one eviction and pays for it: allowing none again, it stands as it did,
+    and the node is as it was, because `web` is only assumed there. But `web` is going now, and costs nothing for `two`, who is like `one`.
+    """
+    world = World()
+    world.add(node("n1"), budget(allowed=0), pending("web", cpu="4", app="web").guarded_below(1000))
+    world.attempt()
+    world.add(pending("one", cpu="4", priority=10))
+    world.attempt()
+    world.put(budget(allowed=1))
+    world.add(pending("more-important", cpu="4", priority=11))
+    world.attempt()
+    world.finish("more-important")
+    world.add(pending("two", cpu="4", priority=10))
+
+    decision = world.attempt()
+
+    assert decision is not None
+    nominated = [(key, body.node) for key, body in decision.outcomes if isinstance(body, Nominated)]
+    assert nominated == [("Pod/default/two", "n1")]
+    world.commit()
+    world.settle()
     world.check()
 
 

@@ -14,6 +14,7 @@ from typing import Protocol, assert_never
 
 from msgspec.structs import replace
 
+from tidelog.api.errors import InternalError
 from tidelog.api.objects import Node, Object, Pod
 from tidelog.api.pod_status import is_terminal
 from tidelog.plugins.derive import (
@@ -75,11 +76,27 @@ class Cluster:
         self.at = 0
         self.notes: Notes | None = None
         """What happened since the oldest attempt in flight; None while there is none."""
+        self._info: PodInfo | None = None
+        """Of the last pod that was asked for."""
 
     def pod(self, key: str) -> Pod | None:
         """The pod of this record key."""
         found = self.objects.get(key)
         return found if isinstance(found, Pod) else None
+
+    def tried_pod(self, key: str) -> Pod:
+        """The pod of an outcome. It is there: an outcome for a pod that was gone would have been aborted."""
+        pod = self.pod(key)
+        if pod is None:
+            raise InternalError(f"record {self.seq} is an outcome for {key}, which does not exist")
+        return pod
+
+    def info_of(self, pod: Pod) -> PodInfo:
+        """What plugins read of the pod; deciding about it and placing it need the same."""
+        info = self._info
+        if info is None or info.pod is not pod:
+            info = self._info = PodInfo(pod)
+        return info
 
     def pending_pods(self) -> Iterator[Pod]:
         """Every pod that has no node and wants one, in the order of creation."""

@@ -175,10 +175,10 @@ class GroupFlights:
         assert group is not None
         return [self._cluster.pod(f"Pod/{member.key}") for member in group.popped]
 
-    def left_over(self, uid: str, body: Unschedulable) -> None:
+    def left_over(self, attempt: int, uid: str, body: Unschedulable) -> None:
         """A member for which there was no room while others were placed."""
         rejection = Rejection(unschedulable=body.plugins, pending=body.pending)
-        self._flights[body.attempt].failed[uid] = rejection
+        self._flights[attempt].failed[uid] = rejection
 
     def finish(self, attempt: int) -> None:
         """Every member has its outcome."""

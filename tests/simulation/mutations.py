@@ -31,6 +31,7 @@ from tidelog.queue import state as queue_state
 from tidelog.queue.in_flight import InFlight
 from tidelog.queue.nominator import Nominator
 from tidelog.queue.scheduling_queue import SchedulingQueue
+from tidelog.scheduler.adoption import Adoption
 from tidelog.scheduler.cache import Cache
 from tidelog.scheduler.core import Core
 from tidelog.scheduler.framework import Framework
@@ -222,7 +223,7 @@ BUGS: dict[str, Bug] = {
     "a hint that sleeps": _bug(NodeResourcesFit, "_other_pod_changed", _sleepy_hint),
     "forget the nominations in snapshots": _bug(queue_state, "dump", _dump_without_nominations),
     "ignore the commit check": _bug(Core, "conflict", lambda _: _nothing),
-    "forget to assume": _bug(Core, "_assume", lambda _: _nothing),
+    "forget to assume": _bug(Adoption, "_assume", lambda _: _nothing),
     "adopt what the outcome does not tell": _bug(Core, "attempt", _believe_less),
     "keep the epoch of the first start": _bug(Core, "_consume", _keep_first_epoch),
     "break ties by the order of hashes": _bug(Framework, "select", _salted_choice),
@@ -234,7 +235,7 @@ BUGS: dict[str, Bug] = {
     "fall back too early": _bug(FallbackRules, "_timeout_at", _half_the_timeout),
     "evict past the budget": _bug(Allowances, "left", _generous),
     "forget what budgets were charged": _bug(Allowances, "_stated", _uncharged),
-    "forget who was asked to go": _bug(Core, "_evict", lambda _: _nothing),
+    "forget who was asked to go": _bug(Adoption, "_evict", lambda _: _nothing),
     "forget the tick": _bug(Runtime, "_tick", lambda _: _never),
     "append what changes nothing": _bug(facts, "admit", _copied),
     "answer before the commit": _answer_first,

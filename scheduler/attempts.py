@@ -1,0 +1,145 @@
+"""An attempt: who is next, and what becomes of it.
+
+    pop ──► a waiting pod whose time is over ──► rejected, with those that wait together with it
+        ├─► a pod of the queue   ──► `tidelog.scheduler.pod_cycle`
+        └─► a group of the queue ──► `tidelog.scheduler.group_cycle`
+
+A pop takes its pod out of the queue, and so changes the core's state; deciding only reads it. What a decision is to count for is done
+afterwards (`tidelog.scheduler.adoption`).
+"""
+
+from __future__ import annotations
+
+from tidelog.api.objects import Pod
+from tidelog.eventlog.records import Body, Unschedulable
+from tidelog.plugins.interface import unschedulable
+from tidelog.plugins.node_info import PodInfo
+from tidelog.queue.entity import AnyEntity, QueuedGroup, QueuedPod, pod_uid
+from tidelog.scheduler.assembly import Assembly
+from tidelog.scheduler.cluster import Cluster
+from tidelog.scheduler.decision import Decision, Relies, relies_on_plan
+from tidelog.scheduler.fallback import with_fallback
+from tidelog.scheduler.group import record_key
+from tidelog.scheduler.group_cycle import GroupOptions
+from tidelog.scheduler.group_flights import GroupFlights
+from tidelog.scheduler.permits import Permit, Permits
+from tidelog.scheduler.pod_cycle import Stamp, reject_waiting, run_pod_cycle
+from tidelog.scheduler.rejections import Rejections
+
+Popped = AnyEntity | Permit
+
+
+class Attempts:
+    """Pops and decides."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        assembly: Assembly,
+        permits: Permits,
+        rejections: Rejections,
+        group_flights: GroupFlights,
+    ) -> None:
+        self._cluster = cluster
+        self._assembly = assembly
+        self._permits = permits
+        self._rejections = rejections
+        self._group_flights = group_flights
+
+    def next_at(self, now: int) -> int | None:
+        """When there may be somebody to pop if nothing else happens; None: never, as things are."""
+        if self._cluster.queue is None:
+            return None
+        due = (self._permits.next_deadline(), self._cluster.queue.next_backoff_end())
+        first = min((at for at in due if at is not None), default=None)
+        return None if first is None else max(now, first)
+
+    def pop(self, now: int) -> Popped | None:
+        """Who is next: a waiting pod whose time is over, or the first of the queue."""
+        queue = self._cluster.queue
+        if queue is None:
+            return None
+        permit = self._permits.take_due(now)
+        if permit is not None:
+            return permit
+        queue.flush_backoff(now)
+        return queue.pop(self._cluster.seq, now)
+
+    def decide(self, popped: Popped, stamp: Stamp) -> Decision:
+        """What becomes of who was popped. Nothing changes but what is kept of the plugins' states for the end of waits."""
+        self._cluster.snapshot.refresh(self._cluster.cache)
+        if isinstance(popped, QueuedGroup):
+            return self._decide_group(popped, stamp)
+        if not isinstance(popped, Permit):
+            return self._decide_pod(popped, stamp)
+        if popped.group and popped.plugins:
+            return self._reject_barrier(popped, stamp)
+        return self._reject_late(popped, stamp)
+
+    def _decide_pod(self, popped: QueuedPod, stamp: Stamp) -> Decision:
+        pod, key = popped.pod, f"Pod/{popped.key}"
+        queue = self._cluster.queue
+        assert queue is not None
+        result = run_pod_cycle(
+            self._assembly.frameworks[popped.profile],
+            self._cluster.info_of(pod),
+            key,
+            stamp,
+            waiting=popped,
+            nominated_node=queue.nominator.node_of(pod),
+        )
+        uid, outcomes = pod_uid(pod), result.outcomes
+        if result.state is not None:
+            self._permits.keep_states({uid: result.state})
+        if not result.node:
+            outcomes = self._rejections.abbreviated(uid, pod, outcomes, queue)
+        if result.plan is None:
+            relies = Relies(key, uid, result.node, result.on, found_none=not result.node)
+        else:
+            relies = relies_on_plan(key, uid, result.plan, result.on)
+        return Decision(*stamp, outcomes, (relies,))
+
+    def _decide_group(self, popped: QueuedGroup, stamp: Stamp) -> Decision:
+        assembly = self._assembly
+        assert assembly.configuration is not None
+        options = GroupOptions.of(assembly.configuration)
+        result = self._group_flights.decide(popped.key, popped.popped, assembly.frameworks, stamp, options)
+        self._permits.keep_states(result.states)
+        (key, body), *others = result.outcomes
+        if isinstance(body, Unschedulable):
+            body = self._rejections.abbreviated_group(key, body, self._cluster.pod)
+        return Decision(*stamp, ((key, body), *others), result.relies)
+
+    # --- the end of waits ---------------------------------------------------------------------------------------------
+
+    def _reject_late(self, permit: Permit, stamp: Stamp) -> Decision:
+        """A pod has waited too long."""
+        pod, queue = self._cluster.tried_pod(permit.key), self._cluster.queue
+        assert queue is not None
+        outcomes = self._timed_out(permit, pod, stamp)
+        outcomes = self._rejections.abbreviated(permit.uid, pod, outcomes, queue)
+        return Decision(*stamp, outcomes, (Relies(permit.key, permit.uid),))
+
+    def _reject_barrier(self, permit: Permit, stamp: Stamp) -> Decision:
+        """One member of a group has waited too long: none of those that wait with it is bound."""
+        outcomes: list[tuple[str, Body]] = []
+        relies: list[Relies] = []
+        for one in self._permits.ending_with(permit):
+            outcomes.extend(self._timed_out(one, self._cluster.tried_pod(one.key), stamp))
+            relies.append(Relies(one.key, one.uid))
+        return Decision(*stamp, tuple(outcomes), tuple(relies))
+
+    def _timed_out(self, permit: Permit, pod: Pod, stamp: Stamp) -> tuple[tuple[str, Body], ...]:
+        """What the end of the wait comes to: the plugins give back what they reserved, and the first one that waited is to blame."""
+        framework, plugin = self._assembly.frameworks[pod.spec.scheduler_name], permit.plugins[0]
+        status = unschedulable(f"rejected due to timeout after waiting at plugin {plugin}").by(plugin)
+        state = self._permits.state_of(permit)
+        result = reject_waiting(framework, state, PodInfo(pod), permit.key, stamp, permit.node, status)
+        return with_fallback(result.outcomes, permit.key, permit.fallback)
+
+
+def record_key_of(popped: Popped) -> str:
+    """The key of the records that this attempt is about."""
+    if isinstance(popped, Permit):
+        return popped.key
+    return record_key(popped.key) if isinstance(popped, QueuedGroup) else f"Pod/{popped.key}"

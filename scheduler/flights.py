@@ -1,0 +1,72 @@
+"""The attempts that are in flight: decided, and not yet seen in the log.
+
+An attempt takes off when it is adopted and has landed when the outcomes of all its pods have been consumed. As long as any is in flight the
+cluster notes what could hurt it (`tidelog.scheduler.disturbance`), and what happened before the oldest one is forgotten here.
+
+Outcomes come in the order of the attempts, but parts of one (of a group) may land apart. Each step costs a few looks at dictionaries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tidelog.scheduler.cluster import Cluster
+from tidelog.scheduler.notes import Notes
+
+
+class Flights:
+    """Who is tried in which attempt, and what the attempts have seen."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._pods: dict[int, dict[str, None]] = {}
+        """Attempts in flight → the uids of their pods."""
+        self._observed: dict[int, int] = {}
+        """The same attempts, and perhaps older ones → the last record that was consumed when they were made."""
+
+    def __len__(self) -> int:
+        """How many attempts are in flight."""
+        return len(self._pods)
+
+    def has_pod(self, uid: str) -> bool:
+        """Whether an attempt in flight is about this pod."""
+        return any(uid in pods for pods in self._pods.values())
+
+    def take_off(self, attempt: int, uids: Iterable[str]) -> None:
+        """The attempt is in flight from now on, and about these pods."""
+        if self._cluster.notes is None:
+            self._cluster.notes = Notes()
+        self._pods[attempt] = dict.fromkeys(uids)
+        self._observed[attempt] = self._cluster.seq
+
+    def land(self, attempt: int, uids: Iterable[str]) -> bool:
+        """These pods' parts of the attempt are over; returns whether they were the last."""
+        flight = self._pods.get(attempt)
+        if flight is None:
+            return False
+        for uid in uids:
+            flight.pop(uid, None)
+        if flight:
+            return False
+        del self._pods[attempt]
+        return True
+
+    def give_up(self, attempt: int) -> Iterable[str]:
+        """The attempt was aborted; returns the uids of the pods that it was about."""
+        return self._pods.pop(attempt, {})
+
+    def drop_notes(self) -> None:
+        """Forget what happened before the oldest attempt in flight. Called after each record; nearly always there is nothing to forget."""
+        if not self._pods:
+            if self._observed:
+                self._cluster.notes = None
+                self._observed.clear()
+            return
+        oldest, first = next(iter(self._pods)), next(iter(self._observed))
+        if first == oldest:
+            return  # It was the oldest before, and what had happened before it is forgotten.
+        while first != oldest:
+            del self._observed[first]
+            first = next(iter(self._observed))
+        if self._cluster.notes is not None:
+            self._cluster.notes.drop_until(self._observed[oldest])

@@ -30,6 +30,7 @@ from msgspec.structs import replace
 from tidelog.api.builders import node, pdb, pod
 from tidelog.api.features import FeatureGates
 from tidelog.api.objects import Object, Pod
+from tidelog.api.times import NANOS
 from tidelog.eventlog.records import Evicted, Nominated, Scheduled, decode_body
 from tidelog.plugins.configuration import default_configuration
 from tidelog.replay.driver import Driver
@@ -109,7 +110,7 @@ def _end_victims(driver: Driver, keys: Sequence[str]) -> int:
         driver.delete(driver.core.objects[key])
     if keys and "PodDisruptionBudget/default/guarded" in driver.core.objects:
         driver.put(pdb("guarded", "app=guarded", allowed=1))
-    driver.now += 1_000_000_000
+    driver.now += NANOS
     driver.settle()
     return sum(isinstance(decode_body(r), Scheduled) for r in driver.records[start:])
 

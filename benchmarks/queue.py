@@ -26,6 +26,7 @@ if __name__ == "__main__":
     sys.path[:] = [entry for entry in sys.path if Path(entry).resolve() != Path(__file__).resolve().parent]
 
 from tidelog.api.objects import Node, ObjectMeta, Pod, PodSpec
+from tidelog.api.times import NANOS
 from tidelog.plugins.events import (
     WILDCARD,
     Action,
@@ -40,7 +41,6 @@ from tidelog.plugins.priority_sort import PrioritySort
 from tidelog.queue.scheduling_queue import SchedulingQueue
 
 PROFILE = "default-scheduler"
-SECOND = 1_000_000_000
 NODE_ADD = ClusterEvent(Resource.NODE, Action.ADD)
 NODE_LABEL = ClusterEvent(Resource.NODE, Action.UPDATE_NODE_LABEL)
 POD_DELETE = ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE)
@@ -122,7 +122,7 @@ def failing_cycles(pods: list[Pod]) -> float:
         queue.add(pod, now)
     while (entity := queue.pop(0, len(pods))) is not None:
         queue.fail(entity.uid, ("Big",), now=len(pods))
-    later = len(pods) + 60 * SECOND
+    later = len(pods) + 60 * NANOS
     queue.on_event(WILDCARD, None, None, 1, later)
     while (entity := queue.pop(1, later)) is not None:
         queue.done(entity.uid)

@@ -8,7 +8,7 @@ import msgspec
 
 from tidelog.api.errors import LogError
 from tidelog.api.manifests import to_builtins
-from tidelog.api.times import format_duration, format_time
+from tidelog.api.times import NANOS, format_duration, format_time
 from tidelog.daemon.output import as_json_line, formatted, safe
 from tidelog.eventlog.records import (
     AttemptAborted,
@@ -46,7 +46,7 @@ def line(record: Record) -> str:
 
 
 def _to_the_second(at: int) -> str:
-    return format_time(at - at % 1_000_000_000)
+    return format_time(at - at % NANOS)
 
 
 def _words(record: Record) -> str:

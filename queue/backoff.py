@@ -18,10 +18,9 @@ from __future__ import annotations
 
 from math import isqrt
 
+from tidelog.api.times import NANOS
 from tidelog.queue.entity import NO_EXPIRY, AnyEntity, QueuedGroup
 from tidelog.queue.heap import Heap
-
-SECOND = 1_000_000_000
 
 
 class BackoffPolicy:
@@ -48,7 +47,7 @@ class BackoffPolicy:
 
     def free_at(self, expiry: int) -> int:
         """The first moment at which an entity of this expiry is not backing off."""
-        return expiry + (SECOND if self._windows else 1)
+        return expiry + (NANOS if self._windows else 1)
 
     def _duration(self, count: int, entity: AnyEntity) -> int:
         limit = self._maximum
@@ -58,7 +57,7 @@ class BackoffPolicy:
         return min(self._initial << min(count - 1, 64), limit)
 
     def _cut(self, time: int) -> int:
-        return time - time % SECOND if self._windows else time
+        return time - time % NANOS if self._windows else time
 
 
 class BackoffQueue:

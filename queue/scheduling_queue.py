@@ -39,6 +39,7 @@ import msgspec
 from tidelog.api.errors import InternalError
 from tidelog.api.objects import Pod
 from tidelog.api.pod_status import is_terminal
+from tidelog.api.times import NANOS
 from tidelog.plugins.events import (
     FORCE_ACTIVATE,
     TIME,
@@ -50,7 +51,7 @@ from tidelog.plugins.events import (
 )
 from tidelog.plugins.interface import Plugin, PreEnqueuePlugin, QueueSortPlugin
 from tidelog.queue import state
-from tidelog.queue.backoff import SECOND, BackoffPolicy
+from tidelog.queue.backoff import BackoffPolicy
 from tidelog.queue.entity import AnyEntity, QueuedGroup, QueuedPod, Strategy, Where, pod_key, pod_uid
 from tidelog.queue.group_rules import DESIRED_COUNT_GATE, GroupInfo, GroupRules
 from tidelog.queue.groups import Groups, GroupStatus
@@ -70,10 +71,10 @@ BACKOFF_COMPLETE = ClusterEvent(Resource.WILDCARD, Action.ALL, "BackoffComplete"
 class QueueConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Settings; durations are nanoseconds."""
 
-    initial_backoff: int = 1 * SECOND
-    max_backoff: int = 10 * SECOND
+    initial_backoff: int = 1 * NANOS
+    max_backoff: int = 10 * NANOS
     """0 turns backoff off."""
-    max_in_unschedulable: int = 300 * SECOND
+    max_in_unschedulable: int = 300 * NANOS
     """Who is longer than this in the pool is tried again without a reason: the net under missing hints."""
     pop_from_backoff: bool = True
     """kube-scheduler's SchedulerPopFromBackoffQ: with nothing active, pop who backs off; windows of whole seconds."""

@@ -7,8 +7,9 @@ from typing import Any
 
 import msgspec
 
+from tidelog.api.times import NANOS
 from tidelog.eventlog.records import Record, Scheduled
-from tidelog.replay.figures import SECOND, Figures, figures
+from tidelog.replay.figures import Figures, figures
 from tidelog.replay.playback import OUTCOME_KINDS, decode_outcome
 from tidelog.replay.what_if import Divergence, Outcomes
 
@@ -112,7 +113,7 @@ def _results(records: Sequence[Record]) -> dict[str, PodResult]:
     return {
         key: result
         if result.node or key not in created
-        else msgspec.structs.replace(result, pending_seconds=(end - created[key]) / SECOND)
+        else msgspec.structs.replace(result, pending_seconds=(end - created[key]) / NANOS)
         for key, result in found.items()
     }
 
@@ -122,7 +123,7 @@ def _after(result: PodResult, record: Record, created: int) -> PodResult:
     if record.kind == "Scheduled":
         body = decode_outcome(record)
         assert isinstance(body, Scheduled)
-        waited = round((record.at - created) / SECOND, 3)
+        waited = round((record.at - created) / NANOS, 3)
         return replace(result, node=body.node, attempts=result.attempts + 1, pending_seconds=waited)
     if record.kind == "Evicted":
         return replace(result, evicted=True)

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from tidelog.api.objects import Object, Pod, object_key
+from tidelog.api.times import NANOS
 from tidelog.eventlog.records import (
     GENESIS,
     KIND_OF_BODY,
@@ -33,8 +34,7 @@ from tidelog.plugins.registry import Registry
 from tidelog.scheduler.core import Core
 from tidelog.scheduler.decision import Decision
 
-SECOND = 1_000_000_000
-START = 1_700_000_000 * SECOND
+START = 1_700_000_000 * NANOS
 """The virtual clock's first moment: a whole second, so that windows of seconds are easy to read."""
 
 
@@ -121,7 +121,7 @@ class Driver:
 
     def advance(self, seconds: float) -> None:
         """Let time go by: everything that becomes due on the way is done when it is due."""
-        self.advance_to(self.now + round(seconds * SECOND))
+        self.advance_to(self.now + round(seconds * NANOS))
 
     def advance_to(self, end: int) -> None:
         """As `advance`, up to a moment; one that is over already lets nothing but the present be settled."""

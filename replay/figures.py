@@ -14,12 +14,12 @@ from tidelog.api.objects import Node, Object, Pod, PodDisruptionBudget, PodGroup
 from tidelog.api.pod_status import is_terminal
 from tidelog.api.resources import CPU, MEMORY
 from tidelog.api.selectors import SelectorError, label_matcher, selector_key
+from tidelog.api.times import NANOS
 from tidelog.eventlog.objects import ObjectTable
 from tidelog.eventlog.records import Record
 from tidelog.plugins.node_info import NodeInfo, PodInfo
 from tidelog.plugins.pod_topology_spread_constraints import HARD
 
-SECOND = 1_000_000_000
 DIGITS = 4
 
 
@@ -229,7 +229,7 @@ def _at(ordered: Sequence[int], percent: int) -> float:
     """The nearest-rank percentile in seconds."""
     if not ordered:
         return 0.0
-    return _rounded(ordered[max(-(-len(ordered) * percent // 100) - 1, 0)] / SECOND)
+    return _rounded(ordered[max(-(-len(ordered) * percent // 100) - 1, 0)] / NANOS)
 
 
 def _rounded(value: float) -> float:

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple, Protocol, TypeGuard, TypeVar
 
 from tidelog.api.features import FeatureGates
 from tidelog.api.objects import Pod
+from tidelog.api.times import NANOS
 from tidelog.plugins.arithmetic import scan_start
 from tidelog.plugins.interface import (
     BindPlugin,
@@ -59,7 +60,7 @@ from tidelog.scheduler.listers import Listers
 from tidelog.scheduler.snapshot import Snapshot
 
 MAX_NODE_SCORE = 100
-MAX_PERMIT_NANOSECONDS = 15 * 60 * 1_000_000_000
+MAX_PERMIT_NANOSECONDS = 15 * 60 * NANOS
 """A longer wait in Permit is cut to this."""
 
 T = TypeVar("T")
@@ -639,7 +640,7 @@ class Framework:
             if not _failing(status):
                 continue
             if status.code is Code.WAIT:
-                wanted = int(result.timeout_seconds * 1_000_000_000)
+                wanted = int(result.timeout_seconds * NANOS)
                 waits.append((plugin.name, min(wanted, MAX_PERMIT_NANOSECONDS)))
             elif status.is_rejected:
                 return PermitOutcome(status.by(plugin.name))

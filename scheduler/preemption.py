@@ -18,6 +18,7 @@ from typing import Any
 import msgspec
 
 from tidelog.api.objects import Pod, object_key
+from tidelog.api.times import NANOS
 from tidelog.eventlog.records import Body, Evicted, EvictionRefused, Nominated
 from tidelog.plugins.disruption_budgets import EvictionsFromBudgets
 from tidelog.plugins.interface import CycleState, Depends, Status
@@ -30,7 +31,7 @@ from tidelog.plugins.preemption_plan import EvictionPort, PreemptionPlan, Refuse
 from tidelog.plugins.taint_toleration import TaintToleration
 from tidelog.scheduler.framework import Framework
 
-EXPIRY = 120 * 1_000_000_000
+EXPIRY = 120 * NANOS
 """An eviction whose pod is still there after this is not coming any more, and charges its budgets no longer. As the disruption controller has it."""
 
 _BLIND_FOR_NAMES: frozenset[type] = frozenset(

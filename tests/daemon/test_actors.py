@@ -10,7 +10,7 @@ import pytest
 from tidelog.api.builders import node, pod
 from tidelog.api.errors import InvalidObjects, TidelogError
 from tidelog.api.objects import Node, Object, Pod, pod_condition
-from tidelog.api.times import format_time
+from tidelog.api.times import NANOS, format_time
 from tidelog.daemon.actors.catalogue import ACTORS, cast_of, read_actors
 from tidelog.daemon.actors.errands import ErrandBook, KeyedObjects, TabledObjects
 from tidelog.daemon.actors.node_agent import NodeAgent, NodeAgentSettings
@@ -20,7 +20,6 @@ from tidelog.daemon.virtual_time import START
 from tidelog.eventlog.records import Body, Draft, ObjectPut, Record, Tick
 from tidelog.plugins.registry import Registry
 
-SECOND = 1_000_000_000
 ZONE = "topology.kubernetes.io/zone"
 
 
@@ -149,7 +148,7 @@ class Builder:
 
     def react(self, record: Record, body: Body, objects: Objects) -> Sequence[Errand]:
         if isinstance(body, ObjectPut) and record.key.startswith("Pod/"):
-            return [Errand(record.at + 5 * SECOND, "build", cause=record.seq)]
+            return [Errand(record.at + 5 * NANOS, "build", cause=record.seq)]
         return ()
 
     def run(self, errand: Errand, objects: Objects, at: int) -> Deeds:
@@ -169,7 +168,7 @@ async def test_new_object_of_an_actor_is_admitted_like_one_from_outside(tidelog_
     assert before == []
     built = cluster.node("built")
     assert built.metadata.uid
-    assert built.metadata.creation_timestamp == format_time(START + 5 * SECOND)
+    assert built.metadata.creation_timestamp == format_time(START + 5 * NANOS)
     assert cluster.placements == {"default/web": "built"}
     (record,) = [r for r in await cluster.records() if r.author == "builder"]
     assert (await cluster.records())[record.cause - 1].key == "Pod/default/web"
@@ -189,7 +188,7 @@ async def test_bound_pod_runs_after_a_moment(tidelog_sandbox: MakeSandbox) -> No
 
     assert before.phase == "Pending"
     assert after.status.phase == "Running"
-    assert after.status.start_time == format_time(START + 3 * SECOND)
+    assert after.status.start_time == format_time(START + 3 * NANOS)
     ready = pod_condition(after, "Ready")
     assert ready is not None
     assert ready.status == "True"

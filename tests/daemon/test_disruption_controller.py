@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from tidelog.api import builders as b
 from tidelog.api.features import FeatureGates
 from tidelog.api.objects import IntOrString, Pod, PodDisruptionBudget, SelectorSpec
-from tidelog.api.times import format_time
+from tidelog.api.times import NANOS, format_time
 from tidelog.daemon.actors.disruption_controller import DisruptionController, disruption_status
 from tidelog.daemon.actors.errands import ErrandBook, KeyedObjects
 from tidelog.daemon.actors.node_agent import NodeAgent
@@ -21,8 +21,6 @@ from tidelog.plugins.registry import Registry
 from tidelog.replay.driver import START, Driver
 from tidelog.replay.verify import recover, verify
 from tidelog.scheduler.preemption import EXPIRY
-
-SECOND = 1_000_000_000
 
 
 def replica(number: int, ready: bool = True, owner: str = "") -> b.PodBuilder:
@@ -122,7 +120,7 @@ def test_name_of_an_evicted_pod_stays_until_the_pod_is_gone() -> None:
 
     going = disruption_status(budget, [replica(0).terminating().build()], {}, START + 2 * EXPIRY)
     gone = disruption_status(budget, [replica(1).build()], {}, START)
-    again = disruption_status(budget, [replica(0).created(START + SECOND).build()], {}, START + SECOND)
+    again = disruption_status(budget, [replica(0).created(START + NANOS).build()], {}, START + NANOS)
 
     assert [list(s.disrupted_pods) for s in (going, gone, again)] == [["web-0"], [], []]
 

@@ -13,6 +13,7 @@ from tidelog.api.builders import ZONE, node, pod, priority_class
 from tidelog.api.errors import InvalidObjects, UsageError
 from tidelog.api.features import FeatureGates
 from tidelog.api.objects import Object, Pod, PriorityClass, object_key
+from tidelog.api.times import NANOS
 from tidelog.daemon.fact_messages import (
     Answer,
     Apply,
@@ -31,13 +32,11 @@ from tidelog.eventlog.objects import load_objects
 from tidelog.eventlog.records import Draft, ObjectDeleted, ObjectPut, Record, Tick
 from tidelog.eventlog.store import Head
 
-SECOND = 1_000_000_000
-
 
 @pytest.fixture
 async def log() -> AsyncIterator[Log]:
     """A log whose clock stands still."""
-    async with await memory_log(clock=lambda: 1_000 * SECOND) as log:
+    async with await memory_log(clock=lambda: 1_000 * NANOS) as log:
         yield log
 
 
@@ -64,8 +63,8 @@ async def test_what_is_applied_is_appended_as_one(service: FactService, log: Log
     records = [record async for record in log.read()]
     assert actions(answer) == [("node/a-1", "created", 1), ("pod/web-1", "created", 2)]
     assert [(r.kind, r.key, r.author, r.at) for r in records] == [
-        ("ObjectPut", "Node//a-1", "cluster", 1_000 * SECOND),
-        ("ObjectPut", "Pod/default/web-1", "cluster", 1_000 * SECOND),
+        ("ObjectPut", "Node//a-1", "cluster", 1_000 * NANOS),
+        ("ObjectPut", "Pod/default/web-1", "cluster", 1_000 * NANOS),
     ]
 
 
@@ -188,7 +187,7 @@ async def test_requests_that_catch_up_while_another_is_admitted_in_slices_read_e
                 await asyncio.sleep(0)
             await super().append(records, head)
 
-    now = itertools.count(SECOND, SECOND)
+    now = itertools.count(NANOS, NANOS)
     async with Log(
         SlowStore("slow"), clock=now.__next__
     ) as log:  # On this clock every slice is over at once.

@@ -27,7 +27,6 @@ from tidelog.plugins.interface import Code, CycleState, PermitResult, Plugin, St
 from tidelog.plugins.node_info import PodInfo
 from tidelog.plugins.registry import IN_TREE, Registry
 
-SECOND = 1_000_000_000
 Measured = tuple[Sandbox, Metrics]
 
 

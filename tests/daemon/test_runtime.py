@@ -13,6 +13,7 @@ from tidelog.api.builders import node, pod
 from tidelog.api.errors import LogError, LogFull, PluginError
 from tidelog.api.objects import Node, Pod
 from tidelog.api.resources import occupied_requests, parse_requests
+from tidelog.api.times import NANOS
 from tidelog.daemon.fact_messages import Delete
 from tidelog.daemon.pytest_plugin import MakeSandbox
 from tidelog.daemon.runtime import Limits, Stopped, Watcher
@@ -32,7 +33,6 @@ from tidelog.scheduler.decision import Decision
 from tidelog.scheduler.recovery import Recovery
 from tidelog.scheduler.state import SNAPSHOT, load_state
 
-SECOND = 1_000_000_000
 ZONE = "topology.kubernetes.io/zone"
 
 
@@ -215,7 +215,7 @@ async def test_no_tick_is_recorded_while_nobody_waits_for_time(tidelog_cluster: 
 
 async def test_clock_that_is_set_back_does_not_turn_time_back(tidelog_cluster: Sandbox) -> None:
     await tidelog_cluster.apply(a_node("n1", cpu="1"))
-    tidelog_cluster.clock._now -= 3600 * SECOND
+    tidelog_cluster.clock._now -= 3600 * NANOS
 
     await tidelog_cluster.apply(a_pod("web"))
 
@@ -261,7 +261,7 @@ async def test_wait_in_permit_survives_a_restart(tidelog_sandbox: MakeSandbox, r
     await cluster.advance(seconds=1)
     over = of_kind(await cluster.records(), "Unschedulable")[1]
     assert over.key == "Pod/default/first"
-    assert over.at - records[0].at == 10 * SECOND
+    assert over.at - records[0].at == 10 * NANOS
 
 
 # --- snapshots ----------------------------------------------------------------------------------------------------------

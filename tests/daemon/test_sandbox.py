@@ -6,6 +6,7 @@ import pytest
 
 from tidelog.api.builders import node, pod
 from tidelog.api.objects import Node, Pod
+from tidelog.api.times import NANOS
 from tidelog.daemon.actors.node_agent import NodeAgent
 from tidelog.daemon.fact_messages import Refused
 from tidelog.daemon.pytest_plugin import MakeSandbox
@@ -13,7 +14,6 @@ from tidelog.daemon.sandbox import Sandbox
 from tidelog.daemon.virtual_time import START
 from tidelog.eventlog.records import Scheduled, decode_body
 
-SECOND = 1_000_000_000
 ZONE = "topology.kubernetes.io/zone"
 
 
@@ -47,8 +47,8 @@ async def test_what_is_due_happens_at_its_time(tidelog_sandbox: MakeSandbox) -> 
     await cluster.advance(seconds=10)
 
     (record,) = [r for r in await cluster.records() if r.author == "node-agent"]
-    assert record.at - START == 1 * SECOND
-    assert cluster.now - START == 10 * SECOND
+    assert record.at - START == 1 * NANOS
+    assert cluster.now - START == 10 * NANOS
     assert cluster.pod("web").status.phase == "Running"
 
 
@@ -58,7 +58,7 @@ async def test_forgotten_pod_is_tried_again_after_five_minutes_by_a_tick(tidelog
     await tidelog_cluster.advance(minutes=6)
 
     records = await tidelog_cluster.records()
-    ticks = [(r.at - START) // SECOND for r in records if r.kind == "Tick"]
+    ticks = [(r.at - START) // NANOS for r in records if r.kind == "Tick"]
     assert ticks == [300]
     assert [r.kind for r in records if r.kind == "Unschedulable"] == ["Unschedulable"] * 2
 

@@ -29,6 +29,7 @@ from tidelog.api.objects import (
     ResourceClaim,
     object_key,
 )
+from tidelog.api.times import NANOS
 from tidelog.eventlog.contract import head_after
 from tidelog.eventlog.log import Log, memory_log
 from tidelog.eventlog.objects import SNAPSHOT, ObjectTable, load_objects
@@ -58,8 +59,7 @@ from tidelog.eventlog.records import (
 from tidelog.eventlog.store import CHANGES, EMPTY, Snapshot
 from tidelog.eventlog.verify import verify
 
-SECOND = 10**9
-START = 1_700_000_000 * SECOND
+START = 1_700_000_000 * NANOS
 KEY = "Pod/default/web"
 ATTEMPT: dict[str, Any] = {"attempt": 1, "observed": 1, "at": 1, "epoch": 1}
 
@@ -76,9 +76,7 @@ class Story:
     def say(self, key: str, body: Body) -> Story:
         seq = self.table.seq + 1
         kind = KIND_OF_BODY[type(body)]
-        self.table.apply(
-            Record(seq, START + seq * SECOND, "test", kind, key, 0, encode_body(body), bytes(32))
-        )
+        self.table.apply(Record(seq, START + seq * NANOS, "test", kind, key, 0, encode_body(body), bytes(32)))
         return self
 
     @property
@@ -298,7 +296,7 @@ def test_other_records_change_no_object(story: Story, body: Body) -> None:
     story.say(KEY, body)
 
     assert story.table.entry(KEY) == before
-    assert (story.table.seq, story.table.at) == (2, START + 2 * SECOND)
+    assert (story.table.seq, story.table.at) == (2, START + 2 * NANOS)
 
 
 @pytest.mark.parametrize(

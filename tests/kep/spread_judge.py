@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from tidelog.api.objects import Node, Pod, pod_condition
 from tidelog.api.pod_status import POD_SCHEDULED
-from tidelog.api.times import parse_time
+from tidelog.api.times import NANOS, parse_time
 from tidelog.eventlog.objects import ObjectTable
 from tidelog.eventlog.records import (
     Body,
@@ -23,11 +23,10 @@ from tidelog.eventlog.records import (
     Unschedulable,
     decode_body,
 )
-from tidelog.replay.driver import SECOND
 
 from .spread_world import NP, PROVISIONING
 
-PATIENCE = (30 + 10) * SECOND
+PATIENCE = (30 + 10) * NANOS
 """From one tick to the next, and the longest backoff."""
 
 
@@ -94,7 +93,7 @@ class Judge:
             return False
         if all(c.fallback_criteria != (PROVISIONING,) for c in pod.spec.topology_spread_constraints):
             return False
-        condition, due = pod_condition(pod, NP), rejected + self.timeout * SECOND
+        condition, due = pod_condition(pod, NP), rejected + self.timeout * NANOS
         if last.at >= due or (condition is not None and condition.status != "Unknown"):
             return False
         changed = 0 if condition is None else parse_time(condition.last_transition_time)
@@ -131,7 +130,7 @@ class Judge:
             if condition is not None and condition.status in ("True", "False"):
                 return condition.status == "False"
             since = self.rejected.get(key)
-            return self.timeout is not None and since is not None and at - since >= self.timeout * SECOND
+            return self.timeout is not None and since is not None and at - since >= self.timeout * NANOS
         scheduled, where = pod_condition(pod, POD_SCHEDULED), pod.status.nominated_node_name
         if where:
             made = self.nominated[key]

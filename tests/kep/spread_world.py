@@ -7,6 +7,7 @@ from typing import Any
 from tidelog.api import builders as b
 from tidelog.api.builders import ZONE, PodBuilder
 from tidelog.api.objects import Condition, Node, Pod
+from tidelog.api.times import NANOS
 from tidelog.eventlog.records import (
     Body,
     Fallback,
@@ -20,7 +21,7 @@ from tidelog.eventlog.records import (
 )
 from tidelog.plugins.configuration import SchedulerConfiguration, resolve_configuration
 from tidelog.plugins.registry import Registry
-from tidelog.replay.driver import SECOND, START, Driver
+from tidelog.replay.driver import START, Driver
 from tidelog.replay.verify import recover, verify
 
 PROVISIONING = "NodeProvisioningFailed"
@@ -72,7 +73,7 @@ class World:
     @property
     def seconds(self) -> float:
         """Since the story began."""
-        return (self.driver.now - START) / SECOND
+        return (self.driver.now - START) / NANOS
 
     def put(self, *objects: Any) -> None:
         """Put objects, and let the scheduler do what there is to do now."""
@@ -115,7 +116,7 @@ class World:
             body = decode_body(record)
             if record.key == f"Pod/default/{pod}" and isinstance(body, Outcome):
                 at[body.attempt] = body.at
-        return [(at[attempt] - START) / SECOND for attempt in at]
+        return [(at[attempt] - START) / NANOS for attempt in at]
 
     def fallback(self, pod: str) -> tuple[Fallback, ...]:
         """What had fallen back in the pod's last attempt."""
@@ -133,7 +134,7 @@ class World:
 
     def ticks(self) -> list[float]:
         """When the log's clock ticked."""
-        return [(r.at - START) / SECOND for r in self.driver.records if r.kind == "Tick"]
+        return [(r.at - START) / NANOS for r in self.driver.records if r.kind == "Tick"]
 
     def evicted(self) -> list[str]:
         return [r.key.rpartition("/")[2] for r in self.driver.records if r.kind == "Evicted"]

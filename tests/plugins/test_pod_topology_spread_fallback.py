@@ -15,6 +15,7 @@ from tidelog.api.errors import InvalidObjects
 from tidelog.api.features import FeatureGates
 from tidelog.api.objects import Condition, Pod
 from tidelog.api.pod_status import POD_SCHEDULED
+from tidelog.api.times import NANOS
 from tidelog.eventlog.records import (
     PodConditionSet,
     Unschedulable,
@@ -31,7 +32,7 @@ from tidelog.plugins.registry import IN_TREE, Registry
 from tidelog.plugins.testing import Cluster, Dice, check_plugin
 from tidelog.plugins.testing import World as Kit
 from tidelog.plugins.testing_worlds import Step
-from tidelog.replay.driver import SECOND, Driver
+from tidelog.replay.driver import Driver
 from tidelog.replay.verify import recover, verify
 from tidelog.scheduler.fallback import withdraws_fallback
 
@@ -181,7 +182,7 @@ def test_both_criteria_wait_for_the_nomination_to_go() -> None:
 
 def test_pod_waits_for_time_only_while_nothing_else_is_missing() -> None:
     """The timeout may be over while the pod is nominated, which wakes nobody; when the nomination is gone a tick is due at once."""
-    rules = FallbackRules(enabled=True, timeout=60 * SECOND, only_if_rejected=False)
+    rules = FallbackRules(enabled=True, timeout=60 * NANOS, only_if_rejected=False)
     pod = web("p", PROVISIONING, PREEMPTION).condition(POD_SCHEDULED, "False", "Unschedulable").build()
     hard = list(enumerate(pod.spec.topology_spread_constraints))
     waiting = Remembered(pod)
@@ -192,34 +193,34 @@ def test_pod_waits_for_time_only_while_nothing_else_is_missing() -> None:
     after = rules.time_due(hard, waiting)
     waiting.attempted_at = after or 0
 
-    assert (while_nominated, after) == (None, 160 * SECOND)
+    assert (while_nominated, after) == (None, 160 * NANOS)
     assert rules.time_due(hard, waiting) is None
 
 
 @pytest.mark.parametrize(("at", "hint"), [(159, "QueueSkip"), (160, "Queue"), (1000, "Queue")])
 def test_time_hint_says_queue_from_the_deadline_on(at: int, hint: str) -> None:
-    rules = FallbackRules(enabled=True, timeout=60 * SECOND, only_if_rejected=False)
+    rules = FallbackRules(enabled=True, timeout=60 * NANOS, only_if_rejected=False)
     waiting = Remembered(web("p", PROVISIONING).build())
     hard = list(enumerate(waiting.pod.spec.topology_spread_constraints))
 
-    assert rules.time_passed(hard, waiting, Tick(at * SECOND)).value == hint
+    assert rules.time_passed(hard, waiting, Tick(at * NANOS)).value == hint
 
 
 def test_time_hint_says_queue_only_for_what_the_last_attempt_did_not_know() -> None:
-    rules = FallbackRules(enabled=True, timeout=60 * SECOND, only_if_rejected=False)
-    waiting = Remembered(web("p", PROVISIONING).build(), attempted_at=160 * SECOND)
+    rules = FallbackRules(enabled=True, timeout=60 * NANOS, only_if_rejected=False)
+    waiting = Remembered(web("p", PROVISIONING).build(), attempted_at=160 * NANOS)
     hard = list(enumerate(waiting.pod.spec.topology_spread_constraints))
 
-    assert rules.time_passed(hard, waiting, Tick(1000 * SECOND)) is Hint.SKIP
+    assert rules.time_passed(hard, waiting, Tick(1000 * NANOS)) is Hint.SKIP
 
 
 class Remembered:
     """A pod that topology spread rejected at second 100."""
 
-    def __init__(self, pod: Pod, attempted_at: int = 100 * SECOND) -> None:
+    def __init__(self, pod: Pod, attempted_at: int = 100 * NANOS) -> None:
         self.pod = pod
         self.attempted_at = attempted_at
-        self.first_rejected_at = {"PodTopologySpread": 100 * SECOND}
+        self.first_rejected_at = {"PodTopologySpread": 100 * NANOS}
         self.blocked_by = ()
         self.fallback_node = ""
         self.fallback_constraints = ()

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from tidelog.api import builders as b
+from tidelog.api.times import NANOS
 from tidelog.eventlog.records import Scheduled, Unschedulable, decode_body
-from tidelog.replay.driver import SECOND, START
+from tidelog.replay.driver import START
 
 from ..kep.spread_world import NP, PREEMPTION, PROVISIONING, World, node, two_zones, web  # noqa: TID252
 
@@ -76,7 +77,7 @@ def test_members_of_a_gang_are_judged_for_the_time_of_its_attempt() -> None:
     before = placed_members(world)
     world.advance(seconds=1)
 
-    assert [(body.at - START) / SECOND for body in rejections_of_the_gang(world)] == [0, 50]
+    assert [(body.at - START) / NANOS for body in rejections_of_the_gang(world)] == [0, 50]
     assert before == []
     assert world.ticks() == [60]
     assert placed_members(world) == [("m-0", "a1", (0,)), ("m-1", "a1", (0,))]

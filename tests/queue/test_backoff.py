@@ -5,12 +5,11 @@ from __future__ import annotations
 import pytest
 
 from tidelog.api.objects import Pod
+from tidelog.api.times import NANOS
 from tidelog.queue.backoff import BackoffPolicy, BackoffQueue
 from tidelog.queue.entity import NO_EXPIRY, QueuedGroup, QueuedPod
 
-from .toys import SECOND
-
-MS = SECOND // 1000
+MS = NANOS // 1000
 
 
 def pod(
@@ -30,7 +29,7 @@ def pod(
 
 
 def policy(initial: float = 1, maximum: float = 10, *, windows: bool = True) -> BackoffPolicy:
-    return BackoffPolicy(round(initial * SECOND), round(maximum * SECOND), windows=windows)
+    return BackoffPolicy(round(initial * NANOS), round(maximum * NANOS), windows=windows)
 
 
 @pytest.mark.parametrize(
@@ -38,7 +37,7 @@ def policy(initial: float = 1, maximum: float = 10, *, windows: bool = True) -> 
     [(1, 10, [1, 2, 4, 8, 10, 10]), (3, 10, [3, 6, 10, 10]), (3, 60, [3, 6, 12, 24, 48, 60])],
 )
 def test_backoff_doubles_up_to_the_maximum(initial: int, maximum: int, seconds: list[int]) -> None:
-    found = [policy(initial, maximum).expiry(pod(rejections=n)) // SECOND for n in range(1, len(seconds) + 1)]
+    found = [policy(initial, maximum).expiry(pod(rejections=n)) // NANOS for n in range(1, len(seconds) + 1)]
 
     assert found == seconds
 
@@ -48,12 +47,12 @@ def test_a_groups_maximum_grows_with_the_root_of_its_size() -> None:
         members = {str(i): pod(number=i) for i in range(4)}
         return QueuedGroup(key="g", timestamp=0, members=members, unschedulable_count=count, hints=True)
 
-    assert [policy().expiry(group(n)) // SECOND for n in range(1, 8)] == [1, 2, 4, 8, 16, 20, 20]
+    assert [policy().expiry(group(n)) // NANOS for n in range(1, 8)] == [1, 2, 4, 8, 16, 20, 20]
 
 
 def test_errors_in_a_row_count_before_rejections() -> None:
-    assert policy().expiry(pod(rejections=4, errors=1)) == 1 * SECOND
-    assert policy().expiry(pod(rejections=4)) == 8 * SECOND
+    assert policy().expiry(pod(rejections=4, errors=1)) == 1 * NANOS
+    assert policy().expiry(pod(rejections=4)) == 8 * NANOS
 
 
 def test_nobody_backs_off_without_a_failure_or_with_maximum_zero() -> None:
@@ -63,7 +62,7 @@ def test_nobody_backs_off_without_a_failure_or_with_maximum_zero() -> None:
 
 
 def test_a_thousand_failures_are_as_many_as_a_hundred() -> None:
-    assert policy().expiry(pod(rejections=1000)) == 10 * SECOND
+    assert policy().expiry(pod(rejections=1000)) == 10 * NANOS
 
 
 @pytest.mark.parametrize(
@@ -113,7 +112,7 @@ def test_expiry_is_computed_once_per_failure() -> None:
 
     failed.fail(("Fit",), (), 0)
 
-    assert policy().expiry(failed) == 10 * SECOND
+    assert policy().expiry(failed) == 10 * NANOS
 
 
 def test_in_one_window_the_order_decides_and_errors_are_never_popped_early() -> None:
@@ -133,12 +132,12 @@ def test_expired_are_taken_out_and_the_next_deadline_is_told() -> None:
     early, late = pod(0, rejections=1, number=1), pod(0, errors=3, number=2)
     queue.put(early)
     queue.put(late)
-    assert queue.next_free_at() == 2 * SECOND
+    assert queue.next_free_at() == 2 * NANOS
 
-    expired = queue.pop_expired(2 * SECOND)
+    expired = queue.pop_expired(2 * NANOS)
 
     assert expired == [early]
-    assert queue.next_free_at() == 5 * SECOND
+    assert queue.next_free_at() == 5 * NANOS
     assert len(queue) == 1
 
     queue.discard(late)

@@ -23,6 +23,7 @@ from hypothesis import strategies as st
 
 from tidelog.api import builders as build
 from tidelog.api.objects import Pod
+from tidelog.api.times import NANOS
 from tidelog.plugins.events import TIME, ClusterEvent, Hint, Tick, WaitingPod, matches
 from tidelog.queue.entity import AnyEntity, QueuedGroup, QueuedPod
 from tidelog.queue.group_rules import GroupInfo
@@ -32,7 +33,6 @@ from .toys import (
     NODE_ADD,
     NODE_LABEL,
     POD_DELETE,
-    SECOND,
     TARGET_LABEL,
     Bench,
     Gate,
@@ -61,7 +61,7 @@ def labelled(waiting: WaitingPod, old: Any, new: Any) -> Hint:
 
 
 def overdue(waiting: WaitingPod, old: Any, new: Any) -> Hint:
-    deadline = waiting.first_rejected_at["Timer"] + 20 * SECOND
+    deadline = waiting.first_rejected_at["Timer"] + 20 * NANOS
     return Hint.QUEUE if waiting.attempted_at < deadline <= new.at else Hint.SKIP
 
 
@@ -220,7 +220,7 @@ class Life:
             priority=rnd.choice([0, 5]),
             min_count=rnd.choice([0, 2, 4]),
             desired_count=rnd.choice([0, 3]),
-            desired_count_wait=rnd.choice([0, 5 * SECOND]),
+            desired_count_wait=rnd.choice([0, 5 * NANOS]),
             placed=rnd.choice([0, 1]),
         )
         self.both(lambda bench: bench.queue.add_group(info, bench.now))

@@ -8,6 +8,7 @@ import pytest
 
 from tidelog.api import builders as build
 from tidelog.api.errors import InternalError
+from tidelog.api.times import NANOS
 from tidelog.plugins.events import WILDCARD
 from tidelog.queue.group_rules import GroupInfo
 from tidelog.queue.scheduling_queue import Rejection
@@ -15,7 +16,6 @@ from tidelog.queue.scheduling_queue import Rejection
 from .toys import (
     NODE_ADD,
     NODE_LABEL,
-    SECOND,
     TARGET_LABEL,
     Bench,
     Gate,
@@ -108,7 +108,7 @@ def test_members_remember_when_their_group_first_entered_the_active_queue() -> N
     bench.wait(5)
     bench.add(member("d"))
 
-    assert [bench.get(name).entered_active_at - first for name in "abcd"] == [0, 0, 0, 5 * SECOND]
+    assert [bench.get(name).entered_active_at - first for name in "abcd"] == [0, 0, 0, 5 * NANOS]
 
 
 def test_member_that_comes_while_the_group_is_tried_joins_when_that_ends() -> None:
@@ -259,10 +259,10 @@ def test_gang_is_not_held_by_a_rule_upstream() -> None:
 
 
 def test_group_waits_a_moment_for_its_desired_count() -> None:
-    bench = bench_with_group(names="a", desired_count=3, desired_count_wait=5 * SECOND)
+    bench = bench_with_group(names="a", desired_count=3, desired_count_wait=5 * NANOS)
     assert bench.group(KEY).gating_plugin == "DesiredCount"
-    assert bench.queue.next_deadline() == bench.now + 5 * SECOND
-    assert bench.queue.waits_until(bench.group(KEY)) == bench.now + 5 * SECOND
+    assert bench.queue.next_deadline() == bench.now + 5 * NANOS
+    assert bench.queue.waits_until(bench.group(KEY)) == bench.now + 5 * NANOS
     bench.wait(3)
     bench.add(member("b"))
     assert group_where(bench) == "unschedulable"
@@ -277,10 +277,10 @@ def test_wait_for_the_desired_count_ends_nothing_for_a_group_that_left_the_pool(
     bench = bench_with_group(names="ab", config={"pop_from_backoff": False})
     bench.pop()
     bench.finish_group(KEY, "unschedulable", rejected("a", "b"))
-    bench.queue.add_group(GroupInfo(key=KEY, desired_count=9, desired_count_wait=60 * SECOND), bench.now)
+    bench.queue.add_group(GroupInfo(key=KEY, desired_count=9, desired_count_wait=60 * NANOS), bench.now)
     bench.advance(2)
     assert bench.group(KEY).gating_plugin == "DesiredCount"
-    bench.group(KEY).expiry = bench.now + 90 * SECOND
+    bench.group(KEY).expiry = bench.now + 90 * NANOS
     bench.event(WILDCARD)
     assert group_where(bench) == "backoff"
 
@@ -290,7 +290,7 @@ def test_wait_for_the_desired_count_ends_nothing_for_a_group_that_left_the_pool(
 
 
 def test_desired_count_ends_the_wait() -> None:
-    bench = bench_with_group(names="a", desired_count=2, desired_count_wait=5 * SECOND)
+    bench = bench_with_group(names="a", desired_count=2, desired_count_wait=5 * NANOS)
 
     bench.add(member("b"))
 
@@ -299,13 +299,13 @@ def test_desired_count_ends_the_wait() -> None:
 
 
 def test_the_wait_is_counted_from_the_first_member_and_never_repeated() -> None:
-    bench = bench_with_group(names="a", desired_count=3, desired_count_wait=5 * SECOND)
+    bench = bench_with_group(names="a", desired_count=3, desired_count_wait=5 * NANOS)
     bench.advance(5)
     bench.pop()
     bench.finish_group(KEY, "success", {})
     bench.queue.done(uid("a"))
     bench.queue.add_group(
-        GroupInfo(key=KEY, desired_count=3, desired_count_wait=5 * SECOND, placed=1), bench.now
+        GroupInfo(key=KEY, desired_count=3, desired_count_wait=5 * NANOS, placed=1), bench.now
     )
 
     bench.add(member("b"))
@@ -314,7 +314,7 @@ def test_the_wait_is_counted_from_the_first_member_and_never_repeated() -> None:
 
 
 def test_dissolved_group_is_not_waited_for() -> None:
-    bench = bench_with_group(names="a", desired_count=3, desired_count_wait=5 * SECOND)
+    bench = bench_with_group(names="a", desired_count=3, desired_count_wait=5 * NANOS)
     bench.queue.delete(member("a").build(), bench.now)
 
     assert bench.queue.next_deadline() is None
@@ -720,9 +720,9 @@ def test_figures_count_the_members() -> None:
 
 @pytest.mark.parametrize("finished", [False, True])
 def test_groups_survive_a_reload(finished: bool) -> None:
-    bench = bench_with_group(names="abc", min_count=2, desired_count=3, desired_count_wait=5 * SECOND)
+    bench = bench_with_group(names="abc", min_count=2, desired_count=3, desired_count_wait=5 * NANOS)
     bench.queue.add_group(
-        GroupInfo(key="default/h", desired_count=9, desired_count_wait=60 * SECOND), bench.now
+        GroupInfo(key="default/h", desired_count=9, desired_count_wait=60 * NANOS), bench.now
     )
     bench.add(member("h1", "h"), member("lost", "unknown"))
     bench.pop()
@@ -737,7 +737,7 @@ def test_groups_survive_a_reload(finished: bool) -> None:
 
     assert group_where(bench) == "backoff"
     assert [pod.key for pod in bench.queue.contents().incomplete_members] == ["default/lost"]
-    assert bench.queue.next_deadline() == 160 * SECOND
+    assert bench.queue.next_deadline() == 160 * NANOS
     bench.advance(60)
     assert bench.group("default/h").where == "active"
 
@@ -787,15 +787,15 @@ def test_group_around_a_member_that_was_rejected_backs_off_as_long_as_that_one()
 
 
 def test_group_that_was_forgotten_waits_for_its_desired_count_anew() -> None:
-    bench = bench_with_group(names="a", desired_count=2, desired_count_wait=60 * SECOND)
+    bench = bench_with_group(names="a", desired_count=2, desired_count_wait=60 * NANOS)
     bench.queue.delete_group(KEY)
     bench.queue.delete(member("a").build(), bench.now)
     bench.wait(600)
 
-    bench.queue.add_group(GroupInfo(key=KEY, desired_count=2, desired_count_wait=60 * SECOND), bench.now)
+    bench.queue.add_group(GroupInfo(key=KEY, desired_count=2, desired_count_wait=60 * NANOS), bench.now)
     bench.add(member("a"))
 
-    assert bench.queue.next_deadline() == bench.now + 60 * SECOND
+    assert bench.queue.next_deadline() == bench.now + 60 * NANOS
 
 
 def test_aborted_group_leaves_alone_the_members_whose_part_has_ended() -> None:

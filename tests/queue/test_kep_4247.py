@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tidelog.api import builders as build
+from tidelog.api.times import NANOS
 from tidelog.plugins.events import Hint, HintFn, WaitingPod
 from tidelog.queue.scheduling_queue import DEFAULT_CONFIG
 
@@ -14,7 +15,6 @@ from .toys import (
     NODE_ADD,
     NODE_LABEL,
     POD_DELETE,
-    SECOND,
     Bench,
     Gate,
     Toy,
@@ -75,7 +75,7 @@ def test_backoff_is_a_penalty_that_grows_with_wasted_cycles() -> None:
         bench.pop()
         bench.reject("p", "A")
         bench.node_added()
-        waits.append((bench.get("p").expiry - bench.now) // SECOND)
+        waits.append((bench.get("p").expiry - bench.now) // NANOS)
         bench.advance(60)
 
     assert waits == [1, 2, 4, 8, 10, 10]
@@ -177,8 +177,8 @@ def test_a_failing_hint_does_not_leave_the_pod_stuck() -> None:
 def test_a_missing_hint_costs_five_minutes_and_no_more() -> None:
     """ "The scheduling queue flushes the Pods in the unschedulable Pod pool periodically, and the interval of flushing is
     configurable. (5m by default)" (Risks and Mitigations)"""
-    assert DEFAULT_CONFIG.max_in_unschedulable == 300 * SECOND
-    bench = Bench(toy("A", NODE_ADD, no), max_in_unschedulable=60 * SECOND)
+    assert DEFAULT_CONFIG.max_in_unschedulable == 300 * NANOS
+    bench = Bench(toy("A", NODE_ADD, no), max_in_unschedulable=60 * NANOS)
     bench.add("p")
     bench.pop()
     bench.reject("p", "A")

@@ -8,11 +8,11 @@ import pytest
 
 from tidelog.api import builders as build
 from tidelog.api.errors import InternalError
+from tidelog.api.times import NANOS
 from tidelog.plugins.events import TIME, WILDCARD, EventRegistration, Hint, WaitingPod
 
 from .toys import (
     NODE_ADD,
-    SECOND,
     TARGET_CONDITION,
     TARGET_LABEL,
     Bench,
@@ -418,8 +418,8 @@ def test_first_rejection_of_each_plugin_is_remembered_and_later_ones_do_not_move
 
     bench.reject("p", "A", pending=["B"])
 
-    assert bench.get("p").first_rejected_at == {"A": start, "B": start + 60 * SECOND}
-    assert bench.get("p").attempted_at == start + 60 * SECOND
+    assert bench.get("p").first_rejected_at == {"A": start, "B": start + 60 * NANOS}
+    assert bench.get("p").attempted_at == start + 60 * NANOS
 
 
 def test_first_rejections_are_forgotten_when_the_pod_is_ungated() -> None:
@@ -497,7 +497,7 @@ def test_activation_of_a_pod_in_flight_counts_when_it_fails() -> None:
 
 def due(waiting: WaitingPod, old: Any, new: Any) -> Hint:
     """As a plugin with a timeout of ten minutes asks: the deadline is over, and no attempt has seen that yet."""
-    deadline = waiting.first_rejected_at["Timer"] + 600 * SECOND
+    deadline = waiting.first_rejected_at["Timer"] + 600 * NANOS
     return Hint.QUEUE if waiting.attempted_at < deadline <= new.at else Hint.SKIP
 
 
@@ -571,7 +571,7 @@ def test_next_backoff_end_is_when_the_pod_may_be_tried() -> None:
 
 
 def test_next_deadline_is_when_a_stay_in_the_pool_has_been_too_long() -> None:
-    bench = Bench(Toy("Deaf"), max_in_unschedulable=300 * SECOND)
+    bench = Bench(Toy("Deaf"), max_in_unschedulable=300 * NANOS)
     assert bench.queue.next_deadline() is None
     bench.add("p")
     bench.pop()
@@ -588,7 +588,7 @@ def test_next_deadline_is_when_a_stay_in_the_pool_has_been_too_long() -> None:
 
 
 def test_waits_until_is_when_time_alone_lets_a_pod_go_on() -> None:
-    bench = Bench(Toy("Deaf"), max_in_unschedulable=300 * SECOND)
+    bench = Bench(Toy("Deaf"), max_in_unschedulable=300 * NANOS)
     bench.add("a", "b", "c")
     bench.pop()
     bench.reject("a")
@@ -597,7 +597,7 @@ def test_waits_until_is_when_time_alone_lets_a_pod_go_on() -> None:
 
     found = [bench.queue.waits_until(bench.get(name)) for name in "abc"]
 
-    assert found == [bench.now + 2 * SECOND, bench.now + 300 * SECOND + 1, None]
+    assert found == [bench.now + 2 * NANOS, bench.now + 300 * NANOS + 1, None]
 
 
 def test_pod_of_a_profile_that_is_gone_is_retried_for_anything_it_missed() -> None:
@@ -801,7 +801,7 @@ def test_oldest_attempt_is_the_one_that_was_popped_first() -> None:
 
 def test_tick_lets_go_whom_time_alone_lets_go_and_is_kept_under_its_own_record() -> None:
     bench = Bench(
-        Toy("Timer", EventRegistration(TIME, due)), toy("Other", NODE_ADD), max_in_unschedulable=SECOND
+        Toy("Timer", EventRegistration(TIME, due)), toy("Other", NODE_ADD), max_in_unschedulable=NANOS
     )
     bench.add_and_reject("asleep", "Other")
     bench.add("flying")

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from tidelog.api import builders as build
+from tidelog.api.times import NANOS
 from tidelog.plugins.events import WILDCARD
 
-from .toys import NODE_ADD, NODE_LABEL, SECOND, Bench, Gate, Listener, Toy, for_me, no, node, on, toy
+from .toys import NODE_ADD, NODE_LABEL, Bench, Gate, Listener, Toy, for_me, no, node, on, toy
 
 
 def test_event_reaches_those_whom_an_interested_plugin_rejected() -> None:
@@ -126,7 +127,7 @@ def test_pod_that_left_the_pool_is_in_no_index() -> None:
 
 
 def test_leftovers_are_those_who_stayed_strictly_longer_than_the_limit() -> None:
-    bench = Bench(Toy("Deaf"), max_in_unschedulable=300 * SECOND)
+    bench = Bench(Toy("Deaf"), max_in_unschedulable=300 * NANOS)
     bench.add("p")
     bench.pop()
     bench.reject("p", "Deaf")
@@ -140,7 +141,7 @@ def test_leftovers_are_those_who_stayed_strictly_longer_than_the_limit() -> None
 
 
 def test_gated_leftover_is_tried_again_after_another_full_stay() -> None:
-    bench = Bench(Gate("Hold"), max_in_unschedulable=300 * SECOND)
+    bench = Bench(Gate("Hold"), max_in_unschedulable=300 * NANOS)
     bench.add(build.pod("p").gate("Hold"))
 
     bench.advance(301)

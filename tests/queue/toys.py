@@ -7,13 +7,13 @@ from typing import Any
 
 from tidelog.api import builders as build
 from tidelog.api.objects import Node, Pod
+from tidelog.api.times import NANOS
 from tidelog.plugins.events import Action, ClusterEvent, EventRegistration, Hint, HintFn, Resource, WaitingPod
 from tidelog.plugins.interface import Status, unschedulable
 from tidelog.plugins.priority_sort import PrioritySort
 from tidelog.queue.entity import AnyEntity, QueuedGroup, QueuedPod
 from tidelog.queue.scheduling_queue import QueueConfig, Rejection, SchedulingQueue
 
-SECOND = 1_000_000_000
 NODE_ADD = ClusterEvent(Resource.NODE, Action.ADD)
 NODE_LABEL = ClusterEvent(Resource.NODE, Action.UPDATE_NODE_LABEL)
 POD_ADD = ClusterEvent(Resource.ASSIGNED_POD, Action.ADD)
@@ -81,7 +81,7 @@ class Bench:
         self.config = QueueConfig(**config)
         self.observer = observer
         self.queue = self.new_queue()
-        self.now = 100 * SECOND
+        self.now = 100 * NANOS
         self.seq = 0
 
     def new_queue(self) -> SchedulingQueue:
@@ -94,7 +94,7 @@ class Bench:
         )
 
     def wait(self, seconds: float) -> None:
-        self.now += round(seconds * SECOND)
+        self.now += round(seconds * NANOS)
 
     def advance(self, seconds: float) -> None:
         """Time passes, and what it brings about by itself happens."""

@@ -11,12 +11,13 @@ import pytest
 
 from tests.replay.histories import node, pod, random_history
 from tidelog.api import builders as b
+from tidelog.api.times import NANOS
 from tidelog.daemon.cli import main
 from tidelog.eventlog.records import Draft, ObjectDeleted, ObjectPut, Scheduled, decode_body
 from tidelog.plugins.configuration import SchedulerConfiguration, resolve_configuration
 from tidelog.plugins.registry import Registry
 from tidelog.replay.comparison import Comparison, compare
-from tidelog.replay.driver import SECOND, Driver
+from tidelog.replay.driver import Driver
 from tidelog.replay.figures import figures
 from tidelog.replay.files import write_log
 from tidelog.replay.verify import verify
@@ -127,7 +128,7 @@ def test_facts_that_answer_a_dropped_decision_are_left_out(driver: Driver) -> No
     driver.put(node("n1", cpu="1").build(), pod("big", "2").build())
     driver.settle()
     rejection = driver.records[-1].seq
-    driver.now += 60 * SECOND
+    driver.now += 60 * NANOS
     put = ObjectPut(object=node("scaled-up", cpu="4").build())
     driver.append(Draft(body=put, author="autoscaler", key="Node//scaled-up", cause=rejection))
     driver.advance(seconds=5)
@@ -147,7 +148,7 @@ def test_a_reaction_follows_its_outcome_as_long_after_it_as_it_was_recorded(driv
     driver.put(node("late").build())
     driver.advance(seconds=5)
     scheduled = next(r for r in driver.records if r.kind == "Scheduled")
-    driver.advance(seconds=(scheduled.at + 100 * SECOND - driver.now) / SECOND)
+    driver.advance(seconds=(scheduled.at + 100 * NANOS - driver.now) / NANOS)
     driver.append(
         Draft(body=ObjectDeleted(), author="node-agent", key="Pod/default/job", cause=scheduled.seq)
     )
@@ -159,7 +160,7 @@ def test_a_reaction_follows_its_outcome_as_long_after_it_as_it_was_recorded(driv
     placed = next(r for r in made.driver.records if r.kind == "Scheduled")
     deleted = next(r for r in made.driver.records if r.kind == "ObjectDeleted")
     assert placed.at < scheduled.at
-    assert deleted.at - placed.at == 100 * SECOND
+    assert deleted.at - placed.at == 100 * NANOS
 
 
 def test_an_update_of_a_placed_pod_does_not_move_it_to_where_it_was_recorded(driver: Driver) -> None:
@@ -170,7 +171,7 @@ def test_an_update_of_a_placed_pod_does_not_move_it_to_where_it_was_recorded(dri
     driver.settle()
     placed = driver.pod("b")
     meta = msgspec.structs.replace(placed.metadata, labels={"new": "label"})
-    driver.now += SECOND
+    driver.now += NANOS
     driver.put(msgspec.structs.replace(placed, metadata=meta))
 
     made, _ = asked(driver, configure=lambda _: packing("MostAllocated"))

@@ -11,6 +11,7 @@ from tidelog.api import builders as b
 from tidelog.api.features import FeatureGates
 from tidelog.api.objects import ContainerStatus, pod_condition
 from tidelog.api.pod_status import is_preempted
+from tidelog.api.times import NANOS
 from tidelog.eventlog.records import (
     AttemptAborted,
     Evicted,
@@ -29,8 +30,6 @@ from tidelog.replay.verify import verify
 from tidelog.scheduler.preemption import EXPIRY, Evictions, PendingEviction
 
 from .preemption_world import World, budget, node, pending, running, transactions
-
-SECOND = 1_000_000_000
 
 
 @pytest.fixture
@@ -674,7 +673,7 @@ def test_charge_of_an_eviction_that_does_not_end_expires(guarded: World) -> None
     guarded.settle()
     guarded.put(stale)
 
-    guarded.advance(seconds=EXPIRY / SECOND - 1)
+    guarded.advance(seconds=EXPIRY / NANOS - 1)
     guarded.add(pending("early", cpu="4", priority=10))
     guarded.settle()
     guarded.advance(seconds=2)
@@ -835,7 +834,7 @@ def test_permit_that_is_due_after_the_decision_does_not_bind_the_victim() -> Non
     world.add(pending("high", cpu="3", priority=10))
     world.attempt()
 
-    world.now += 2 * 3600 * SECOND
+    world.now += 2 * 3600 * NANOS
     late = world.attempt()
     world.commit()
     world.settle()

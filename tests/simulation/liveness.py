@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from tidelog.api.times import NANOS
 from tidelog.eventlog.records import (
     ConfigurationLoaded,
     Draft,
@@ -23,7 +24,7 @@ from tidelog.eventlog.records import (
 from tidelog.plugins.registry import Registry
 from tidelog.replay.driver import Driver
 from tidelog.replay.verify import recover
-from tidelog.scheduler.core import SECOND, Core
+from tidelog.scheduler.core import Core
 
 from .cluster import SeenCluster, SeenPod
 from .plugins import SLOW
@@ -32,7 +33,7 @@ from .rules import misfit
 REST_SECONDS = 47
 """Longer than from one tick to the next and the longest backoff together; two of them and the flush of the pool is still far away."""
 LOOKS = 2
-BACKOFFS = 60 * SECOND
+BACKOFFS = 60 * NANOS
 """Longer than any backoff."""
 
 

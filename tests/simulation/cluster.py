@@ -33,6 +33,8 @@ from tidelog.eventlog.records import (
     Waiting,
 )
 
+from .plugins import SLOW
+
 SPREAD = "PodTopologySpread"
 EXPIRY = 120 * NANOS
 """So long an eviction counts against its budgets without the pod's end."""
@@ -113,6 +115,12 @@ class SeenPod:
     def is_pending(self) -> bool:
         """It wants a node."""
         return not (self.node or self.ended or self.terminating)
+
+    @property
+    def is_left_alone(self) -> bool:
+        """It wants a node, and nothing but the lack of one holds it."""
+        held = self.obj.spec.scheduling_gates or self.group or SLOW in self.labels or self.reserved
+        return self.is_pending and not held
 
     @property
     def is_ready(self) -> bool:

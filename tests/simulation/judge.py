@@ -3,6 +3,8 @@
     judge = Judge(configuration)
     judge.consume(record)            each record, in the order of the log, once the disk has it
     judge.acknowledged(answer)       a client got this answer
+    judge.unanswered(keys)           a client asked for something about these objects, and does not know what came of it
+    judge.consumed(core)             the scheduler has consumed one more record, durable or not
     judge.at_rest(core)              nothing is left to do until time goes by
     judge.finished(records)          the whole log, as it was read back from the disk
 
@@ -14,6 +16,7 @@ The promises, by the names that a violation has:
     order       the log is one chain: no gaps, time never goes back
     lost        what was durable or acknowledged is there in the end, as it was; no pod loses its node
     doubled     nothing enters twice: no fact that changes nothing, no outcome of an attempt that is over
+    unasked     of facts only what clients asked for enters, and of what was refused nothing
     torn        what belongs together is there together: an attempt's outcomes, a group's bindings, a nomination and its evictions
     stale       no outcome of an older epoch after a newer one, none that knew the future
     gone        no outcome for a pod, no binding to a node, that is not there
@@ -24,6 +27,8 @@ The promises, by the names that a violation has:
     gang        a group is bound by one record, to its quorum, within its level
     budget      evictions are charged to all budgets that are due; protected ones are never broken
     preemption  who goes is less important than whom it is for, and makes enough room
+    liveness    nobody waits for an event who could be placed as things are (groups and preemptions: `liveness.py`)
+    overlooked  nobody is rejected, and nobody has to go for him, while some node would do; nobody goes in vain
     queue       every pod that wants a node is in the queue exactly once; at rest nothing is in flight
     state       the core knows the same placements as the log
 """
@@ -38,6 +43,7 @@ from msgspec.structs import replace
 from tidelog.api.objects import Object, Pod
 from tidelog.api.times import NANOS, parse_time
 from tidelog.daemon.fact_messages import Answer
+from tidelog.daemon.facts import CLUSTER
 from tidelog.eventlog.records import (
     GENESIS,
     AttemptAborted,
@@ -61,7 +67,7 @@ from tidelog.queue.entity import QueuedGroup
 from tidelog.scheduler.core import Core
 
 from .cluster import SeenBudget, SeenCluster, SeenPod
-from .rules import misfit, selects
+from .rules import fits, is_attracted, misfit, selects
 
 PROVISIONING = "NodeProvisioningFailed"
 PROGRESS = "NodeProvisioningInProgress"
@@ -85,9 +91,16 @@ class Judge:
         self.cluster = SeenCluster()
         self.digests: list[bytes] = []
         """Of every record that was durable, in order."""
+        self._keys: list[str] = []
+        """Of the same."""
+        self._facts: set[int] = set()
+        """Records of clients that nobody was told of yet."""
+        self._unanswered: set[str] = set()
         self.epoch = 0
         self.attempt = 0
         self._observed = 0
+        self._is_exact = False
+        """Nothing has happened between the attempt's decision and its records: what it saw is what is seen here."""
         self._outcomes: list[tuple[Record, Outcome]] = []
         """Of the attempt whose records are being read."""
         self._untouched: dict[str, Object] = {}
@@ -102,6 +115,9 @@ class Judge:
     def consume(self, record: Record) -> None:
         """The next record is durable. Raises Violation."""
         self._judge_chain(record)
+        self._keys.append(record.key)
+        if record.author == CLUSTER:
+            self._facts.add(record.seq)
         body = decode_body(record)
         if not isinstance(body, Outcome) or body.attempt != self.attempt:
             self._end_attempt()
@@ -123,11 +139,29 @@ class Judge:
     def acknowledged(self, answer: Answer) -> None:
         """A client was told what became of its request. Raises Violation if that is not on the disk."""
         for result in answer.results:
-            _hold(
-                result.seq <= len(self.digests),
-                "lost",
-                f"record {result.seq} ({result.action} {result.key}) was acknowledged and is not durable",
-            )
+            what = f"record {result.seq} ({result.action} {result.key}) was acknowledged"
+            _hold(result.seq <= len(self.digests), "lost", f"{what} and is not durable")
+            if not result.seq:
+                _hold(result.key in self._keys, "lost", f"{result.key} is {result.action}, and was never put")
+                continue
+            found = self._keys[result.seq - 1]
+            _hold(found == result.key, "lost", f"{what} and is about {found}")
+            _hold(result.seq in self._facts, "doubled", f"{what} twice")
+            self._facts.remove(result.seq)
+
+    def unanswered(self, keys: Iterable[str]) -> None:
+        """A client has asked for something about these objects: it may have been done, or not, or both if it asked again."""
+        self._unanswered.update(keys)
+
+    def consumed(self, core: Core) -> None:
+        """The scheduler has consumed one more record; it may be ahead of the disk. Raises Violation if a pod is not in its queue."""
+        queue = core.queue
+        if queue is None:
+            return
+        pending = [key for key, obj in core.objects.items() if isinstance(obj, Pod) and _wants_node(obj)]
+        missing = [key for key in pending if queue.get(key.removeprefix("Pod/")) is None]
+        _hold(not missing, "queue", f"at {core.seq} it does not know {missing}")
+        _hold(len(queue) == len(pending), "queue", f"at {core.seq} it knows {len(queue)}, not {len(pending)}")
 
     def at_rest(self, core: Core) -> None:
         """Nothing is left to do for the scheduler until time goes by. Raises Violation."""
@@ -140,6 +174,7 @@ class Judge:
         _hold(core.in_flight == 0, "queue", f"{core.in_flight} attempts are in flight at rest")
         self._judge_queue(core)
         self._judge_placements(core)
+        self._judge_sleepers(core)
         self._count("rest")
 
     def finished(self, records: Sequence[Record]) -> None:
@@ -156,6 +191,9 @@ class Judge:
         for record in records[len(self.digests) :]:
             self.consume(record)
         self._end_attempt()
+        unasked = [(seq, self._keys[seq - 1]) for seq in sorted(self._facts)]
+        unasked = [(seq, key) for seq, key in unasked if key not in self._unanswered]
+        _hold(not unasked, "unasked", f"nobody was told of {unasked}, and everybody was told something")
 
     def _count(self, what: str) -> None:
         self.counts[what] = self.counts.get(what, 0) + 1
@@ -226,6 +264,7 @@ class Judge:
                 record,
             )
             self.attempt, self._observed = body.attempt, body.observed
+            self._is_exact = record.seq == body.observed + 1
         self._judge_key(record, body)
         self._outcomes.append((record, body))
         pod = self.cluster.pods.get(record.key)
@@ -241,6 +280,8 @@ class Judge:
             case Unschedulable() if pod is not None and pod.changed <= body.observed and not pod.reserved:
                 # Else it may tell of what was so then, or when its wait began. It is only told, nobody is placed by it.
                 self._judge_fallback(record, pod, self.cluster.in_full(body).fallback, body.at)
+                if self._is_exact:
+                    self._judge_rejection(record, pod, body.at)
             case PlacementChosen():
                 self._judge_group(record, body)
             case Nominated() if body.node:
@@ -357,6 +398,23 @@ class Judge:
         for pod in placed:
             pod.reserved = ""
 
+    # --- rejections -----------------------------------------------------------------------------------------------------
+
+    def _judge_rejection(self, record: Record, pod: SeenPod, at: int) -> None:
+        """It fits nowhere, not even with the constraints fallen back that may. For groups only a search can tell (`liveness.py`)."""
+        if pod.is_left_alone:
+            fallen = self.may_fall_back(pod, at)
+            free = next(
+                (n.name for n in self.cluster.nodes.values() if fits(self.cluster, pod, n, fallen)), ""
+            )
+            _hold(not free, "overlooked", f"it was rejected, and {free} would do", record)
+            self._count("rejection")
+
+    def may_fall_back(self, pod: SeenPod, at: int) -> frozenset[int]:
+        """The spread constraints of the pod that only score at this moment."""
+        constraints = pod.obj.spec.topology_spread_constraints
+        return frozenset(i for i in range(len(constraints)) if self._may_fall_back(pod, i, at))
+
     # --- fallback -------------------------------------------------------------------------------------------------------
 
     def _judge_fallback(self, record: Record, pod: SeenPod, fallback: Iterable[Fallback], at: int) -> None:
@@ -437,6 +495,11 @@ class Judge:
             "it never preempts",
             record,
         )
+        if self._is_exact and not is_attracted(pod):  # Affinity may be to one of those who go.
+            for key in body.victims:
+                others = [other for other in body.victims if other != key]
+                in_vain = fits(cluster, pod, node, fallen, without=others)
+                _hold(not in_vain, "overlooked", f"{key} need not go from {body.node}", record)
         self._judge_fallback(record, pod, body.fallback, body.at)
 
     def _judge_eviction(self, record: Record, body: Evicted) -> None:
@@ -523,6 +586,16 @@ class Judge:
         kept = {label: n for label, n in queue.statistics().inflight_events.items() if n}
         _hold(bool(flying) or not kept, "queue", f"nothing is in flight, and these events are kept: {kept}")
 
+    def _judge_sleepers(self, core: Core) -> None:
+        """Who waits for an event could not go anywhere now, or the event that he waits for has been missed."""
+        assert core.queue is not None
+        for entity in core.queue.contents().unschedulable:
+            pod = self.cluster.pods.get(f"Pod/{entity.key}")
+            if pod is None or entity.is_gated or not pod.is_left_alone:
+                continue  # A group; or its turn will come.
+            free = next((n.name for n in self.cluster.nodes.values() if fits(self.cluster, pod, n)), "")
+            _hold(not free, "liveness", f"{pod.key} waits for an event, and {free} would do")
+
     def _judge_placements(self, core: Core) -> None:
         """What every later decision builds on."""
         for key, pod in self.cluster.pods.items():
@@ -549,6 +622,11 @@ class Judge:
                 "state",
                 f"on {info.name} are {known_there} for the core",
             )
+
+
+def _wants_node(pod: Pod) -> bool:
+    ended = pod.status.phase in ("Succeeded", "Failed")
+    return not (pod.spec.node_name or ended or pod.metadata.deletion_timestamp)
 
 
 def _hold(holds: bool, invariant: str, text: str, record: Record | None = None) -> None:

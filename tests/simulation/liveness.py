@@ -7,7 +7,8 @@ it decide: it also finds groups and preemptions. Whoever is found at two looks i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
@@ -22,13 +23,15 @@ from tidelog.eventlog.records import (
     Waiting,
 )
 from tidelog.plugins.registry import Registry
+from tidelog.queue.entity import AnyEntity, QueuedGroup
 from tidelog.replay.driver import Driver
 from tidelog.replay.verify import recover
 from tidelog.scheduler.core import Core
+from tidelog.scheduler.group import record_key
 
-from .cluster import SeenCluster, SeenPod
+from .judge import Judge
 from .plugins import SLOW
-from .rules import misfit
+from .rules import fits
 
 REST_SECONDS = 47
 """Longer than from one tick to the next and the longest backoff together; two of them and the flush of the pool is still far away."""
@@ -37,33 +40,49 @@ BACKOFFS = 60 * NANOS
 """Longer than any backoff."""
 
 
-def stuck(records: Sequence[Record], registry: Registry, now: int, cluster: SeenCluster) -> list[str]:
-    """Keys of the pods and groups that could be placed now. `cluster` is what the judge has made of the records."""
-    found = dict.fromkeys(_by_rules(cluster))
-    if any(pod.is_pending for pod in cluster.pods.values()):
-        found.update(dict.fromkeys(_by_trial(records, registry, now)))
+def stuck(records: Sequence[Record], registry: Registry, now: int, judge: Judge) -> list[str]:
+    """Keys of the pods and groups that could be placed now. `judge` has seen all the records."""
+    found = dict.fromkeys(_by_rules(judge, now))
+    if any(pod.is_pending for pod in judge.cluster.pods.values()):
+        for keys in _by_trial(records, registry, now):
+            found.update(dict.fromkeys(keys))
     return list(found)
 
 
-def _by_rules(cluster: SeenCluster) -> list[str]:
-    """Single pods for which some node is all right as their constraints are written."""
-    return [pod.key for pod in cluster.pods.values() if _is_free(pod) and _fits_somewhere(cluster, pod)]
+def asleep(records: Sequence[Record], registry: Registry, now: int, core: Core) -> list[str]:
+    """Keys of the pods and groups that wait for an event and could be placed now, or make room. `core` is at rest.
+
+    Who also waits for time is left out, because that comes in ticks, and who waits for his victims' end, which will wake him.
+    """
+    assert core.queue is not None
+    waiting = [e for e in core.queue.contents().unschedulable if not e.is_gated and not _waits_for_more(e)]
+    keys = {record_key(e.key) if isinstance(e, QueuedGroup) else f"Pod/{e.key}" for e in waiting}
+    # Whoever comes after one whose backoff has not ended may only follow him.
+    found = (keys[0] for keys in _by_trial(records, registry, now)) if keys else ()
+    return list(itertools.takewhile(keys.__contains__, found))
 
 
-def _is_free(pod: SeenPod) -> bool:
-    """Nothing but the lack of a node holds it."""
-    held = pod.obj.spec.scheduling_gates or pod.group or SLOW in pod.labels or pod.reserved
-    return pod.is_pending and not held
-
-
-def _fits_somewhere(cluster: SeenCluster, pod: SeenPod) -> bool:
+def _waits_for_more(entity: AnyEntity) -> bool:
+    members = entity.members.values() if isinstance(entity, QueuedGroup) else (entity,)
     return any(
-        not misfit(cluster, pod, node) and not misfit(cluster, pod, node, promised=True)
-        for node in cluster.nodes.values()
+        member.pod.status.nominated_node_name
+        or SLOW in member.pod.metadata.labels
+        or any(c.fallback_criteria for c in member.pod.spec.topology_spread_constraints)
+        for member in members
     )
 
 
-def _by_trial(records: Sequence[Record], registry: Registry, now: int) -> list[str]:
+def _by_rules(judge: Judge, now: int) -> Iterator[str]:
+    """Single pods for which some node is all right, with the constraints fallen back that may."""
+    cluster = judge.cluster
+    for pod in cluster.pods.values():
+        if pod.is_left_alone:
+            fallen = judge.may_fall_back(pod, now)
+            if any(fits(cluster, pod, node, fallen) for node in cluster.nodes.values()):
+                yield pod.key
+
+
+def _by_trial(records: Sequence[Record], registry: Registry, now: int) -> Iterator[list[str]]:
     """Everybody whom a plain scheduler with this log would do something for, if it tried."""
     core = recover(records, registry, core=Core(registry, fast=False))
     driver = Driver(registry, now=now)
@@ -72,13 +91,13 @@ def _by_trial(records: Sequence[Record], registry: Registry, now: int) -> list[s
     driver.append(Draft(body=again, author="liveness"))
     assert core.queue is not None
     core.queue.flush_backoff(now + BACKOFFS)
-    found: list[str] = []
     while (decision := driver.attempt()) is not None:
-        for key, body in decision.outcomes:
-            helps = isinstance(body, Scheduled | Waiting | PlacementChosen) or (
-                isinstance(body, Nominated) and bool(body.victims)
-            )
-            if helps:
-                found.append(key)
+        found = [
+            key
+            for key, body in decision.outcomes
+            if isinstance(body, Scheduled | Waiting | PlacementChosen)
+            or (isinstance(body, Nominated) and body.victims)
+        ]
+        if found:
+            yield found
         driver.commit()
-    return found

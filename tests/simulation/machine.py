@@ -18,13 +18,13 @@ import random
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 from tests.simulation.disk import CrashPoint, SimDisk
 from tests.simulation.judge import Judge, Violation
-from tests.simulation.liveness import LOOKS, REST_SECONDS, stuck
+from tests.simulation.liveness import LOOKS, REST_SECONDS, asleep, stuck
 from tests.simulation.loop import CURRENT, Killed, Process, SimLoop
 from tests.simulation.sim_store import SimFiles, SimReader, SimStore
 from tests.simulation.steps import (
@@ -46,7 +46,7 @@ from tests.simulation.steps import (
     StealLock,
     Story,
 )
-from tests.simulation.telling import facts_of
+from tests.simulation.telling import asked_about, facts_of
 from tidelog.api.errors import InternalError, LogDamaged, LogError, LogLocked, TidelogError
 from tidelog.api.objects import Object
 from tidelog.api.times import NANOS
@@ -55,17 +55,19 @@ from tidelog.daemon.actors.catalogue import cast_of
 from tidelog.daemon.candidate import Candidate
 from tidelog.daemon.clock import SystemClock
 from tidelog.daemon.fact_messages import read_answer, write_request
-from tidelog.daemon.runtime import Limits, Runtime
+from tidelog.daemon.runtime import Limits, Runtime, Watcher
 from tidelog.daemon.virtual_time import START
 from tidelog.eventlog.handover import Handler, HandoverClient, HandoverServer
 from tidelog.eventlog.log import Log
 from tidelog.eventlog.objects import ObjectTable
 from tidelog.eventlog.reader import LogReader
-from tidelog.eventlog.records import Record, Row
+from tidelog.eventlog.records import Body, Record, Row
 from tidelog.plugins.configuration import SchedulerConfiguration, resolve_configuration
 from tidelog.plugins.registry import Registry
 from tidelog.replay.verify import recover, verify
 from tidelog.scheduler.core import Core
+
+T = TypeVar("T")
 
 PATH = "/simulated/cluster.db"
 
@@ -81,6 +83,8 @@ RESTART_SECONDS = 2.0
 """A process that ended with an error is started again after this."""
 NETWORK_SECONDS = 0.0005
 """So long bytes are on their way between two processes: always the same, and so they stay in order."""
+SEARCH_EVERY = 8
+"""At so many-th rest everybody is tried anew, which costs as much as some dozen rests."""
 LOOK_SECONDS = 0.002
 """How often it is looked whether the scheduler is at rest."""
 
@@ -191,6 +195,21 @@ class SimPlace:
         return server
 
 
+class _Onlooker(Watcher):
+    """Has the judge look at the scheduler after each record that it consumes."""
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+        self._core: Core | None = None
+
+    def configured(self, core: Core) -> None:
+        self._core = core
+
+    def consumed(self, record: Record, body: Body) -> None:
+        if self._core is not None:
+            self._machine.judged(self._machine.judge.consumed, self._core)
+
+
 class Daemon(Candidate):
     """One run of the daemon's process."""
 
@@ -211,6 +230,7 @@ class Daemon(Candidate):
             source="scheduler.yaml",
             actors=machine.cast,
             limits=machine.habits.limits,
+            watcher=_Onlooker(machine),
         )
 
     @property
@@ -391,10 +411,14 @@ class Machine:
                 continue
             record = Record(*row)
             self.records.append(record)
-            try:
-                self.judge.consume(record)
-            except AssertionError as error:
-                self._broken(error)
+            self.judged(self.judge.consume, record)
+
+    def judged(self, judge: Callable[[T], None], what: T) -> None:
+        """Have this judged; a violation ends the simulation, not whose work it is found in."""
+        try:
+            judge(what)
+        except AssertionError as error:
+            self._broken(error)
 
     def _broken(self, error: BaseException) -> None:
         """The simulation ends with this, whoever is running."""
@@ -591,7 +615,7 @@ class Machine:
             if self._is_simple():
                 return core
             now = max(self.wall(), core.at)
-            again = stuck(self.records, self.registry, now, self.judge.cluster)
+            again = stuck(self.records, self.registry, now, self.judge)
             found = [key for key in again if look == 0 or key in found]
             if not found:
                 return core
@@ -615,6 +639,8 @@ class Machine:
     def _check_log(self, core: Core) -> None:
         records = self.records
         self.judge.finished(records)
+        if core.configuration != self.configuration:
+            raise Violation("configuration", "another one is in force than the newest")
         digest = core.digest()
         report = verify(records, self.registry)
         if report.first_difference is not None:
@@ -646,6 +672,14 @@ class Machine:
         if len(writing) == 1 and all(task.done() for task in self._asking):
             self.counts["rests"] += 1
             self.judge.at_rest(core)
+            if self.counts["rests"] % SEARCH_EVERY == 0:
+                self._search(core)
+
+    def _search(self, core: Core) -> None:
+        """Nobody has missed what he waits for."""
+        found = asleep(self.records, self.registry, max(self.wall(), core.at), core)
+        if found:
+            raise Violation("liveness", f"wait for an event, and could be placed: {found}")
 
     # --- clients --------------------------------------------------------------------------------------------------------
 
@@ -668,6 +702,7 @@ class Machine:
             except InternalError as error:
                 self._broken(error)
             except (LogError, TimeoutError):
+                self.judge.unanswered(asked_about(step))
                 await asyncio.sleep(1.0)  # Full, failed, or gone: perhaps it was done, perhaps not.
             except TidelogError:
                 self.counts["refused"] += 1
@@ -678,10 +713,7 @@ class Machine:
         async with client, asyncio.timeout(ANSWER_SECONDS):
             answer = read_answer(await client.request(message))
         self.counts["answered"] += 1
-        try:
-            self.judge.acknowledged(answer)
-        except AssertionError as error:
-            self._broken(error)
+        self.judged(self.judge.acknowledged, answer)
 
     def _message(self, step: Request) -> object | None:
         """What goes over the wire; None where there is nothing to ask for."""

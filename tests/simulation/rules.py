@@ -41,6 +41,20 @@ def misfit(
     )
 
 
+def fits(
+    cluster: SeenCluster,
+    pod: SeenPod,
+    node: SeenNode,
+    fallen: Collection[int] = (),
+    *,
+    without: Collection[str] = (),
+) -> bool:
+    """The pod may go there, also when those have come who were promised room there before it."""
+    return not misfit(cluster, pod, node, fallen=fallen, without=without) and not misfit(
+        cluster, pod, node, fallen=fallen, without=without, promised=True
+    )
+
+
 def _promised(cluster: SeenCluster, pod: SeenPod, node: SeenNode) -> list[SeenPod]:
     return [
         p
@@ -148,6 +162,11 @@ def _is_about(term: PodAffinityTerm, owner: SeenPod, other: SeenPod) -> bool:
 def _repelled_by(pod: SeenPod) -> tuple[PodAffinityTerm, ...]:
     affinity = pod.obj.spec.affinity
     return affinity.pod_anti_affinity.required if affinity and affinity.pod_anti_affinity else ()
+
+
+def is_attracted(pod: SeenPod) -> bool:
+    """It has required affinity to other pods."""
+    return bool(_attracted_by(pod))
 
 
 def _attracted_by(pod: SeenPod) -> tuple[PodAffinityTerm, ...]:

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from tidelog.api import manifests
 from tidelog.api.errors import TidelogError
-from tidelog.api.objects import Object, Pod
+from tidelog.api.objects import Object, Pod, object_key
 from tidelog.api.times import NANOS
 from tidelog.daemon import fact_messages
 from tidelog.daemon.actors.catalogue import cast_of
@@ -43,6 +43,7 @@ from .steps import (
     PowerLoss,
     Request,
     SetCondition,
+    Step,
     Story,
     edited,
 )
@@ -72,6 +73,19 @@ def facts_of(step: AnyStep, get: Callable[[str], Object | None]) -> Facts | None
             return None
 
 
+def asked_about(step: Step) -> list[str]:
+    """The keys of the objects that a request is about."""
+    match step:
+        case Apply():
+            return [object_key(obj) for obj in step.objects]
+        case Delete():
+            return list(step.keys)
+        case SetCondition() | Edit():
+            return [step.key]
+        case _:
+            return []  # A manifest that is none; a configuration.
+
+
 class Told(NamedTuple):
     """How a story ended that broke no promise."""
 
@@ -93,6 +107,8 @@ class _Telling:
         self.records: list[Record] = []
         self.dice = random.Random(f"turns {story.seed}")
         self.requests: list[asyncio.Task[Answer | None]] = []
+        self.asked: list[str] = []
+        """What they are about."""
 
     async def run(self) -> Told:
         actors = cast_of(self.story.actors)
@@ -129,6 +145,7 @@ class _Telling:
 
     async def _ask(self, step: Request) -> None:
         self.requests.append(asyncio.create_task(self._request(step)))  # type: ignore[arg-type]
+        self.asked += asked_about(step)
         for _ in range(self.dice.randint(0, TURNS)):
             await asyncio.sleep(0)
         if step.settle:
@@ -152,6 +169,7 @@ class _Telling:
         for answer in answers:
             if answer is not None:
                 self.judge.acknowledged(answer)
+        self.asked = []
         self.judge.at_rest(self.cluster.core)
 
     async def _restart(self) -> None:
@@ -159,6 +177,7 @@ class _Telling:
             request.cancel()
         await asyncio.gather(*self.requests, return_exceptions=True)
         self.requests = []
+        self.judge.unanswered(self.asked)
         await self.cluster.restart(cast_of(self.story.actors)(self.registry))
 
     async def _read(self) -> None:
@@ -173,7 +192,7 @@ class _Telling:
         for look in range(LOOKS):
             await self.cluster.advance(REST_SECONDS)
             await self._settle()
-            again = stuck(self.records, self.registry, self.cluster.now, self.judge.cluster)
+            again = stuck(self.records, self.registry, self.cluster.now, self.judge)
             found = [key for key in again if look == 0 or key in found]
         if found:
             raise Violation("liveness", f"could be placed and are not: {found}")

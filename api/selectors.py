@@ -90,7 +90,9 @@ _label_cache: dict[tuple[object, ...], Matcher] = {}
 
 def selector_key(selector: LabelSelector) -> tuple[object, ...]:
     """A hashable value, equal for equal selectors (label order aside)."""
-    return (tuple(sorted(selector.match_labels.items())), selector.match_expressions)
+    labels = selector.match_labels
+    pairs = labels.items() if len(labels) < 2 else sorted(labels.items())
+    return (tuple(pairs), selector.match_expressions)
 
 
 def is_empty(selector: LabelSelector) -> bool:

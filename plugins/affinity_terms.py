@@ -4,13 +4,17 @@ A term selects pods by their labels and their namespace. Its namespaces are thos
 `namespaceSelector` matches; if it has neither, the namespace of the pod that has the term.
 
 Terms with equal text are one object: the replicas of a deployment share theirs, so whether a term selects a given pod need be
-worked out once for all of them. Compiling costs a few microseconds a term, and is kept with the pod (`PodInfo.terms`).
+worked out once for all of them. Compiling costs three microseconds a term, half of one if it is known already, and is kept with
+the pod (`PodInfo.terms`).
+
+A pod may have dozens of terms, and a cluster thousands of such pods. Most terms require a label, so of a long list only those are
+looked at that require one which the pod in question has (`Terms.about`): half a microsecond for the list instead of for each term.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple, Self
 
 from tidelog.api.objects import LabelSelector, Pod, PodAffinityTerm, WeightedPodAffinityTerm
 from tidelog.api.selectors import Labels, SelectorError, is_empty, label_matcher, selector_key
@@ -20,14 +24,20 @@ NamespaceLabels = Callable[[str], Labels | None]
 
 NO_LABELS: Mapping[str, str] = {}
 
+Label = tuple[str, str]
+
+FEW = 4
+"""So many terms are looked at one by one; arbitrary within a factor of two."""
+
 
 class AffinityTerm:
     """One compiled term. Compare by identity."""
 
     __slots__ = (
+        "_matches",
         "_namespace_matches",
         "every_namespace",
-        "matches_labels",
+        "labels",
         "namespaces",
         "topology_key",
         "weight",
@@ -42,7 +52,10 @@ class AffinityTerm:
         self.namespaces = frozenset((owner_namespace,) if own else term.namespaces)
         self.every_namespace = selector is not None and is_empty(selector)
         """Also those that are not known."""
-        self.matches_labels = label_matcher(term.label_selector)
+        self.labels: tuple[Label, ...] = _required_labels(term.label_selector)
+        """What it selects has all of these, and whatever else the selector asks for."""
+        labels_tell_all = term.label_selector is not None and not term.label_selector.match_expressions
+        self._matches = None if labels_tell_all else label_matcher(term.label_selector)
         self._namespace_matches = None if selector is None else label_matcher(selector)
 
     def selects_namespace(self, namespace: str, labels_of: NamespaceLabels) -> bool:
@@ -56,19 +69,79 @@ class AffinityTerm:
 
     def selects(self, namespace: str, labels: Labels, labels_of: NamespaceLabels) -> bool:
         """Whether the term is about a pod of this namespace with these labels."""
-        return self.matches_labels(labels) and self.selects_namespace(namespace, labels_of)
+        for key, value in self.labels:
+            if labels.get(key) != value:
+                return False
+        if self._matches is not None and not self._matches(labels):
+            return False
+        return namespace in self.namespaces or self.selects_namespace(namespace, labels_of)
 
 
-Terms = tuple[AffinityTerm, ...]
+def _required_labels(selector: LabelSelector | None) -> tuple[Label, ...]:
+    if selector is None:
+        return ()
+    labels = tuple(selector.match_labels.items())
+    if selector.match_expressions:
+        only = [r for r in selector.match_expressions if r.operator == "In" and len(r.values) == 1]
+        labels += tuple((r.key, r.values[0]) for r in only)
+    return labels
+
+
+class Terms(tuple[AffinityTerm, ...]):  # noqa: SLOT001 - a tuple cannot have slots of its own
+    """A list of terms of a pod, in their order."""
+
+    _by_label: dict[Label, list[int]] | None = None
+    """Label → places of terms that require it: each term that requires any is under one of them. None: all are looked at."""
+    _others: tuple[int, ...] = ()
+    """Places of the terms that require no label …"""
+    _other_terms: tuple[AffinityTerm, ...] = ()
+    """… and these terms."""
+
+    def indexed(self) -> Self:
+        """Itself; a long list looks up from now on what it is asked. Costs half a microsecond a term."""
+        if len(self) > FEW:
+            self._index()
+        return self
+
+    def _index(self) -> None:
+        by_label: dict[Label, list[int]] = {}
+        others = []
+        for place, term in enumerate(self):
+            labels = term.labels
+            if not labels:
+                others.append(place)
+                continue
+            # All terms may ask for `team=a`, and each for an app of its own: then it is better found by the app.
+            label = labels[0] if len(labels) == 1 else min(labels, key=lambda one: len(by_label.get(one, ())))
+            by_label.setdefault(label, []).append(place)
+        self._by_label = by_label
+        self._others = tuple(others)
+        self._other_terms = tuple([self[place] for place in others])
+
+    def about(self, labels: Labels) -> Sequence[AffinityTerm]:
+        """Those that may select a pod with these labels, at least all that do, in their order.
+
+        Costs a step for each label, but never more than one for each term.
+        """
+        by_label = self._by_label
+        if by_label is None or len(labels) > len(self):
+            return self
+        found = [place for label in labels.items() if label in by_label for place in by_label[label]]
+        if not found:
+            return self._other_terms
+        return [self[place] for place in sorted((*found, *self._others))]
+
+
+NONE = Terms()
 
 
 class PodTerms(NamedTuple):
     """All terms of a pod. A list with a term that does not parse counts as empty, and is told in `errors`."""
 
-    affinity: Terms = ()
-    anti_affinity: Terms = ()
-    preferred_affinity: Terms = ()
-    preferred_anti_affinity: Terms = ()
+    affinity: Terms = NONE
+    anti_affinity: Terms = NONE
+    preferred_affinity: Terms = NONE
+    preferred_anti_affinity: Terms = NONE
     errors: tuple[SelectorError, ...] = ()
 
 
@@ -90,14 +163,14 @@ def required_affinity(pod: Pod) -> Terms:
     """The required affinity terms. Raises SelectorError."""
     affinity = pod.spec.affinity
     found = affinity.pod_affinity if affinity else None
-    return _required(found.required, pod) if found else ()
+    return _required(found.required, pod) if found else NONE
 
 
 def required_anti_affinity(pod: Pod) -> Terms:
     """The required anti-affinity terms. Raises SelectorError."""
     affinity = pod.spec.affinity
     found = affinity.pod_anti_affinity if affinity else None
-    return _required(found.required, pod) if found else ()
+    return _required(found.required, pod) if found else NONE
 
 
 def compile_terms(pod: Pod) -> PodTerms:
@@ -109,27 +182,27 @@ def compile_terms(pod: Pod) -> PodTerms:
 
     def parsed(compiled: Callable[[], Terms]) -> Terms:
         try:
-            return compiled()
+            return compiled().indexed()
         except SelectorError as error:
             errors.append(error)
-            return ()
+            return NONE
 
     attract, repel = affinity.pod_affinity, affinity.pod_anti_affinity
     return PodTerms(
         parsed(lambda: required_affinity(pod)),
         parsed(lambda: required_anti_affinity(pod)),
-        parsed(lambda: _preferred(attract.preferred, pod)) if attract else (),
-        parsed(lambda: _preferred(repel.preferred, pod)) if repel else (),
+        parsed(lambda: _preferred(attract.preferred, pod)) if attract else NONE,
+        parsed(lambda: _preferred(repel.preferred, pod)) if repel else NONE,
         tuple(errors),
     )
 
 
 def _required(terms: Iterable[PodAffinityTerm], pod: Pod) -> Terms:
-    return tuple(_compiled(term, 0, pod.metadata.namespace) for term in terms)
+    return Terms(_compiled(term, 0, pod.metadata.namespace) for term in terms)
 
 
 def _preferred(terms: Iterable[WeightedPodAffinityTerm], pod: Pod) -> Terms:
-    return tuple(_compiled(t.pod_affinity_term, t.weight, pod.metadata.namespace) for t in terms)
+    return Terms(_compiled(t.pod_affinity_term, t.weight, pod.metadata.namespace) for t in terms)
 
 
 def _compiled(term: PodAffinityTerm, weight: int, namespace: str) -> AffinityTerm:

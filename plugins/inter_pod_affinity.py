@@ -11,8 +11,9 @@ Terminating pods count: they are there until they are gone (in PodTopologySpread
 
 Costs. PreFilter looks at the pods with required anti-affinity, which the snapshot keeps apart, and, only if the incoming pod
 has required terms itself, at every pod. PreScore looks at the pods with any affinity, or at every pod if the incoming pod has
-preferred terms. Terms of replicas are one object, so each is matched against the incoming pod once. Filter, Score and the
-hooks cost the number of terms; a clone of the state costs the number of pairs changed.
+preferred terms. Terms of replicas are one object, so each is matched against the incoming pod once; of a pod with many terms only
+those are looked at that require a label which the other one has. Filter, Score and the hooks cost the number of terms; a clone
+of the state costs the number of pairs changed.
 
 What Filter says of a node depends on its own topology domains, and on whether anybody anywhere meets the pod's affinity terms,
 because the first of its kind may go where it likes.
@@ -145,13 +146,16 @@ class InterPodAffinity(Plugin):
     ) -> None:
         """Add what the pods of one node contribute."""
         own = incoming.pod.terms
+        attracted, repelled = own.preferred_affinity, own.preferred_anti_affinity
         for other in others:
-            for term in own.preferred_affinity:
-                if incoming.selects(term, other):
-                    _add_weight(table, labels, term.topology_key, term.weight)
-            for term in own.preferred_anti_affinity:
-                if incoming.selects(term, other):
-                    _add_weight(table, labels, term.topology_key, -term.weight)
+            if attracted:
+                for term in attracted.about(other.labels):
+                    if incoming.selects(term, other):
+                        _add_weight(table, labels, term.topology_key, term.weight)
+            if repelled:
+                for term in repelled.about(other.labels):
+                    if incoming.selects(term, other):
+                        _add_weight(table, labels, term.topology_key, -term.weight)
             if other.has_affinity:
                 for key, weight in incoming.weights_of(other.terms, self.args.hard_pod_affinity_weight):
                     _add_weight(table, labels, key, weight)
@@ -228,9 +232,10 @@ class Incoming:
         """What another pod with these terms adds to the score of its topology pairs."""
         known = self._weights_of.get(terms)
         if known is None:
-            weighted = [(t, hard_weight) for t in terms.affinity if hard_weight]
-            weighted += [(t, t.weight) for t in terms.preferred_affinity]
-            weighted += [(t, -t.weight) for t in terms.preferred_anti_affinity]
+            labels = self.pod.labels
+            weighted = [(t, hard_weight) for t in terms.affinity.about(labels) if hard_weight]
+            weighted += [(t, t.weight) for t in terms.preferred_affinity.about(labels)]
+            weighted += [(t, -t.weight) for t in terms.preferred_anti_affinity.about(labels)]
             known = tuple((t.topology_key, weight) for t, weight in weighted if self.is_selected_by(t))
             self._weights_of[terms] = known
         return known
@@ -239,10 +244,11 @@ class Incoming:
 
     def add_existing(self, into: PairCounter, pods: Iterable[PodInfo], labels: Labels) -> None:
         """By their required anti-affinity against the incoming pod."""
+        own, known = self.pod.labels, self._selected_by
         for pod in pods:
-            for term in pod.terms.anti_affinity:
-                value = labels.get(term.topology_key)
-                if value is not None and self.is_selected_by(term):
+            for term in pod.terms.anti_affinity.about(own):
+                selected = known[term] if term in known else self.is_selected_by(term)
+                if selected and (value := labels.get(term.topology_key)) is not None:
                     into[term.topology_key, value] += 1
 
     def add_affinity(self, into: PairCounter, pods: Iterable[PodInfo], labels: Labels) -> None:
@@ -256,12 +262,14 @@ class Incoming:
 
     def add_anti_affinity(self, into: PairCounter, pods: Iterable[PodInfo], labels: Labels) -> None:
         """By meeting one of its required anti-affinity terms."""
-        for term in self.pod.terms.anti_affinity:
-            value = labels.get(term.topology_key)
-            if value is not None:
-                count = sum(1 for pod in pods if self.selects(term, pod))
-                if count:
-                    into[term.topology_key, value] += count
+        terms = self.pod.terms.anti_affinity
+        if not terms:
+            return
+        for pod in pods:
+            for term in terms.about(pod.labels):
+                value = labels.get(term.topology_key)
+                if value is not None and self.selects(term, pod):
+                    into[term.topology_key, value] += 1
 
     def _labels_of_namespace(self, name: str) -> Labels | None:
         labels = self._namespace_labels

@@ -106,6 +106,11 @@ class PodInfo:
             self._terms = compile_terms(self.pod)
         return self._terms
 
+    def compile_terms(self) -> None:
+        """Do now what the first question for `terms` would have to do."""
+        if self._terms is None:
+            self._terms = compile_terms(self.pod)
+
     def __repr__(self) -> str:
         return f"PodInfo({self.key})"
 

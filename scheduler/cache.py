@@ -220,6 +220,8 @@ class Cache:
         self._assumed.pop(uid, None)
 
     def _add(self, pod: PodInfo, name: str) -> None:
+        # Here, pod by pod: else the next attempt would do it for all pods that came since the last one.
+        pod.compile_terms()
         self._place[pod.uid] = name
         node = self._nodes.get(name)
         if node is None:

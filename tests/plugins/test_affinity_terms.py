@@ -7,7 +7,7 @@ import pytest
 from tidelog.api.builders import pod
 from tidelog.api.objects import LabelSelector, LabelSelectorRequirement
 from tidelog.api.selectors import Labels, SelectorError
-from tidelog.plugins.affinity_terms import AffinityTerm, all_select, compile_terms, required_affinity
+from tidelog.plugins.affinity_terms import AffinityTerm, Terms, all_select, compile_terms, required_affinity
 from tidelog.plugins.node_info import PodInfo
 
 NAMESPACES = {"default": {}, "dev": {"env": "dev"}, "prod": {"env": "prod"}}
@@ -52,7 +52,7 @@ def test_an_absent_selector_selects_no_pod_and_an_empty_one_every_pod() -> None:
 
 
 def test_no_terms_ask_for_no_pod() -> None:
-    assert not all_select((), "default", {}, labels_of)
+    assert not all_select(Terms(), "default", {}, labels_of)
 
 
 def test_a_list_with_a_broken_term_counts_as_empty_and_the_others_do_not() -> None:
@@ -74,6 +74,53 @@ def test_a_list_with_a_broken_term_counts_as_empty_and_the_others_do_not() -> No
 def test_a_hint_is_told_that_a_term_is_broken() -> None:
     with pytest.raises(SelectorError):
         required_affinity(pod("p").pod_affinity("zone", BROKEN).build())
+
+
+SELECTORS = (
+    "app=web",
+    "app=db",
+    "team=x",
+    "app=web,team=x",
+    "app in (web)",
+    "app in (web,db)",
+    "app",
+    "app!=db",
+)
+LABELS: tuple[dict[str, str], ...] = (
+    {},
+    {"app": "web"},
+    {"app": "db"},
+    {"team": "x"},
+    {"app": "web", "team": "x"},
+    {"app": "cache", "team": "y"},
+    {f"l{i}": "" for i in range(20)} | {"app": "web"},
+)
+
+
+@pytest.mark.parametrize("count", [1, 4, 8])
+@pytest.mark.parametrize("labels", LABELS)
+def test_terms_about_a_pod_are_in_order_and_all_that_select_it(count: int, labels: dict[str, str]) -> None:
+    built = pod("p").pod_anti_affinity("zone", LabelSelector()).pod_anti_affinity("zone", None)
+    for selector in SELECTORS[:count]:
+        built = built.pod_anti_affinity("zone", selector)
+    terms = compile_terms(built.build()).anti_affinity
+
+    about = list(terms.about(labels))
+
+    assert about == [term for term in terms if term in about]
+    assert [term for term in terms if term.selects("default", labels, labels_of)] == [
+        term for term in about if term.selects("default", labels, labels_of)
+    ]
+
+
+def test_terms_that_require_another_label_are_not_looked_at() -> None:
+    built = pod("p")
+    for i in range(32):
+        built = built.pod_anti_affinity("zone", f"team=x,app=a{i}")
+    terms = compile_terms(built.build()).anti_affinity
+
+    assert len(terms.about({"team": "x", "app": "b"})) == 1
+    assert list(terms.about({"app": "a7"})) == [terms[7]]
 
 
 def test_equal_terms_of_pods_of_one_namespace_are_one_object() -> None:

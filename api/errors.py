@@ -60,6 +60,8 @@ def quoted(value: object, limit: int = 120) -> str:
         return str(value)  # JSON has no such number, and null would name another value.
     try:
         text = msgspec.json.encode(value).decode()
+    except RecursionError:
+        return "something that is nested too deeply to be shown"
     except (TypeError, ValueError, msgspec.MsgspecError):
         text = msgspec.json.encode(repr(value)).decode()
     return printable(text, limit)

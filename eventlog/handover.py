@@ -59,6 +59,9 @@ SECONDS_PER_MESSAGE = 30.0
 SECONDS_AT_CLOSE = 1.0
 """So long a closing server waits for requests under way and for clients that are slow to take their answers."""
 
+NESTING_MAX = 200
+"""Of an answer: more than any object has. What is nested as deeply as Python can read it, it cannot show."""
+
 _ADDRESS_BYTES_MAX = 107
 _LENGTH = struct.Struct(">I")
 _LOG = logging.getLogger(__name__)
@@ -113,6 +116,16 @@ async def _read_message(reader: asyncio.StreamReader, seconds: float | None, typ
         raise _Malformed(f"the message is not msgpack: {error}") from None
 
 
+def _is_nested_beyond(value: object, levels: int) -> bool:
+    parts = [value]
+    for _ in range(levels):
+        containers = [part for part in parts if isinstance(part, dict | list)]
+        parts = [one for part in containers for one in (part.values() if isinstance(part, dict) else part)]
+        if not parts:
+            return False
+    return True
+
+
 def _described(error: TidelogError) -> dict[str, Any]:
     """An error as it travels: its class, and the arguments that make it again."""
     if isinstance(error, InvalidObjects):
@@ -141,12 +154,14 @@ def _raised(described: Any) -> TidelogError:
     """The error that was described."""
     try:
         name, arguments = described["type"], described["arguments"]
-        if name == "InvalidObjects":
-            return InvalidObjects(arguments[0], msgspec.convert(arguments[1], list[FieldError]))
         kind = NoWriter if name == "NoWriter" else getattr(errors, name)
         if issubclass(kind, TidelogError):
-            return kind(*arguments)
-    except (TypeError, KeyError, IndexError, AttributeError, msgspec.MsgspecError):
+            if kind is InvalidObjects:
+                arguments = [arguments[0], msgspec.convert(arguments[1], list[FieldError])]
+            raised: TidelogError = kind(*arguments)
+            str(raised)  # Arguments of other types may make an error that cannot be told.
+            return raised
+    except (TypeError, ValueError, KeyError, IndexError, AttributeError, msgspec.MsgspecError):
         pass
     return TidelogError(f"the process that writes the log answered: {quoted(described)}")
 
@@ -352,6 +367,8 @@ class HandoverClient:
             self._writer.write(_frame(message))
             await self._writer.drain()
             answer: Any = await _read_message(self._reader, None, object)
+            if _is_nested_beyond(answer, NESTING_MAX):
+                raise _Malformed("the message is nested too deeply")
         except (EOFError, OSError, _Malformed) as error:
             why = str(error) or "end of data"
             raise NoWriter(self._path, f"it went away before it answered ({why})") from error

@@ -100,3 +100,11 @@ def test_every_error_has_its_sentence_and_exit_code(error: TidelogError, exit_co
 def test_damage_is_an_error_of_the_log() -> None:
     assert issubclass(LogDamaged, LogError)
     assert issubclass(LogError, TidelogError)
+
+
+def test_value_nested_too_deeply_to_be_shown_is_told_as_such() -> None:
+    value: object = None
+    for _ in range(100_000):
+        value = [value]
+
+    assert quoted(value) == "something that is nested too deeply to be shown"

@@ -33,6 +33,17 @@ VERSION = 1
 OBJECTS_PER_STEP = 200
 """Arbitrary; a fraction of a millisecond of encoding."""
 
+
+class _Counters(msgspec.Struct, frozen=True):
+    """What of a state is looked at first; the rest finds out for itself what it cannot be made of."""
+
+    seq: int
+    at: int
+    epoch: int
+    attempts: int
+    last_tick_at: int
+
+
 _encode = msgspec.msgpack.Encoder().encode
 _DECODE = {kind.name: msgspec.msgpack.Decoder(kind.type).decode for kind in KINDS}
 _decode_chunk = msgspec.msgpack.Decoder(list[tuple[str, msgspec.Raw]]).decode
@@ -117,6 +128,7 @@ def load_state(blob: bytes, registry: Registry, changes: Sequence[bytes] = ()) -
                 del raws[key]
             _add(raws, chunks)
             rest = newer
+        msgspec.convert(rest, _Counters)
         return Core.load(registry, rest, {key: _DECODE[key.partition("/")[0]](raws[key]) for key in raws})
     except (
         msgspec.MsgspecError,

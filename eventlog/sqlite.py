@@ -224,6 +224,13 @@ class SqliteStore(_Reading):
             lock.release()
             raise
 
+    async def read(self, first: int, last: int) -> list[Row]:
+        """As in `Store`. What is missing may have been dropped by a process that took the lock away: that is no damage."""
+        rows = await super().read(first, last)
+        if first <= last and (not rows or rows[0][0] != first):
+            self._check_anchor(await self._read(database.read_anchor))
+        return rows
+
     def refresh(self) -> Head:
         """As in `Store`: nobody else can move the head."""
         return self.head
@@ -310,11 +317,12 @@ class SqliteStore(_Reading):
 
     def _drop(self, connection: sqlite3.Connection, anchor: Head) -> None:
         """Compact, unless a process that took the lock away has: the anchor would go back to before records that are gone."""
-        if database.read_anchor(connection) != self.anchor:
-            raise LogError(
-                f"{self.name}: another process has compacted it: nothing more is written; start again"
-            )
+        self._check_anchor(database.read_anchor(connection))
         database.compact(connection, anchor)
+
+    def _check_anchor(self, found: Head) -> None:
+        if found != self.anchor:
+            raise LogError(f"{self.name}: another process has compacted it; start again")
 
     async def close(self) -> None:
         """As in `Store`. A clean close leaves one database file without WAL, which also a read-only folder can hold.

@@ -579,6 +579,22 @@ async def test_compaction_that_was_robbed_of_its_lock_drops_nothing_after_anothe
         assert (found.anchor.seq, [record.seq async for record in reader.read()]) == (3, [4])
 
 
+async def test_writer_that_was_robbed_takes_what_another_has_compacted_for_no_damage(tmp_path: Path) -> None:
+    async with await open_log(tmp_path / "c.db") as log:
+        await log.append([tick(), tick(), tick()])
+    first = await open_log(tmp_path / "c.db")
+    os.unlink(tmp_path / "c.db.lock")
+    async with await open_log(tmp_path / "c.db") as second:
+        await second.put_snapshot("objects", 2, b"state")
+        await second.compact()
+
+        for seq in (1, 2):
+            with pytest.raises(LogError, match="another process has compacted it") as raised:
+                await first.record(seq)
+            assert not isinstance(raised.value, LogDamaged)
+        await first.close()
+
+
 async def test_standby_takes_over_when_the_first_writer_is_killed(tmp_path: Path) -> None:
     path = tmp_path / "c.db"
     script = (

@@ -55,6 +55,17 @@ def test_pod_that_takes_a_place_is_named_with_its_node() -> None:
     assert taken == "default/p took room on node n1"
 
 
+def test_nomination_of_a_pod_withdraws_the_place_that_it_found_by_fallback_and_its_end_does_not() -> None:
+    free, nominated = b.pod("p").build(), b.pod("p").nominated("n1").build()
+
+    found = disturbance(7, free, nominated)
+
+    assert found is not None
+    assert (found.own, found.takes) == ("", "")
+    assert found.withdraws.endswith("its spread constraints may be hard again")
+    assert disturbance(7, nominated, free) is None
+
+
 def test_group_hurts_by_what_it_asks_for_and_not_by_how_it_stands() -> None:
     two, three = b.pod_group("g", min_count=2), b.pod_group("g", min_count=3)
     labelled = replace(two, metadata=ObjectMeta(name="g", namespace="default", labels={"a": "b"}))

@@ -896,12 +896,30 @@ def test_an_observer_is_told_every_answer() -> None:
     ]
 
 
-def test_an_observer_is_told_of_permits_and_placements_too() -> None:
-    rig, log = Rig().plugin("A", permit=unschedulable("no")), Log()
-    framework = rig.framework
+def test_an_observer_is_told_of_every_extension_point_that_answers() -> None:
+    rig, log, told = Rig(2), Log(), unschedulable("no")
+    rig.plugin("A", pre_enqueue=None, pre_filter=None, filter=None, pre_score=None, score=1, reserve=None)
+    rig.plugin("B", post_filter=told, permit=told, pre_bind=told, bind=told)
+    framework, placing = rig.framework, Placing(None)
     framework.observer = log
 
+    framework.run_pre_enqueue(rig.pod.pod)
+    framework.schedule_pod(rig.state, rig.pod, turn=1)
+    framework.run_post_filter(rig.state, rig.pod, {})
+    framework.run_reserve(rig.state, rig.pod, "n0")
     framework.run_permit(rig.state, rig.pod, "n0")
+    framework.run_pre_bind(rig.state, rig.pod, "n0")
+    framework.run_bind(rig.state, rig.pod, "n0")
+    framework.run_generate(placing, CycleState(), None, ())  # type: ignore[arg-type]
+    framework.run_assume(placing, CycleState(), None, None)  # type: ignore[arg-type]
+    framework.run_revert(placing, CycleState(), None, None)  # type: ignore[arg-type]
     framework.run_score_placement(Placing(1), CycleState(), None, None, {})  # type: ignore[arg-type]
 
-    assert [entry[:2] for entry in log.entries] == [("Permit", "A"), ("PlacementScore", "P")]
+    scheduled = ["PreEnqueue", "PreFilter", "Filter", "Filter", "PreScore", "Score"]
+    assert log.entries == [
+        *((point, "A", None) for point in scheduled),
+        ("PostFilter", "B", told),
+        ("Reserve", "A", None),
+        *((point, "B", told) for point in ("Permit", "PreBind", "Bind")),
+        *((f"Placement{point}", "P", None) for point in ("Generate", "Assume", "Revert", "Score")),
+    ]

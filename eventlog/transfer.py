@@ -16,7 +16,7 @@ import base64
 import os
 import re
 from collections.abc import Callable, Iterable
-from typing import NoReturn
+from typing import Annotated, NoReturn
 
 import msgspec
 
@@ -35,10 +35,14 @@ LINES_PER_WRITE = 1_000
 """Imported records are written in groups of this size."""
 
 
+_Integer = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+"""What a database can hold."""
+
+
 class _Place(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    seq: int
-    at: int
-    epoch: int
+    seq: _Integer
+    at: _Integer
+    epoch: _Integer
     digest: str
 
 
@@ -50,19 +54,19 @@ class _First(msgspec.Struct, frozen=True, kw_only=True):
 
 class _Snapshot(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     snapshot: str
-    seq: int
+    seq: _Integer
     chain: str
     digest: str
     blob: bytes
 
 
 class _Line(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    seq: int
-    at: int
+    seq: _Integer
+    at: _Integer
     author: str
     kind: str
     key: str = ""
-    cause: int = 0
+    cause: _Integer = 0
     body: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
     msgpack: str = ""
     digest: str
@@ -212,7 +216,7 @@ class _Import:
                 self._refuse("there is more after the last line of the export")
             try:
                 self._take(line)
-            except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+            except (msgspec.MsgspecError, ValueError, OverflowError, RecursionError) as error:
                 self._refuse(f"is not a line of an export: {error}")
             except ChainBroken as error:
                 self._refuse(error.reason)

@@ -150,6 +150,8 @@ BROKEN: list[tuple[Callable[[list[bytes]], list[bytes]], str]] = [
     (lambda lines: [b"\xff\xfe\n"], "line 1: is not a line of an export"),
     (replaced(b'"format":1', b'"format":2'), "line 1: an export of format 2; this tidelog reads up to 1"),
     (replaced(b'"digest":"', b'"digest":"zz'), "line 1: is not a line of an export"),
+    (replaced(b'"seq":0', b'"seq":%d' % 2**63), "line 1: is not a line of an export"),
+    (replaced(b'"z":"1"', b'"z":%d' % 2**64), "line 3: is not a line of an export"),
 ]
 
 

@@ -228,8 +228,24 @@ class SqliteStore(_Reading):
         """As in `Store`. What is missing may have been dropped by a process that took the lock away: that is no damage."""
         rows = await super().read(first, last)
         if first <= last and (not rows or rows[0][0] != first):
-            self._check_anchor(await self._read(database.read_anchor))
+            await self._check_own()
         return rows
+
+    async def snapshots(self) -> list[SnapshotInfo]:
+        """As in `Store`, and as in `read`."""
+        found = await super().snapshots()
+        await self._check_own()
+        return found
+
+    async def get_snapshot(self, name: str, seq: int) -> Snapshot | None:
+        """As in `Store`, and as in `read`."""
+        found = await super().get_snapshot(name, seq)
+        if found is None:
+            await self._check_own()
+        return found
+
+    async def _check_own(self) -> None:
+        self._check_anchor(await self._read(database.read_anchor))
 
     def refresh(self) -> Head:
         """As in `Store`: nobody else can move the head."""

@@ -592,6 +592,8 @@ async def test_writer_that_was_robbed_takes_what_another_has_compacted_for_no_da
             with pytest.raises(LogError, match="another process has compacted it") as raised:
                 await first.record(seq)
             assert not isinstance(raised.value, LogDamaged)
+        with pytest.raises(LogError, match="another process has compacted it"):
+            await first.snapshot("objects")
         await first.close()
 
 

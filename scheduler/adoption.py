@@ -33,6 +33,10 @@ from tidelog.scheduler.group import is_group_key
 from tidelog.scheduler.group_flights import GroupFlights
 from tidelog.scheduler.preemption import Evictions, PendingEviction
 
+_PLACED = (Scheduled, Waiting)
+_BESIDES = (Evicted, EvictionRefused, Nominated)
+"""Outcomes that are not the last that an attempt has to say of the pod, or are about another one."""
+
 
 class Adoption:
     """Adopts outcomes: in the cluster's cache, in the nominations, in the evictions that are under way."""
@@ -60,7 +64,7 @@ class Adoption:
             if pod is None:
                 continue
             self._adopt_one(pod, key, body)
-            if not isinstance(body, Evicted | EvictionRefused | Nominated):
+            if not isinstance(body, _BESIDES):
                 uids[pod_uid(pod)] = None
             if isinstance(body, AttemptAborted):
                 others = map(cluster.pod, body.assignment)
@@ -68,14 +72,19 @@ class Adoption:
         self._flights.take_off(attempt, uids)
 
     def _adopt_one(self, pod: Pod, key: str, body: Body) -> None:
-        if isinstance(body, Scheduled | Waiting) or (isinstance(body, AttemptAborted) and body.node):
+        if isinstance(body, _PLACED) or (isinstance(body, AttemptAborted) and body.node):
             self._assume(pod, body.node)
         elif isinstance(body, Nominated):
             self._nominate(pod, body.node, body.cleared)
         elif isinstance(body, AttemptAborted) and body.nominated:
             self._nominate(pod, body.nominated, body.cleared)
+            self._evict_for(pod, key, body)
         elif isinstance(body, Evicted):
-            self._evict(pod, key, body)
+            preemptor = self._cluster.pod(body.preemptor)
+            assert preemptor is not None, "an attempt is about a pod that is there"
+            budgets = tuple(body.budgets)
+            eviction = PendingEviction(pod_uid(pod), key, body.preemptor, body.attempt, body.at, budgets)
+            self._evict(pod, eviction, preemptor, body.message)
 
     def _assume(self, pod: Pod, node: str) -> None:
         cluster = self._cluster
@@ -94,11 +103,21 @@ class Adoption:
                 cluster.queue.nominator.forget(other)
         cluster.queue.nominator.nominate(pod, node)
 
-    def _evict(self, pod: Pod, key: str, body: Evicted) -> None:
+    def _evict_for(self, preemptor: Pod, key: str, body: AttemptAborted) -> None:
+        """Those who were going until the preemption was called off: of its victims those that were not going already.
+
+        Nobody has decided anything about them in the meantime: a permit whose time was over did not end.
+        """
+        for victim_key in body.victims:
+            victim = self._cluster.pod(victim_key)
+            known = None if victim is None else self._cluster.cache.pod(pod_uid(victim))
+            if victim is None or known is None or known.terminating or self._evictions.is_evicted(known.uid):
+                continue
+            eviction = PendingEviction(known.uid, victim_key, key, body.attempt, body.at)
+            self._evict(victim, eviction, preemptor, "")
+
+    def _evict(self, victim: Pod, eviction: PendingEviction, preemptor: Pod, message: str) -> None:
         """The pod is going from now on, for every later attempt; its object says so when the record is in the log."""
-        uid, at = pod_uid(pod), body.at
-        self._evictions.decide(
-            PendingEviction(uid, key, body.preemptor, body.attempt, at, tuple(body.budgets))
-        )
-        if pod.spec.node_name:
-            self._cluster.cache.put_pod(PodInfo(preempted(pod, body.message, at)))
+        self._evictions.decide(eviction, pod_uid(preemptor))
+        if victim.spec.node_name:
+            self._cluster.cache.put_pod(PodInfo(preempted(victim, message, eviction.at)))

@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from tidelog.api.objects import Pod, object_key
+from tidelog.api.objects import Pod
 from tidelog.api.times import NANOS
 from tidelog.eventlog.records import Body, Evicted, EvictionRefused, Nominated
 from tidelog.plugins.disruption_budgets import EvictionsFromBudgets
@@ -29,6 +29,7 @@ from tidelog.plugins.node_resources_fit import NodeResourcesFit
 from tidelog.plugins.node_unschedulable import NodeUnschedulable
 from tidelog.plugins.preemption_plan import EvictionPort, PreemptionPlan, RefusedEviction
 from tidelog.plugins.taint_toleration import TaintToleration
+from tidelog.queue.entity import pod_uid
 from tidelog.scheduler.framework import Framework
 
 EXPIRY = 120 * NANOS
@@ -63,8 +64,10 @@ class Evictions:
         """By the victim's uid, in the order of the decisions."""
         self._by_budget: dict[str, dict[str, PendingEviction]] = {}
         """Budget → the evictions charged to it, by uid."""
-        self._untold: dict[str, dict[str, None]] = {}
-        """Preemptor's key → uids of victims whose eviction is decided and not in the log."""
+        self._untold: dict[str, str] = {}
+        """Uid of a victim whose eviction is decided and not in the log → uid of the preemptor."""
+        self._deciding: dict[str, int] = {}
+        """Uid of a preemptor → how many such victims it has. Not its key: another pod may have taken that meanwhile."""
 
     # --- reading ----------------------------------------------------------------------------------------------------
 
@@ -72,9 +75,9 @@ class Evictions:
         """The pod was asked to go, and has not gone."""
         return uid in self._pending
 
-    def is_deciding(self, preemptor: str) -> bool:
-        """Not all victims of the last preemption for the pod of this key have been told."""
-        return preemptor in self._untold
+    def is_deciding(self, uid: str) -> bool:
+        """Not all victims of the last preemption for the pod of this uid have been told."""
+        return uid in self._deciding
 
     def charged(self, budget: str, at: int) -> Sequence[str]:
         """Names of the pods whose eviction is charged to the budget at this time."""
@@ -90,8 +93,7 @@ class Evictions:
 
     def is_told(self, uid: str) -> bool:
         """The pod's eviction is in the log."""
-        eviction = self._pending.get(uid)
-        return eviction is not None and uid not in self._untold.get(eviction.preemptor, {})
+        return uid in self._pending and uid not in self._untold
 
     def __len__(self) -> int:
         """How many victims have not gone yet."""
@@ -99,12 +101,16 @@ class Evictions:
 
     # --- what happens to them -----------------------------------------------------------------------------------------
 
-    def decide(self, eviction: PendingEviction) -> None:
+    def decide(self, eviction: PendingEviction, preemptor_uid: str) -> None:
         """An eviction has been decided; from now on it counts."""
+        self._remember(eviction)
+        self._untold[eviction.uid] = preemptor_uid
+        self._deciding[preemptor_uid] = self._deciding.get(preemptor_uid, 0) + 1
+
+    def _remember(self, eviction: PendingEviction) -> None:
         self._pending[eviction.uid] = eviction
         for budget in eviction.budgets:
             self._by_budget.setdefault(budget, {})[eviction.uid] = eviction
-        self._untold.setdefault(eviction.preemptor, {})[eviction.uid] = None
 
     def told(self, uid: str) -> str:
         """The eviction is in the log. Returns the preemptor's key if that was the last of its victims, else an empty string."""
@@ -124,13 +130,13 @@ class Evictions:
         return self._settle(eviction)
 
     def _settle(self, eviction: PendingEviction) -> str:
-        untold = self._untold.get(eviction.preemptor)
-        if untold is None or eviction.uid not in untold:
+        preemptor = self._untold.pop(eviction.uid, None)
+        if preemptor is None:
             return ""
-        del untold[eviction.uid]
-        if untold:
+        self._deciding[preemptor] -= 1
+        if self._deciding[preemptor]:
             return ""
-        del self._untold[eviction.preemptor]
+        del self._deciding[preemptor]
         return eviction.preemptor
 
     # --- the state as a value -----------------------------------------------------------------------------------------
@@ -143,9 +149,7 @@ class Evictions:
         """Take over what `dump` told."""
         self.__init__()  # type: ignore[misc]
         for row in dumped:
-            eviction = msgspec.convert(row, PendingEviction)
-            self.decide(eviction)
-            self.told(eviction.uid)
+            self._remember(msgspec.convert(row, PendingEviction))
 
 
 class Preemption:
@@ -186,7 +190,7 @@ class Preemption:
         return self._evictions.is_evicted(uid)
 
     def is_deciding(self, pod: Pod) -> bool:
-        return self._evictions.is_deciding(object_key(pod))
+        return self._evictions.is_deciding(pod_uid(pod))
 
     def charged(self, budget: str, at: int) -> Sequence[str]:
         return self._evictions.charged(budget, at)

@@ -264,12 +264,12 @@ def test_preemptor_that_something_wakes_meanwhile_is_let_go_when_its_victims_hav
 def test_gate_opens_when_the_last_untold_victim_has_gone() -> None:
     evictions = Evictions()
     for name in ("a", "b"):
-        evictions.decide(PendingEviction(name, f"Pod/default/{name}", "Pod/default/p", 1, 0))
+        evictions.decide(PendingEviction(name, f"Pod/default/{name}", "Pod/default/p", 1, 0), "uid-p")
 
-    answers = [evictions.told("a"), evictions.is_deciding("Pod/default/p"), evictions.end("b")]
+    answers = [evictions.told("a"), evictions.is_deciding("uid-p"), evictions.end("b")]
 
     assert answers == ["", True, "Pod/default/p"]
-    assert not evictions.is_deciding("Pod/default/p")
+    assert not evictions.is_deciding("uid-p")
     assert evictions.is_evicted("a")
 
 
@@ -764,7 +764,7 @@ def test_log_cut_between_any_two_transactions_recovers_and_goes_on() -> None:
 def test_evictions_come_back_from_a_dump() -> None:
     evictions = Evictions()
     evictions.decide(
-        PendingEviction("a", "Pod/default/a", "Pod/default/p", 1, 5, ("PodDisruptionBudget/x/y",))
+        PendingEviction("a", "Pod/default/a", "Pod/default/p", 1, 5, ("PodDisruptionBudget/x/y",)), "uid-p"
     )
     evictions.told("a")
 
@@ -774,7 +774,7 @@ def test_evictions_come_back_from_a_dump() -> None:
     assert other.dump() == evictions.dump()
     assert other.charged("PodDisruptionBudget/x/y", 6) == ["a"]
     assert other.charged("PodDisruptionBudget/x/y", 5 + EXPIRY) == []
-    assert not other.is_deciding("Pod/default/p")
+    assert not other.is_deciding("uid-p")
 
 
 def test_pod_on_no_node_is_not_known_as_a_victim(world: World) -> None:

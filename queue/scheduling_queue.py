@@ -219,6 +219,15 @@ class SchedulingQueue:
         self._wake_updated(entity, changes, old, pod, now)
         self._file_by_time(entity)
 
+    def refresh(self, pod: Pod) -> None:
+        """The newest version of a pod in flight that was assumed, and whose changes were not told here meanwhile.
+
+        Nobody is woken by it: an attempt at it is ending just now.
+        """
+        entity = self._pods.get(pod_key(pod))
+        if entity is not None and entity.uid == pod_uid(pod) and entity.where is Where.IN_FLIGHT:
+            entity.pod = pod
+
     def delete(self, pod: Pod, now: int) -> None:
         """The pod is gone, or has a node: it is not pending any more. An attempt under way has to be ended all the same.
 

@@ -189,10 +189,16 @@ class Cluster:
         self.cache.restore(layout, node, (obj for obj in objects.values() if isinstance(obj, Pod)))
 
     def release(self, uid: str, key: str) -> None:
-        """The placement of a pod is off. If it was assumed, its room is free again, which may help others."""
+        """The placement of a pod is off. If it was assumed, its room is free again, which may help others.
+
+        What changed about it while it was assumed was kept from the queue, which now has its newest version.
+        """
         if not self.cache.is_assumed(uid):
             return
-        assumed = self._assumed(self.pod(key))
+        pod = self.pod(key)
+        if self.queue is not None and pod is not None:
+            self.queue.refresh(pod)
+        assumed = self._assumed(pod)
         node = self.cache.node_of(uid)
         self.cache.forget(uid)
         if self.notes is not None and node is not None:

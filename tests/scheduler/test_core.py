@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from tidelog.api import builders as b
 from tidelog.api.errors import InternalError, PluginError
@@ -307,6 +308,23 @@ def test_pod_that_changed_while_its_binding_was_being_committed_is_tried_again_a
     assert isinstance(scheduled, Scheduled)
     assert (scheduled.node, scheduled.feasible) == (other, 1)
     assert_replays(driver)
+
+
+def test_pod_that_changed_while_it_waited_for_a_permit_is_tried_again_as_it_is_now() -> None:
+    """Its second rejection says what the first one said, and so changes nothing about it that would tell the queue."""
+    from .stories import configuration, registry
+
+    driver = Driver(registry())
+    driver.start(configuration(driver.registry))
+    driver.put(node("n1"), pod("web", slow="yes"))
+    driver.advance(seconds=30)
+    assert [*driver.kinds()][-3:] == ["Waiting", "Unschedulable", "Waiting"]
+
+    quick = driver.pod("web")
+    driver.put(replace(quick, metadata=replace(quick.metadata, labels={})))
+    driver.advance(seconds=60)
+
+    assert driver.placements() == {"default/web": "n1"}
 
 
 def test_record_out_of_turn_is_our_mistake(driver: Driver) -> None:

@@ -14,6 +14,7 @@ import msgspec
 
 from tidelog.api.times import NANOS
 from tidelog.eventlog.records import (
+    Body,
     ConfigurationLoaded,
     Draft,
     Nominated,
@@ -30,7 +31,7 @@ from tidelog.scheduler.core import Core
 from tidelog.scheduler.group import record_key
 
 from .judge import Judge
-from .plugins import SLOW
+from .plugins import SLOW, SlowPermit
 from .rules import fits
 
 REST_SECONDS = 47
@@ -92,12 +93,19 @@ def _by_trial(records: Sequence[Record], registry: Registry, now: int) -> Iterat
     assert core.queue is not None
     core.queue.flush_backoff(now + BACKOFFS)
     while (decision := driver.attempt()) is not None:
-        found = [
-            key
-            for key, body in decision.outcomes
-            if isinstance(body, Scheduled | Waiting | PlacementChosen)
-            or (isinstance(body, Nominated) and body.victims)
-        ]
+        found = [key for key, body in decision.outcomes if _helps(body)]
         if found:
             yield found
         driver.commit()
+
+
+def _helps(body: Body) -> bool:
+    """Who would only wait for the slow permit, once more in vain, has not been forgotten: time will wake him."""
+    match body:
+        case Scheduled() | PlacementChosen():
+            return True
+        case Waiting():
+            return SlowPermit.name not in body.plugins
+        case Nominated():
+            return bool(body.victims)
+    return False

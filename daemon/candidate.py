@@ -14,7 +14,7 @@ import logging
 from collections.abc import AsyncIterator, Coroutine
 from typing import TypeVar
 
-from tidelog.api.errors import LogLocked, TidelogError
+from tidelog.api.errors import LogFull, LogLocked, TidelogError
 from tidelog.daemon.actors.catalogue import Cast, nobody
 from tidelog.daemon.clock import Clock
 from tidelog.daemon.logs import fields
@@ -179,6 +179,10 @@ class Candidate:
             try:
                 self._configuration = self.read_configuration()
                 await runtime.configure(self._configuration, self._source)
+            except LogFull as error:
+                _log.error("the disk is full: the configuration waits", extra=fields(error=str(error)))
+                await asyncio.sleep(runtime.limits.full_seconds)
+                self._reload.set()
             except TidelogError as error:
                 _log.error("the configuration is refused, the old one stays", extra=fields(error=str(error)))
             except Exception:

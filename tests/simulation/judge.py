@@ -2,7 +2,7 @@
 
     judge = Judge(configuration)
     judge.consume(record)            each record, in the order of the log, once the disk has it
-    judge.acknowledged(answer)       a client got this answer
+    judge.acknowledged(answer, keys) a client that asked for something about these objects got this answer
     judge.unanswered(keys)           a client asked for something about these objects, and does not know what came of it
     judge.consumed(core)             the scheduler has consumed one more record, durable or not
     judge.at_rest(core)              nothing is left to do until time goes by
@@ -35,7 +35,7 @@ The promises, by the names that a violation has:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from msgspec.structs import replace
@@ -136,8 +136,10 @@ class Judge:
         self.cluster.consume(record, body)
         self._count(record.kind)
 
-    def acknowledged(self, answer: Answer) -> None:
-        """A client was told what became of its request. Raises Violation if that is not on the disk."""
+    def acknowledged(self, answer: Answer, keys: Iterable[str]) -> None:
+        """A client was told what became of its request. Raises Violation if that is not on the disk, or not all that it asked for."""
+        told = {result.key for result in answer.results}
+        _hold(told.issuperset(keys), "unasked", f"{keys} were asked for together, and {sorted(told)} was done")
         for result in answer.results:
             what = f"record {result.seq} ({result.action} {result.key}) was acknowledged"
             _hold(result.seq <= len(self.digests), "lost", f"{what} and is not durable")
@@ -376,6 +378,19 @@ class Judge:
         if rule.level:
             domains = {node.labels.get(rule.level) for node in nodes if node is not None}
             _hold(len(domains) == 1 and None not in domains, "gang", f"in {domains} of {rule.level}", record)
+            if (
+                self._is_exact
+                and not rule.min_count
+                and self.cluster.configuration["partialPlacement"] != "always"
+            ):
+                left = [p.key for p in cluster.members(record.key) if p.is_pending and not p.reserved]
+                whole = set(left) <= body.assignment.keys()
+                _hold(
+                    whole,
+                    "gang",
+                    f"{list(body.assignment)} of {left}: it is no gang, and asks for a level",
+                    record,
+                )
         self._judge_members(record, body)
 
     def _judge_members(self, record: Record, body: PlacementChosen) -> None:
@@ -471,6 +486,8 @@ class Judge:
         _hold(node is not None, "gone", f"there is no node {body.node}", record)
         assert node is not None
         fallen = {f.constraint for f in body.fallback}
+        if self._is_exact and body.victims:
+            self._judge_need(record, pod, fallen)
         why = misfit(cluster, pod, node, fallen=fallen, without=body.victims, promised=True)
         _hold(
             not why,
@@ -501,6 +518,15 @@ class Judge:
                 in_vain = fits(cluster, pod, node, fallen, without=others)
                 _hold(not in_vain, "overlooked", f"{key} need not go from {body.node}", record)
         self._judge_fallback(record, pod, body.fallback, body.at)
+
+    def _judge_need(self, record: Record, pod: SeenPod, fallen: Collection[int]) -> None:
+        """Nobody has to go while those go already for whom it waits."""
+        promised = self.cluster.nodes.get(pod.nominated)
+        if promised is None:
+            return
+        going = [p.key for p in self.cluster.on(promised.name) if p.evicted and p.priority < pod.priority]
+        in_vain = bool(going) and fits(self.cluster, pod, promised, fallen, without=going)
+        _hold(not in_vain, "overlooked", f"{going} are on their way from {pod.nominated} for it", record)
 
     def _judge_eviction(self, record: Record, body: Evicted) -> None:
         victim, preemptor = self._pod(record), self.cluster.pods.get(body.preemptor)

@@ -697,7 +697,7 @@ class Machine:
                 await asyncio.sleep(0.5)
                 continue
             try:
-                await self._converse(server.connect(leader.process), message)
+                await self._converse(server.connect(leader.process), message, step)
                 return
             except InternalError as error:
                 self._broken(error)
@@ -709,11 +709,11 @@ class Machine:
                 return
         self.counts["given up"] += 1
 
-    async def _converse(self, client: HandoverClient, message: object) -> None:
+    async def _converse(self, client: HandoverClient, message: object, step: Request) -> None:
         async with client, asyncio.timeout(ANSWER_SECONDS):
             answer = read_answer(await client.request(message))
         self.counts["answered"] += 1
-        self.judged(self.judge.acknowledged, answer)
+        self.judged(lambda answer: self.judge.acknowledged(answer, asked_about(step)), answer)
 
     def _message(self, step: Request) -> object | None:
         """What goes over the wire; None where there is nothing to ask for."""

@@ -18,14 +18,17 @@ from msgspec.structs import replace
 
 from tidelog.api.objects import Pod, object_key
 from tidelog.daemon import facts
+from tidelog.daemon.fact_messages import Refused
 from tidelog.daemon.runtime import Runtime
 from tidelog.eventlog import log as eventlog
 from tidelog.eventlog.records import SchedulerStarted, Unschedulable
+from tidelog.plugins.default_preemption import TERMINATING, DefaultPreemption
 from tidelog.plugins.disruption_budgets import Allowances
 from tidelog.plugins.events import Hint, Resource
 from tidelog.plugins.node_resources_fit import NodeResourcesFit
 from tidelog.plugins.pod_topology_spread_constraints import SpreadRules
 from tidelog.plugins.pod_topology_spread_fallback import FallbackRules
+from tidelog.plugins.preemption_dry_run import _Trial
 from tidelog.plugins.topology_placement import TopologyPlacement
 from tidelog.queue import state as queue_state
 from tidelog.queue.in_flight import InFlight
@@ -33,9 +36,11 @@ from tidelog.queue.nominator import Nominator
 from tidelog.queue.scheduling_queue import SchedulingQueue
 from tidelog.scheduler.adoption import Adoption
 from tidelog.scheduler.cache import Cache
+from tidelog.scheduler.cluster import Cluster
 from tidelog.scheduler.core import Core
 from tidelog.scheduler.framework import Framework
 from tidelog.scheduler.group import Group
+from tidelog.scheduler.group_cycle import GroupOptions
 
 Bug = Callable[[], AbstractContextManager[Any]]
 
@@ -150,6 +155,32 @@ def _smaller_quorum(right: Any) -> Any:
     return property(lambda group: max(right.fget(group) - 1, 1))
 
 
+def _come_back_empty(right: Any) -> Any:
+    """A node that was gone comes back without the pods that are still on it."""
+
+    def put_node(self: Cache, node: Any) -> None:
+        self._aside.pop(node.metadata.name, None)
+        right(self, node)
+
+    return put_node
+
+
+def _release_in_silence(right: Any) -> Any:
+    """Nobody is told that room is free again which an attempt had taken."""
+
+    def release(self: Cluster, uid: str, key: str) -> None:
+        queue, self.queue = self.queue, None
+        right(self, uid, key)
+        self.queue = queue
+
+    return release
+
+
+def _always_in_part(right: Any) -> Any:
+    """Of a basic group that asks for a level as many are placed as fit."""
+    return lambda configuration: right(configuration)._replace(partial_always=True)
+
+
 # --- the plugins ------------------------------------------------------------------------------------------------------------
 
 
@@ -183,6 +214,16 @@ def _uncharged(right: Any) -> Any:
     return stated
 
 
+def _impatient(right: Any) -> Any:
+    """Who waits for his victims' end makes others go, too."""
+
+    def eligibility(self: DefaultPreemption, *of: Any) -> Any:
+        status = right(self, *of)
+        return None if status is not None and TERMINATING in status.message else status
+
+    return eligibility
+
+
 # --- the shell --------------------------------------------------------------------------------------------------------------
 
 
@@ -198,6 +239,30 @@ def _copied(right: Any) -> Any:
         return replace(admitted), warnings
 
     return admit
+
+
+def _one_record_for_all(right: Any) -> Any:
+    """The answer names the first record of a request for all its objects."""
+
+    def answer(self: facts._Decision, dry_run: bool) -> Any:
+        found = right(self, dry_run)
+        results = [replace(r, seq=self._head + 1) if r.seq else r for r in found.results]
+        return replace(found, results=tuple(results))
+
+    return answer
+
+
+def _in_part(right: Any) -> Any:
+    """Of a request of which something is refused the rest is done."""
+
+    def make(self: facts._Decision, moment: Any) -> Iterator[Any]:
+        try:
+            yield from right(self, moment)
+        except Refused:
+            if not self._drafted:
+                raise
+
+    return make
 
 
 @contextmanager
@@ -239,4 +304,11 @@ BUGS: dict[str, Bug] = {
     "forget the tick": _bug(Runtime, "_tick", lambda _: _never),
     "append what changes nothing": _bug(facts, "admit", _copied),
     "answer before the commit": _answer_first,
+    "forget who is on a node that comes back": _bug(Cache, "put_node", _come_back_empty),
+    "free room in silence": _bug(Cluster, "release", _release_in_silence),
+    "place a group in part that asks for a level": _bug(GroupOptions, "of", _always_in_part),
+    "evict more than is needed": _bug(_Trial, "spares", lambda _: lambda self, pod: False),
+    "evict again while others go already": _bug(DefaultPreemption, "eligibility", _impatient),
+    "answer with one record for all": _bug(facts._Decision, "answer", _one_record_for_all),
+    "do what is good of a refused request": _bug(facts._Decision, "make", _in_part),
 }  # fmt: skip

@@ -11,6 +11,8 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from msgspec.structs import replace
+
 from tidelog.api import builders as b
 from tidelog.api.objects import Object, PodGroup, Workload
 from tidelog.api.times import NANOS, format_time
@@ -144,6 +146,7 @@ class _Teller:
             (self.budget, 5 if has("preemption") else 0),
             (self.preempt, 9 if has("preemption") else 0),
             (self.race, 5),
+            (self.just_in_time, 5),
             (self.invalid, 1.5),
             (self.repeat, 2),
             (self.configure, 1),
@@ -460,7 +463,7 @@ class _Teller:
             self.groups[name] = b.pod_group(name, min_count=minimum, level=level)
             pod = pod.group(name)
         else:
-            wanted = size if minimum is None and dice.random() < 0.5 else None
+            wanted = size + dice.choice([0, 0, 1]) if minimum is None and dice.random() < 0.7 else None
             group = b.workload_group("workers", min_count=minimum, desired_count=wanted, level=level)
             self.groups[name] = b.workload(name, group)
             pod = pod.workload(name, "workers", dice.choice(["", "", "r0"]))
@@ -474,13 +477,17 @@ class _Teller:
             self._apply(self.groups[name])
 
     def change_group(self) -> None:
-        """It grows, loses its object, or asks for another number."""
+        """It grows, loses its object or gets it back, or asks for something else."""
         if not self.groups:
             return
         name = self.dice.choice(list(self.groups))
         group = self.groups[name]
-        kind = self.dice.randrange(3)
-        if kind == 0:
+        kind = self.dice.randrange(4)
+        if kind == 3 and isinstance(group, PodGroup):
+            minimum, level = self.dice.choice([None, 1, 2]), self.dice.choice([None, RACK, ZONE])
+            self.groups[name] = b.pod_group(name, min_count=minimum, level=level)
+            self._apply(self.groups[name])
+        elif kind == 0:
             key = f"PodGroup/default/{name}" if isinstance(group, PodGroup) else f"Workload/default/{name}"
             self._delete(key)
         elif kind == 1:
@@ -524,12 +531,19 @@ class _Teller:
     # --- clients that err -----------------------------------------------------------------------------------------------
 
     def invalid(self) -> None:
-        kind = self.dice.randrange(3)
+        kind = self.dice.randrange(4)
         if kind == 0:
             self._add(Manifest(data=self.dice.choice(GARBAGE), settle=self._settles()))
         elif kind == 1:
             bad = b.pod("bad").request(cpu="-1").spread("", max_skew=0).build()
             self._apply(b.node("unseen").build(), bad)
+        elif kind == 2:
+            node = self._node()
+            self.gone.append(self.nodes.pop(node.meta.name))
+            other = b.pod(self._some_pod()).request(
+                cpu="17"
+            )  # Refused, if it is there: that cannot be changed.
+            self._apply(node.build(), other.build())
         else:
             self._delete("Pod/default/never-was", f"Pod/default/{self._some_pod()}")
 
@@ -552,6 +566,17 @@ class _Teller:
             step = self.steps[i]
             if isinstance(step, Apply | Delete | Edit):
                 self.steps[i] = _hasty(step)
+
+    def just_in_time(self) -> None:
+        """While somebody is being tried just that happens which he may have waited for; and then nothing that would wake him."""
+        before = len(self.steps)
+        self.scale_up()
+        happens = self.dice.choice(
+            [self.new_node, self.change_node, self.change_node, self.scale_down, self.edit_pod, self.replace_pod, self.condition]
+        )  # fmt: skip
+        happens()
+        self.steps[before:] = map(_hasty, self.steps[before:])
+        self._add(SetCondition(key="Pod/default/never-was", type="example.com/Checked", status="True"))
 
     # --- time, configuration, faults --------------------------------------------------------------------------------------
 
@@ -610,5 +635,7 @@ def _hasty(step: AnyStep) -> AnyStep:
             return Apply(objects=step.objects, settle=False)
         case Delete():
             return Delete(keys=step.keys, grace_period_seconds=step.grace_period_seconds, settle=False)
+        case Edit() | SetCondition():
+            return replace(step, settle=False)
         case _:
             return step

@@ -168,7 +168,7 @@ class _Telling:
         await self._read()
         for answer in answers:
             if answer is not None:
-                self.judge.acknowledged(answer)
+                self.judge.acknowledged(answer, ())
         self.asked = []
         self.judge.at_rest(self.cluster.core)
 

@@ -139,7 +139,9 @@ class Judge:
     def acknowledged(self, answer: Answer, keys: Iterable[str]) -> None:
         """A client was told what became of its request. Raises Violation if that is not on the disk, or not all that it asked for."""
         told = {result.key for result in answer.results}
-        _hold(told.issuperset(keys), "unasked", f"{keys} were asked for together, and {sorted(told)} was done")
+        _hold(
+            told.issuperset(keys), "unasked", f"{keys} were asked for together, and {sorted(told)} was done"
+        )
         for result in answer.results:
             what = f"record {result.seq} ({result.action} {result.key}) was acknowledged"
             _hold(result.seq <= len(self.digests), "lost", f"{what} and is not durable")

@@ -7,7 +7,6 @@ it decide: it also finds groups and preemptions. Whoever is found at two looks i
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator, Sequence
 
 import msgspec
@@ -45,22 +44,27 @@ def stuck(records: Sequence[Record], registry: Registry, now: int, judge: Judge)
     """Keys of the pods and groups that could be placed now. `judge` has seen all the records."""
     found = dict.fromkeys(_by_rules(judge, now))
     if any(pod.is_pending for pod in judge.cluster.pods.values()):
-        for keys in _by_trial(records, registry, now):
-            found.update(dict.fromkeys(keys))
+        for outcomes in _by_trial(records, registry, now):
+            found.update(dict.fromkeys(key for key, _ in outcomes))
     return list(found)
 
 
 def asleep(records: Sequence[Record], registry: Registry, now: int, core: Core) -> list[str]:
-    """Keys of the pods and groups that wait for an event and could be placed now, or make room. `core` is at rest.
+    """Keys of the pods and groups that wait for an event and could be placed now. `core` is at rest.
 
+    Whom only preemption could help is left to the end: not everything that lets it help wakes those who were rejected before.
     Who also waits for time is left out, because that comes in ticks, and who waits for his victims' end, which will wake him.
     """
     assert core.queue is not None
     waiting = [e for e in core.queue.contents().unschedulable if not e.is_gated and not _waits_for_more(e)]
     keys = {record_key(e.key) if isinstance(e, QueuedGroup) else f"Pod/{e.key}" for e in waiting}
-    # Whoever comes after one whose backoff has not ended may only follow him.
-    found = (keys[0] for keys in _by_trial(records, registry, now)) if keys else ()
-    return list(itertools.takewhile(keys.__contains__, found))
+    # Whoever comes after one whose backoff has not ended, or who makes room, may only follow him.
+    found: list[str] = []
+    for (key, body), *_ in _by_trial(records, registry, now) if keys else ():
+        if key not in keys or isinstance(body, Nominated):
+            break
+        found.append(key)
+    return found
 
 
 def _waits_for_more(entity: AnyEntity) -> bool:
@@ -83,8 +87,8 @@ def _by_rules(judge: Judge, now: int) -> Iterator[str]:
                 yield pod.key
 
 
-def _by_trial(records: Sequence[Record], registry: Registry, now: int) -> Iterator[list[str]]:
-    """Everybody whom a plain scheduler with this log would do something for, if it tried."""
+def _by_trial(records: Sequence[Record], registry: Registry, now: int) -> Iterator[list[tuple[str, Body]]]:
+    """What a plain scheduler with this log would do for somebody, if it tried everybody; (key, outcome), an attempt at a time."""
     core = recover(records, registry, core=Core(registry, fast=False))
     driver = Driver(registry, now=now)
     driver.core, driver.records = core, [records[-1]]
@@ -93,7 +97,7 @@ def _by_trial(records: Sequence[Record], registry: Registry, now: int) -> Iterat
     assert core.queue is not None
     core.queue.flush_backoff(now + BACKOFFS)
     while (decision := driver.attempt()) is not None:
-        found = [key for key, body in decision.outcomes if _helps(body)]
+        found = [(key, body) for key, body in decision.outcomes if _helps(body)]
         if found:
             yield found
         driver.commit()

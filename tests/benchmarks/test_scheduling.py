@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.acceptance.daemons import tidelog
+from tests.conftest import AssertReplays
 from tidelog.api.objects import Object, object_key
 from tidelog.benchmarks import scheduling
 from tidelog.benchmarks._workloads import WORKLOADS, pods_of
@@ -17,8 +16,7 @@ from tidelog.eventlog import disk as eventlog_disk
 from tidelog.eventlog import sqlite as eventlog_sqlite
 from tidelog.eventlog.reader import open_reader
 from tidelog.eventlog.records import Record
-from tidelog.plugins.registry import IN_TREE, Registry
-from tidelog.replay.verify import verify
+from tidelog.plugins.registry import IN_TREE
 from tidelog.scheduler.fast import FastEvaluation
 
 NODES, PODS = 20, 12
@@ -48,17 +46,16 @@ def small(workload: str) -> tuple[int, int]:
 
 
 @pytest.mark.parametrize("workload", [name for name in WORKLOADS if not name.endswith("Large")])
-async def test_log_of_a_workload_verifies_by_replay(workload: str, tmp_path: Path) -> None:
+async def test_log_of_a_workload_verifies_by_replay(
+    workload: str, tmp_path: Path, assert_replays: AssertReplays
+) -> None:
     path = tmp_path / "cluster.db"
 
     figures = await scheduling.measured(workload, *small(workload), log=path)
 
     assert figures.keys() >= FIGURES
     assert figures["placed"] > 0
-    report = verify(await records_of(path), Registry())
-    assert report.first_difference is None
-    elsewhere = tidelog("replay", "verify", path, "-o", "json", PYTHONHASHSEED="20081", ok=False)
-    assert json.loads(elsewhere.stdout)["first_difference"] is None
+    assert_replays(await records_of(path))
 
 
 def test_core_alone_places_as_many_pods() -> None:

@@ -23,7 +23,15 @@ import pytest
 from msgspec.structs import replace
 
 from tidelog.api import builders as b
-from tidelog.api.objects import Condition, Node, Pod, PodDisruptionBudget, object_key, pod_condition
+from tidelog.api.objects import (
+    Condition,
+    Node,
+    Pod,
+    PodDisruptionBudget,
+    PodStatus,
+    object_key,
+    pod_condition,
+)
 from tidelog.api.pod_status import with_pod_condition
 from tidelog.api.quantity import parse_exact
 from tidelog.eventlog.objects import ObjectTable
@@ -31,6 +39,8 @@ from tidelog.eventlog.records import Body, Evicted, Nominated, Record
 from tidelog.plugins.preemption_memory import Pattern, Recollection
 
 from .preemption_world import World, node, pending, running, transactions
+
+pytestmark = pytest.mark.no_cover  # Thousands of clusters; the tests of preemption cover it.
 
 SEEDS = int(os.environ.get("TIDELOG_PREEMPTION_SEEDS", "2000"))
 BATCH = 500
@@ -88,6 +98,7 @@ class Sandbox:
             (self.turn_ready, 1),
             (self.relabel, 1),
             (self.kill, 1),
+            (self.renew, 2),
         )
         for _ in range(self.dice.randint(8, 18)):
             (step,) = self.dice.choices([s for s, _ in steps], [weight for _, weight in steps])
@@ -176,6 +187,16 @@ class Sandbox:
             labels = {**pod.metadata.labels, "tier": self.dice.choice(TIERS)}
             self.world.put(replace(pod, metadata=replace(pod.metadata, labels=labels)))
             self.control()
+
+    def renew(self) -> None:
+        """A pod that waits is made anew under its name, whether a decision about it is on its way or not."""
+        waiting = [p for p in self.world.core.objects.values() if isinstance(p, Pod) and not p.spec.node_name]
+        if waiting:
+            old = self.dice.choice(waiting)
+            self.world.delete(old)
+            self.world.put(
+                replace(old, metadata=replace(old.metadata, uid=self._name("uid")), status=PodStatus())
+            )
 
     def _someone(self) -> Pod | None:
         """A pod on a node."""

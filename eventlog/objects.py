@@ -141,12 +141,12 @@ class ObjectTable:
         match body:
             case ObjectPut():
                 self._put(record.key, body.object)
+            case Scheduled():
+                self._scheduled(record, body)
             case ObjectDeleted():
                 self._remove(record.key)
             case PodConditionSet():
                 self._change_pod(record.key, lambda pod: with_pod_condition(pod, body.condition, record.at))
-            case Scheduled():
-                self._scheduled(record, body)
             case Unschedulable():
                 self._unschedulable(record, body)
             case AttemptError():

@@ -174,6 +174,8 @@ class Core:
         match body:
             case ObjectPut():
                 self._put(key, body.object)
+            case Scheduled():
+                outcomes.scheduled(key, body)
             case ObjectDeleted():
                 self._deleted(key)
             case PodConditionSet():
@@ -189,8 +191,6 @@ class Core:
             case SchedulerStarted():
                 self.epoch = body.epoch
                 self._permits.drop_states()
-            case Scheduled():
-                outcomes.scheduled(key, body)
             case Unschedulable() if is_group_key(key):
                 outcomes.group_rejected(key, body)
             case Unschedulable():

@@ -70,12 +70,10 @@ class Conflict(NamedTuple):
 
 def disturbance(seq: int, old: Object | None, new: Object | None) -> Disturbance | None:
     """What the change from `old` to `new` could hurt; None if nothing."""
-    if isinstance(old, Node) or isinstance(new, Node):
-        assert not isinstance(old, Pod)
-        assert not isinstance(new, Pod)
-        return _of_node(seq, old if isinstance(old, Node) else None, new if isinstance(new, Node) else None)
     if isinstance(old, Pod) or isinstance(new, Pod):
         return _of_pod(seq, old if isinstance(old, Pod) else None, new if isinstance(new, Pod) else None)
+    if isinstance(old, Node) or isinstance(new, Node):
+        return _of_node(seq, old if isinstance(old, Node) else None, new if isinstance(new, Node) else None)
     if isinstance(old or new, PodGroup | Workload):
         return _of_group(seq, old, new)
     if isinstance(old or new, ResourceClaim | ResourceSlice):
@@ -150,10 +148,12 @@ def _of_pod(seq: int, old: Pod | None, new: Pod | None) -> Disturbance | None:
     pod = after or before
     if pod is None:
         return None
-    key = object_key(pod)
-    own = _own_change(before, after)
     left = before.spec.node_name if before else ""
     taken = after.spec.node_name if after else ""
+    if before is None and not taken:
+        return None  # A new pod takes nothing. Whoever was about an earlier one of its name is hurt since that went.
+    key = object_key(pod)
+    own = _own_change(before, after)
     if not left and not taken:
         withdraws = _withdrawn(before, after)
         if not own and not withdraws:

@@ -203,6 +203,8 @@ class GroupTable:
     def change(self, old: Object | None, new: Object | None) -> list[str]:
         """An object has a new version, or is gone; the names of the groups whose `info` may have changed."""
         if isinstance(old, Pod) or isinstance(new, Pod):
+            if not _names_group(old) and not _names_group(new):
+                return []
             return self._change_pod(_living(old), _living(new))
         before, after = rules_of(old), rules_of(new)
         if before == after:
@@ -219,8 +221,6 @@ class GroupTable:
     def _change_pod(self, old: Pod | None, new: Pod | None) -> list[str]:
         before = "" if old is None else group_name(old)
         after = "" if new is None else group_name(new)
-        if not before and not after:
-            return []
         if before == after and old is not None and new is not None:
             self._members[after][_name(new)] = new
             if old.spec.node_name == new.spec.node_name and old.spec.priority == new.spec.priority:
@@ -297,6 +297,10 @@ class GroupTable:
         if rule is None or not rule.is_gang:
             return None
         return rule.min_count, len(self._members.get(name, {}))
+
+
+def _names_group(obj: Object | None) -> bool:
+    return isinstance(obj, Pod) and bool(group_name(obj))
 
 
 def _living(obj: Object | None) -> Pod | None:

@@ -133,7 +133,7 @@ def _bind(
         score=result.score,
         feasible=result.feasible,
     )
-    return CycleResult(((key, scheduled),), node, relied_on(framework, state), state)
+    return CycleResult(((key, scheduled),), node, relied_on(framework, state))
 
 
 def relied_on(framework: Framework, state: CycleState) -> Depends:

@@ -49,6 +49,17 @@ def test_pod_that_has_ended_before_and_after_hurts_nobody() -> None:
     assert disturbance(7, pod, pod) is None
 
 
+def test_new_pod_hurts_nobody_until_it_takes_a_place() -> None:
+    waits, placed = b.pod("p").build(), b.pod("p").on("n1").build()
+
+    assert disturbance(7, None, waits) is None
+    assert words(None, placed) == "default/p took room on node n1"
+
+
+def test_pod_that_is_created_anew_hurts_the_attempt_at_the_one_before_by_going() -> None:
+    assert words(b.pod("p").build(), None) == "the pod is gone"
+
+
 def test_pod_that_takes_a_place_is_named_with_its_node() -> None:
     taken = words(b.pod("p").build(), b.pod("p").on("n1").build())
 

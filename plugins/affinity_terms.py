@@ -14,6 +14,7 @@ looked at that require one which the pod in question has (`Terms.about`): half a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import NamedTuple, Self
 
 from tidelog.api.objects import LabelSelector, Pod, PodAffinityTerm, WeightedPodAffinityTerm
@@ -49,7 +50,7 @@ class AffinityTerm:
         self.topology_key = term.topology_key
         self.weight = weight
         """0 for a required term."""
-        self.namespaces = frozenset((owner_namespace,) if own else term.namespaces)
+        self.namespaces = _only(owner_namespace) if own else frozenset(term.namespaces)
         self.every_namespace = selector is not None and is_empty(selector)
         """Also those that are not known."""
         self.labels: tuple[Label, ...] = _required_labels(term.label_selector)
@@ -77,6 +78,11 @@ class AffinityTerm:
         return namespace in self.namespaces or self.selects_namespace(namespace, labels_of)
 
 
+@lru_cache(maxsize=1024)
+def _only(namespace: str) -> frozenset[str]:
+    return frozenset((namespace,))
+
+
 def _required_labels(selector: LabelSelector | None) -> tuple[Label, ...]:
     if selector is None:
         return ()
@@ -90,7 +96,7 @@ def _required_labels(selector: LabelSelector | None) -> tuple[Label, ...]:
 class Terms(tuple[AffinityTerm, ...]):  # noqa: SLOT001 - a tuple cannot have slots of its own
     """A list of terms of a pod, in their order."""
 
-    _by_label: dict[Label, list[int]] | None = None
+    _by_label: dict[Label, tuple[int, ...]] | None = None
     """Label → places of terms that require it: each term that requires any is under one of them. None: all are looked at."""
     _others: tuple[int, ...] = ()
     """Places of the terms that require no label …"""
@@ -104,7 +110,8 @@ class Terms(tuple[AffinityTerm, ...]):  # noqa: SLOT001 - a tuple cannot have sl
         return self
 
     def _index(self) -> None:
-        by_label: dict[Label, list[int]] = {}
+        # Tuples, because thousands of lists would give the garbage collector work.
+        by_label: dict[Label, tuple[int, ...]] = {}
         others = []
         for place, term in enumerate(self):
             labels = term.labels
@@ -113,7 +120,7 @@ class Terms(tuple[AffinityTerm, ...]):  # noqa: SLOT001 - a tuple cannot have sl
                 continue
             # All terms may ask for `team=a`, and each for an app of its own: then it is better found by the app.
             label = labels[0] if len(labels) == 1 else min(labels, key=lambda one: len(by_label.get(one, ())))
-            by_label.setdefault(label, []).append(place)
+            by_label[label] = (*by_label.get(label, ()), place)
         self._by_label = by_label
         self._others = tuple(others)
         self._other_terms = tuple([self[place] for place in others])

@@ -89,6 +89,11 @@ class Constraint(NamedTuple):
             return False
         return not self.honors_taints or untolerated(node.spec.taints, pod.spec.tolerations) is None
 
+    @property
+    def policies(self) -> tuple[bool, bool]:
+        """Constraints of one pod that agree in these admit the same nodes."""
+        return self.honors_affinity, self.honors_taints
+
     def count_pods(self, pods: Iterable[PodInfo], namespace: str) -> int:
         """How many of the pods are to be spread. A pod that is being deleted is not."""
         if self.counts_nobody:
@@ -98,8 +103,17 @@ class Constraint(NamedTuple):
             1 for pod in pods if pod.namespace == namespace and not pod.terminating and matches(pod.labels)
         )
 
+    def count(self, labels: Iterable[Labels]) -> int:
+        """As `count_pods`, where `countable` has answered for the pods."""
+        return 0 if self.counts_nobody else sum(map(self.matches, labels))
+
 
 Constraints = tuple[Constraint, ...]
+
+
+def countable(pods: Iterable[PodInfo], namespace: str) -> list[Labels]:
+    """The labels of those of the pods that a constraint of a pod of this namespace counts if it selects them."""
+    return [pod.labels for pod in pods if pod.namespace == namespace and not pod.terminating]
 
 
 def has_all_keys(labels: Mapping[str, str], constraints: Iterable[Constraint]) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from tidelog.plugins.domain_counts import DomainCounts
 from tidelog.plugins.interface import Status, unresolvable, unschedulable
 from tidelog.plugins.node_info import NodeInfo, PodInfo
-from tidelog.plugins.pod_topology_spread_constraints import Constraint, Constraints, has_all_keys
+from tidelog.plugins.pod_topology_spread_constraints import Constraint, Constraints, countable
 
 REASON = "node(s) didn't match pod topology spread constraints"
 REASON_MISSING_LABEL = f"{REASON} (missing required label)"
@@ -100,14 +100,19 @@ class SpreadCounts:
 def count_domains(pod: PodInfo, constraints: Constraints, nodes: Iterable[NodeInfo]) -> list[dict[str, int]]:
     """For each constraint: domain → matching pods on the nodes that count."""
     tables: list[dict[str, int]] = [{} for _ in constraints]
+    keys = {constraint.topology_key for constraint in constraints}
+    alike: dict[tuple[bool, bool], list[tuple[Constraint, dict[str, int]]]] = {}
+    for constraint, table in zip(constraints, tables, strict=True):
+        alike.setdefault(constraint.policies, []).append((constraint, table))
     for node in nodes:
         labels = node.labels
-        if not has_all_keys(labels, constraints):
+        if not labels.keys() >= keys:
             continue
-        for constraint, table in zip(constraints, tables, strict=True):
-            if constraint.admits(pod.pod, node.node):
+        peers = countable(node.pods.values(), pod.namespace)
+        for counted in alike.values():
+            if not counted[0][0].admits(pod.pod, node.node):
+                continue
+            for constraint, table in counted:
                 domain = labels[constraint.topology_key]
-                table[domain] = table.get(domain, 0) + constraint.count_pods(
-                    node.pods.values(), pod.namespace
-                )
+                table[domain] = table.get(domain, 0) + (constraint.count(peers) if peers else 0)
     return tables

@@ -128,17 +128,21 @@ class Topology:
     __slots__ = ("bits", "everywhere", "value_at")
 
     def __init__(self, key: str, nodes: list[NodeInfo]) -> None:
-        places: dict[str, list[int]] = {}
-        self.value_at: list[str | None] = []
+        self.value_at: list[str | None] = [node.labels.get(key) for node in nodes]
         """Place → the node's value."""
-        for place, node in enumerate(nodes):
-            value = node.labels.get(key)
-            self.value_at.append(value)
-            if value is not None:
-                places.setdefault(value, []).append(place)
-        self.bits: dict[str, Bits] = {value: bits_of(found, len(nodes)) for value, found in places.items()}
+        places: dict[str, list[int]] = {}
+        absent: list[int] = []
+        for place, value in enumerate(self.value_at):
+            if value is None:
+                absent.append(place)
+            elif value in places:
+                places[value].append(place)
+            else:
+                places[value] = [place]
+        size = len(nodes)
+        self.bits: dict[str, Bits] = {value: bits_of(found, size) for value, found in places.items()}
         """Value → its nodes."""
-        self.everywhere: Bits = bits_of([p for found in places.values() for p in found], len(nodes))
+        self.everywhere: Bits = ((1 << size) - 1) ^ bits_of(absent, size)
         """The nodes that have the key."""
 
 

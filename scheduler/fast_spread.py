@@ -8,40 +8,80 @@ The rules themselves are those of `pod_topology_spread_filter` and `pod_topology
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
+from tidelog.api.selectors import Labels
 from tidelog.plugins.arithmetic import round_half_away
 from tidelog.plugins.node_info import NodeInfo, PodInfo
-from tidelog.plugins.pod_topology_spread_constraints import HOSTNAME, Constraint, has_all_keys
-from tidelog.scheduler.fast_index import Bits, NodeIndex, Topology
+from tidelog.plugins.pod_topology_spread_constraints import HOSTNAME, Constraint, countable
+from tidelog.scheduler.fast_index import Bits, NodeIndex, Topology, bits_of, picked
 from tidelog.scheduler.fast_shape import Groups, NotFast
+
+GROUPS_MAX = 4_000
+"""So many groups of nodes that constraints tell apart are intersected with each other's; beyond that each node is looked at alone."""
+
+
+class _Nodes:
+    """What the constraints of one pod have in common while they count. Not kept: it grows with the pods of the cluster."""
+
+    def __init__(self, pod: PodInfo, index: NodeIndex) -> None:
+        self.index = index
+        self._pod = pod
+        self._admitted: dict[tuple[bool, bool], Bits] = {}
+        self._zeros: dict[Bits, list[int]] = {}
+        self.peers: list[tuple[int, list[Labels]]] = []
+        """Place → what may count there, of the nodes where anything does."""
+        for place, node in enumerate(index.snapshot.nodes):
+            if node.pods and (labels := countable(node.pods.values(), pod.namespace)):
+                self.peers.append((place, labels))
+
+    def admitted(self, constraint: Constraint) -> Bits:
+        """The nodes that count as far as the constraint's policies are concerned."""
+        if not any(constraint.policies):
+            return self.index.all
+        known = self._admitted.get(constraint.policies)
+        if known is None:
+            pod, nodes = self._pod.pod, self.index.snapshot.nodes
+            places = [place for place, node in enumerate(nodes) if constraint.admits(pod, node.node)]
+            known = self._admitted[constraint.policies] = bits_of(places, len(nodes))
+        return known
+
+    def zeros(self, counting: Bits) -> list[int]:
+        """Place → 0 for a node that counts, -1 for another. Not to be changed: most constraints share it."""
+        known = self._zeros.get(counting)
+        if known is None:
+            size = len(self.index.snapshot.nodes)
+            known = [0 if bit == "1" else -1 for bit in reversed(f"{counting:0{size}b}")]
+            self._zeros[counting] = known
+        return known
+
+    def with_keys(self, constraints: Iterable[Constraint]) -> Bits:
+        """The nodes that have the keys of all these."""
+        found = self.index.all
+        for constraint in constraints:
+            found &= self.index.topology(constraint.topology_key).everywhere
+        return found
 
 
 class _Counted:
     """One constraint's matching pods, per domain, and the nodes of all domains with the same count."""
 
-    def __init__(
-        self, pod: PodInfo, constraint: Constraint, among: Sequence[Constraint], index: NodeIndex
-    ) -> None:
-        """`among`: a node counts only if it has the keys of all these. A constraint on the pods of each node alone needs none."""
+    def __init__(self, pod: PodInfo, constraint: Constraint, among: Bits, nodes: _Nodes) -> None:
+        """`among`: the nodes that have the keys which this constraint asks for."""
         self.constraint = constraint
-        self.topology: Topology = index.topology(constraint.topology_key)
+        self.topology: Topology = nodes.index.topology(constraint.topology_key)
         self.itself = int(constraint.matches(pod.labels))
-        self._pod = pod
         self._values = self.topology.value_at
-        self._here: list[int] = []
+        counting = among & self.topology.everywhere & nodes.admitted(constraint)
+        self._here = nodes.zeros(counting).copy()
         """Place → matching pods on a node that counts; -1 on one that does not."""
-        counts: dict[str, int] = {}
-        for node, value in zip(index.snapshot.nodes, self._values, strict=True):
-            here = -1
-            if (
-                value is not None
-                and has_all_keys(node.labels, among)
-                and constraint.admits(pod.pod, node.node)
-            ):
-                here = constraint.count_pods(node.pods.values(), pod.namespace)
-                counts[value] = counts.get(value, 0) + here
-            self._here.append(here)
+        counts = {value: 0 for value, bits in self.topology.bits.items() if bits & counting}
+        for place, labels in nodes.peers:
+            if self._here[place] == 0 and (here := constraint.count(labels)):
+                value = self._values[place]
+                assert value is not None
+                self._here[place] = here
+                counts[value] += here
         self.frequency: dict[int, int] = {}
         """Count → how many of the domains that count have it."""
         for count in counts.values():
@@ -54,11 +94,12 @@ class _Counted:
             count = counts.get(value, 0)
             self.sets[count] = self.sets.get(count, 0) | bits
 
-    def follow(self, place: int, node: NodeInfo) -> None:
+    def follow(self, place: int, labels: list[Labels]) -> None:
+        """What may count at this place is this from now on."""
         before = self._here[place]
         if before < 0:
             return
-        here = self.constraint.count_pods(node.pods.values(), self._pod.namespace)
+        here = self.constraint.count(labels)
         if here == before:
             return
         self._here[place] = here
@@ -94,6 +135,11 @@ class _Counted:
             return len(topology.bits)
         return sum(1 for bits in topology.bits.values() if bits & scored)
 
+    def per_domain(self, weight: float, more: int) -> dict[str | None, float]:
+        """Domain → what it adds to the score of its nodes."""
+        counts = self._counts
+        return {value: counts.get(value, 0) * weight + more for value in self.topology.bits}
+
 
 def _move(frequency: dict[int, int], old: int, new: int) -> None:
     if frequency[old] == 1:
@@ -115,13 +161,21 @@ class Spread:
         index: NodeIndex,
     ) -> None:
         self.skips_filter = not hard
-        self._hard = [_Counted(pod, constraint, hard, index) for constraint in hard]
-        among = tuple(soft) if needs_all_keys else ()
-        self._soft = [
-            _Counted(pod, _for_score(constraint), () if constraint.topology_key == HOSTNAME else among, index)
-            for constraint in soft
-        ]
+        self._hard: list[_Counted] = []
+        self._soft: list[_Counted] = []
         self._needs_all_keys = needs_all_keys
+        self._namespace = pod.namespace
+        if not hard and not soft:
+            return
+        nodes = _Nodes(pod, index)
+        with_keys = nodes.with_keys(hard)
+        self._hard = [_Counted(pod, constraint, with_keys, nodes) for constraint in hard]
+        with_keys = nodes.with_keys(soft if needs_all_keys else ())
+        self._soft = [
+            # Of a host name's pods those of each node count alone, whatever other keys it has.
+            _Counted(pod, _for_score(one), index.all if one.topology_key == HOSTNAME else with_keys, nodes)
+            for one in soft
+        ]
         if not needs_all_keys and any("" in counted.topology.bits for counted in self._soft):
             raise NotFast("nodes without a key share a domain with those whose value is empty")
 
@@ -130,10 +184,13 @@ class Spread:
         return not self._hard and not self._soft
 
     def follow(self, place: int, node: NodeInfo) -> None:
+        if self.has_no_say:
+            return
+        labels = countable(node.pods.values(), self._namespace)
         for counted in self._hard:
-            counted.follow(place, node)
+            counted.follow(place, labels)
         for counted in self._soft:
-            counted.follow(place, node)
+            counted.follow(place, labels)
 
     def allowed(self, index: NodeIndex) -> Bits | None:
         if not self._hard:
@@ -167,15 +224,11 @@ class Spread:
         if not scored:
             return []
         groups: list[tuple[float, Bits]] = [(0.0, scored)]
-        for counted in self._soft:
-            constraint, everywhere = counted.constraint, counted.topology.everywhere
-            if constraint.topology_key == HOSTNAME:
-                size = scored.bit_count()
-            else:
-                size = counted.present(scored)
-                if not self._needs_all_keys and scored & ~everywhere:
-                    size += 1  # A node without the key is in the domain of the empty value.
-            weight, more = math.log(size + 2), constraint.max_skew - 1
+        weights = [self._weight(counted, scored) for counted in self._soft]
+        for counted, (weight, more) in zip(self._soft, weights, strict=True):
+            if len(groups) * len(counted.sets) > GROUPS_MAX:
+                return self._raw_nodes(scored, weights)
+            everywhere = counted.topology.everywhere
             split: list[tuple[float, Bits]] = []
             for raw, bits in groups:
                 outside = bits & ~everywhere
@@ -187,6 +240,32 @@ class Spread:
                         split.append((raw + (count * weight + more), both))
             groups = split
         return groups
+
+    def _weight(self, counted: _Counted, scored: Bits) -> tuple[float, int]:
+        """What each pod that a constraint counts adds to a node's score, and what the constraint adds anyway."""
+        constraint = counted.constraint
+        if constraint.topology_key == HOSTNAME:
+            size = scored.bit_count()
+        else:
+            size = counted.present(scored)
+            if not self._needs_all_keys and scored & ~counted.topology.everywhere:
+                size += 1  # A node without the key is in the domain of the empty value.
+        return math.log(size + 2), constraint.max_skew - 1
+
+    def _raw_nodes(self, scored: Bits, weights: Iterable[tuple[float, int]]) -> list[tuple[float, Bits]]:
+        """As `_raw_groups` where hardly two nodes are alike: node by node, a tenth of a microsecond for each constraint."""
+        size = len(self._soft[0].topology.value_at)
+        places = picked(range(size), scored)
+        totals = [0.0] * len(places)
+        for counted, (weight, more) in zip(self._soft, weights, strict=True):
+            values = counted.topology.value_at
+            added: dict[str | None, float] = counted.per_domain(weight, more)
+            added[None] = 0.0
+            totals = [total + added[values[place]] for total, place in zip(totals, places, strict=True)]
+        alike: dict[float, list[int]] = {}
+        for total, place in zip(totals, places, strict=True):
+            alike.setdefault(total, []).append(place)
+        return [(total, bits_of(found, size)) for total, found in alike.items()]
 
 
 def _for_score(constraint: Constraint) -> Constraint:

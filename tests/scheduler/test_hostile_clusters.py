@@ -1,4 +1,4 @@
-"""What thousands of terms of other pods cost an attempt, counted: terms compiled in it, and terms looked at.
+"""What hostile pods cost an attempt, their own and others' terms and constraints, as far as it can be counted.
 
 The figures in seconds that follow from it are in `docs/limits.md`.
 """
@@ -6,7 +6,7 @@ The figures in seconds that follow from it are in `docs/limits.md`.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import pytest
 
@@ -14,9 +14,11 @@ from tidelog.api import builders as b
 from tidelog.plugins import affinity_terms
 from tidelog.plugins.affinity_terms import AffinityTerm
 from tidelog.replay.driver import Driver
+from tidelog.scheduler import fast_spread
 from tidelog.scheduler.core import Core
+from tidelog.scheduler.fast_spread import Spread
 
-PODS, TERMS = 40, 32
+PODS, TERMS = 12, 32
 
 Term = Callable[[b.PodBuilder, str], b.PodBuilder]
 
@@ -83,3 +85,37 @@ def test_an_attempt_looks_only_at_the_terms_that_require_a_label_of_its_pod(
             "preferred affinity": "n1",
         }[kind]
     )
+
+
+def test_nodes_that_many_soft_constraints_tell_apart_are_ordered_as_without_the_table(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Where hardly two nodes are alike they are scored one by one."""
+    by_node: list[int] = []
+    original = Spread._raw_nodes
+
+    def raw_nodes(self: Spread, scored: int, weights: Iterable[tuple[float, int]]) -> object:
+        by_node.append(scored)
+        return original(self, scored, weights)
+
+    monkeypatch.setattr(fast_spread, "GROUPS_MAX", 8)
+    monkeypatch.setattr(Spread, "_raw_nodes", raw_nodes)
+    chosen = []
+    for fast in (True, False):
+        driver = Driver()
+        driver.core = Core(driver.registry, fast=fast)
+        driver.start()
+        for i in range(24):
+            labels = {f"k{j}": f"v{i * (j + 1) % (j + 3)}" for j in range(6)}
+            driver.put(b.node(f"n{i}").label(labels if i % 8 else {"k0": "v0"}).build())
+        spreading = b.pod("spreading").scheduler("default-scheduler").label(app="web")
+        for j in range(6):
+            spreading = spreading.spread(f"k{j}", "app=web", max_skew=1 + j % 2, soft=True)
+        for i in range(20):
+            driver.put(spreading.named(f"p{i}").build())
+            driver.settle()
+        chosen.append([driver.core.cluster.cache.node_of(f"default/p{i}") for i in range(20)])
+
+    assert by_node
+    assert chosen[0] == chosen[1]
+    assert len(set(chosen[0])) > 10

@@ -318,9 +318,14 @@ class SqliteStore(_Reading):
         await self._write(_in_transaction, database.drop_snapshot, name, seq)
         for number, data in enumerate(parts):
             await self._write(_in_transaction, database.put_part, name, seq, number, data)
-        await self._write(_in_transaction, database.finish_snapshot, snapshot, len(parts))
+        await self._write(_in_transaction, self._finish, snapshot, len(parts))
         self._since_checkpoint += len(snapshot.blob)
         await self.tidy()
+
+    def _finish(self, connection: sqlite3.Connection, snapshot: Snapshot, parts: int) -> None:
+        """Make it visible, unless its record may be gone because another process has compacted."""
+        self._check_anchor(database.read_anchor(connection))
+        database.finish_snapshot(connection, snapshot, parts)
 
     async def compact(self, anchor: Head) -> None:
         """As in `Store`. The file shrinks too, if there is room for a second copy of what stays."""

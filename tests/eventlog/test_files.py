@@ -594,6 +594,8 @@ async def test_writer_that_was_robbed_takes_what_another_has_compacted_for_no_da
             assert not isinstance(raised.value, LogDamaged)
         with pytest.raises(LogError, match="another process has compacted it"):
             await first.snapshot("objects")
+        with pytest.raises(LogError, match="another process has compacted it"):
+            await first.put_snapshot("objects", 3, b"of a record that may be gone")
         await first.close()
 
 

@@ -47,13 +47,15 @@ class _Open(NamedTuple):
 
 
 class CrashPoint(NamedTuple):
-    """Where power is to be lost."""
+    """Where power is to be lost, or a process be killed."""
 
     operation: str
     """`write`, `sync`, …; "" for any."""
     nth: int
     before: bool
     back_after: float
+    kills: bool = False
+    """Only the process that does it is gone."""
 
 
 class SimDisk(Disk):
@@ -71,7 +73,7 @@ class SimDisk(Disk):
         self._open: dict[int, _Open] = {}
         self._numbers = 2
         self.on_crash: Callable[[CrashPoint], None] = lambda _: None
-        """Called when the power is to be lost; whoever is running is killed after it."""
+        """Called at a crash point; whoever is running is killed after it."""
         self.crash_points: list[CrashPoint] = []
         self.full = False
         self.writes_to_fail = 0

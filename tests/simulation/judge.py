@@ -2,6 +2,7 @@
 
     judge = Judge(configuration)
     judge.consume(record)            each record, in the order of the log, once the disk has it
+    judge.opened(anchor)             somebody opened the log to write, and this is where it begins
     judge.acknowledged(answer, keys) a client that asked for something about these objects got this answer
     judge.unanswered(keys)           a client asked for something about these objects, and does not know what came of it
     judge.consumed(core)             the scheduler has consumed one more record, durable or not
@@ -13,6 +14,7 @@ record costs some ten microseconds, a binding some ten more for each pod there i
 
 The promises, by the names that a violation has:
 
+    dropped     of what was durable only that is gone which somebody had compacted; the anchor in its place is the record before the first that stays
     order       the log is one chain: no gaps, time never goes back
     lost        what was durable or acknowledged is there in the end, as it was; no pod loses its node
     doubled     nothing enters twice: no fact that changes nothing, no outcome of an attempt that is over
@@ -63,6 +65,7 @@ from tidelog.eventlog.records import (
     chain_digest,
     decode_body,
 )
+from tidelog.eventlog.store import EMPTY, Head
 from tidelog.queue.entity import QueuedGroup
 from tidelog.scheduler.core import Core
 
@@ -97,6 +100,12 @@ class Judge:
         """Records of clients that nobody was told of yet."""
         self._unanswered: set[str] = set()
         self.epoch = 0
+        self._places: list[Head] = [EMPTY]
+        """Where the log ended after each record."""
+        self._dropped = self._droppable = 0
+        """Up to here records are gone for certain, and at most."""
+        self._must_start = False
+        """Nobody may write who had opened the log before it was compacted to its end: whoever comes next says that he has."""
         self.attempt = 0
         self._observed = 0
         self._is_exact = False
@@ -119,6 +128,9 @@ class Judge:
         if record.author == CLUSTER:
             self._facts.add(record.seq)
         body = decode_body(record)
+        started = isinstance(body, SchedulerStarted) or not self._must_start
+        _hold(started, "stale", "of somebody who had the log before it was compacted", record)
+        self._must_start = False
         if not isinstance(body, Outcome) or body.attempt != self.attempt:
             self._end_attempt()
         match body:
@@ -134,6 +146,7 @@ class Judge:
             case _:
                 self._untouched.pop(record.key, None)
         self.cluster.consume(record, body)
+        self._places.append(Head(record.seq, record.at, self.epoch, record.digest))
         self._count(record.kind)
 
     def acknowledged(self, answer: Answer, keys: Iterable[str]) -> None:
@@ -166,6 +179,26 @@ class Judge:
         missing = [key for key in pending if queue.get(key.removeprefix("Pod/")) is None]
         _hold(not missing, "queue", f"at {core.seq} it does not know {missing}")
         _hold(len(queue) == len(pending), "queue", f"at {core.seq} it knows {len(queue)}, not {len(pending)}")
+
+    def compacting(self, seq: int) -> None:
+        """Somebody has the log to himself, and will drop the records up to this one, or some of them, or none."""
+        self._droppable = max(self._droppable, seq)
+
+    def compacted(self, seq: int) -> None:
+        """He was told that they are dropped."""
+        self.opened(self._places[seq])
+        self._must_start = seq == len(self.digests)
+        self._count("compaction")
+
+    def opened(self, anchor: Head) -> None:
+        """Somebody who may write found the log to begin behind this record. Raises Violation."""
+        _hold(
+            self._dropped <= anchor.seq <= self._droppable,
+            "dropped",
+            f"the log begins behind record {anchor.seq}, between {self._dropped} and {self._droppable} it should",
+        )
+        _hold(anchor == self._places[anchor.seq], "dropped", f"{anchor} is not {self._places[anchor.seq]}")
+        self._dropped = anchor.seq
 
     def at_rest(self, core: Core) -> None:
         """Nothing is left to do for the scheduler until time goes by. Raises Violation."""

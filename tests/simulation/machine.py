@@ -31,6 +31,7 @@ from tests.simulation.steps import (
     Advance,
     AnyStep,
     ClockJump,
+    Compact,
     Configure,
     CrashAt,
     DiskFull,
@@ -44,6 +45,7 @@ from tests.simulation.steps import (
     Restart,
     Role,
     StealLock,
+    Stop,
     Story,
 )
 from tests.simulation.telling import asked_about, facts_of
@@ -54,7 +56,9 @@ from tidelog.daemon import fact_messages
 from tidelog.daemon.actors.catalogue import cast_of
 from tidelog.daemon.candidate import Candidate
 from tidelog.daemon.clock import SystemClock
+from tidelog.daemon.compacting import compact
 from tidelog.daemon.fact_messages import read_answer, write_request
+from tidelog.daemon.recovering import recovered_core
 from tidelog.daemon.runtime import Limits, Runtime, Watcher
 from tidelog.daemon.virtual_time import START
 from tidelog.eventlog.handover import Handler, HandoverClient, HandoverServer
@@ -62,8 +66,10 @@ from tidelog.eventlog.log import Log
 from tidelog.eventlog.objects import ObjectTable
 from tidelog.eventlog.reader import LogReader
 from tidelog.eventlog.records import Body, Record, Row
+from tidelog.eventlog.verify import verify as verify_chain
 from tidelog.plugins.configuration import SchedulerConfiguration, resolve_configuration
 from tidelog.plugins.registry import Registry
+from tidelog.replay.history import History
 from tidelog.replay.verify import recover, verify
 from tidelog.scheduler.core import Core
 
@@ -79,6 +85,8 @@ SETTLE_SECONDS = 10.0
 """So long the story waits for the scheduler to come to rest, before it goes on all the same."""
 END_SECONDS = 200.0
 """… and at its end, when nothing is broken any more. Longer than any fault of a story."""
+STOP_SECONDS = 10.0
+"""A process that is told to stop has ended after this."""
 RESTART_SECONDS = 2.0
 """A process that ended with an error is started again after this."""
 NETWORK_SECONDS = 0.0005
@@ -140,11 +148,13 @@ class SimClock(SystemClock):
 class SimLock:
     """The writer's lock of the log. It falls free when its holder dies; and it can be lost (`Machine.lock` is then another's)."""
 
-    def __init__(self, machine: Machine, daemon: Daemon) -> None:
+    program: Program
+
+    def __init__(self, machine: Machine, program: Program) -> None:
         held = machine.lock
-        if held is not None and held.daemon.process.alive:
-            raise LogLocked(PATH, held.daemon.process.name)
-        self.daemon = daemon
+        if held is not None and held.program.process.alive:
+            raise LogLocked(PATH, held.program.process.name)
+        self.program = program
         self._machine = machine
         machine.lock = self
 
@@ -167,16 +177,16 @@ class _LockedStore(SimStore):
 class SimPlace:
     """Implements `tidelog.daemon.place.Place`."""
 
-    def __init__(self, machine: Machine, daemon: Daemon) -> None:
+    def __init__(self, machine: Machine, program: Program) -> None:
         self._machine = machine
-        self._daemon = daemon
+        self._program = program
 
     def leader(self) -> str:
         held = self._machine.lock
-        return "unknown" if held is None else held.daemon.process.name
+        return "unknown" if held is None else held.program.process.name
 
     async def open_log(self, what: str, clock: Callable[[], int]) -> Log:
-        lock = SimLock(self._machine, self._daemon)
+        lock = SimLock(self._machine, self._program)
         try:
             store = await _LockedStore.open(self._machine.files, PATH)
             assert isinstance(store, _LockedStore)
@@ -191,7 +201,7 @@ class SimPlace:
 
     async def serve(self, log: Log, handler: Handler) -> AbstractAsyncContextManager[object]:
         server = SimServer(self._machine, handler)
-        self._daemon.server = server
+        self._program.server = server
         return server
 
 
@@ -210,8 +220,10 @@ class _Onlooker(Watcher):
             self._machine.judged(self._machine.judge.consumed, self._core)
 
 
-class Daemon(Candidate):
-    """One run of the daemon's process."""
+class Program:
+    """One run of a process that may write the log."""
+
+    working: asyncio.Task[None]
 
     def __init__(self, machine: Machine, process: Process) -> None:
         self.process = process
@@ -220,9 +232,49 @@ class Daemon(Candidate):
         self.server: SimServer | None = None
         self.faults_before = machine.faults
         self.is_beside_robbed = machine.has_robbed_leader()
-        self.poll_seconds = machine.habits.poll_seconds
         self._machine = machine
-        super().__init__(
+
+    async def work(self) -> None:
+        """What it does."""
+        raise NotImplementedError
+
+    @property
+    def may_end(self) -> bool:
+        """Its end need not be an error."""
+        return True
+
+
+class Compaction(Program):
+    """One run of `tidelog log compact`."""
+
+    def __init__(self, machine: Machine, process: Process, keep: int) -> None:
+        super().__init__(machine, process)
+        self._keep = keep
+
+    async def work(self) -> None:
+        machine = self._machine
+        try:
+            log = await SimPlace(machine, self).open_log("tidelog log compact", machine.wall)
+        except LogLocked:
+            machine.counts["compactions refused"] += 1
+            return
+        async with log:
+            last = max(log.head.seq - self._keep, log.anchor.seq, 1)
+            machine.judge.compacting(last)
+            machine.judge.compacted(await compact(log, machine.registry, last if self._keep else None))
+            machine.counts["compactions"] += 1
+
+
+class Daemon(Program, Candidate):
+    """One run of the daemon's process."""
+
+    work = Candidate.work
+
+    def __init__(self, machine: Machine, process: Process) -> None:
+        Program.__init__(self, machine, process)
+        self.poll_seconds = machine.habits.poll_seconds
+        Candidate.__init__(
+            self,
             SimPlace(machine, self),
             machine.registry,
             SimClock(machine),
@@ -234,8 +286,8 @@ class Daemon(Candidate):
         )
 
     @property
-    def is_told_to_stop(self) -> bool:
-        """Somebody has told it to end."""
+    def may_end(self) -> bool:
+        """Somebody has told it to."""
         return self._stop.is_set()
 
     def read_configuration(self) -> SchedulerConfiguration:
@@ -359,6 +411,7 @@ class Machine:
         self.disk.on_crash = self._crash
         self.files = SimFiles(self.disk, self._disk_delay)
         self.files.on_durable = self._durable
+        self.files.on_opened = lambda anchor: self.judged(self.judge.opened, anchor)
         self.lock: SimLock | None = None
         self.records: list[Record] = []
         """Durable, in order."""
@@ -366,13 +419,15 @@ class Machine:
         self.cast = cast_of(story.actors)
         self.daemons: dict[str, Daemon] = {}
         """By name; the newest process of each."""
+        self.compactions: list[Compaction] = []
+        """All there ever were."""
         self.processes: list[Process] = []
         """All there ever were."""
-        self.counts = {"starts": 0, "ends": 0, "power losses": 0, "kills": 0, "thefts": 0, "asked": 0, "answered": 0, "refused": 0, "given up": 0, "rests": 0}  # fmt: skip
+        self.counts = {"starts": 0, "ends": 0, "power losses": 0, "kills": 0, "thefts": 0, "compactions": 0, "compactions refused": 0, "asked": 0, "answered": 0, "refused": 0, "given up": 0, "rests": 0}  # fmt: skip
         self._jumps = 0
         """By how much its clock was set forward, in nanoseconds."""
         self._stolen = 0
-        self._robbed: list[Daemon] = []
+        self._robbed: list[Program] = []
         """Who lost the lock without being asked."""
         self._asking: list[asyncio.Task[None]] = []
         self._objects = ObjectTable()
@@ -395,7 +450,7 @@ class Machine:
 
     def has_robbed_leader(self) -> bool:
         """Whether somebody still believes to hold the lock: until he notices, one of the two who write may find that the other has."""
-        return any(daemon.process.alive for daemon in self._robbed)
+        return any(program.process.alive for program in self._robbed)
 
     def _disk_delay(self) -> float:
         return self.rng.random() * self.habits.disk_seconds
@@ -435,48 +490,62 @@ class Machine:
         process = Process(name)
         self.processes.append(process)
         self.counts["starts"] += 1
-        daemon = process.context.run(Daemon, self, process)
-        self.daemons[name] = daemon
-        task = self.loop.create_task(daemon.work(), context=process.context.copy())
-        task.add_done_callback(lambda task: self._ended(daemon, task), context=_OUTSIDE.copy())
+        self.daemons[name] = daemon = process.context.run(Daemon, self, process)
+        self._launch(daemon)
 
-    def kill(self, daemon: Daemon) -> None:
+    def _launch(self, program: Program) -> None:
+        program.working = self.loop.create_task(program.work(), context=program.process.context.copy())
+        program.working.add_done_callback(lambda task: self._ended(program, task), context=_OUTSIDE.copy())
+
+    def kill(self, program: Program) -> None:
         """The process is gone at this instant."""
-        daemon.process.alive = False
-        daemon.process.held.clear()
-        self.files.close_all_of(daemon.process)
-        if daemon.server is not None:
-            daemon.server.hang_up()
+        program.process.alive = False
+        program.process.held.clear()
+        self.files.close_all_of(program.process)
+        if program.server is not None:
+            program.server.hang_up()
 
-    def _ended(self, daemon: Daemon, task: asyncio.Task[None]) -> None:
+    def _kill(self, program: Program, back_after: float | None) -> None:
+        """… and comes back, if it is a daemon."""
+        self.counts["kills"] += 1
+        self.kill(program)
+        if back_after is not None and isinstance(program, Daemon):
+            self._later(back_after, lambda: self.start(program.process.name))
+
+    def _ended(self, program: Program, task: asyncio.Task[None]) -> None:
         """The process came to its own end."""
-        self.kill(daemon)
+        self.kill(program)
         error = task.exception()
         if isinstance(error, Killed):
             return
         if error is None:
-            if not daemon.is_told_to_stop:
+            if not program.may_end:
                 self._broken(
-                    Violation("end", f"process {daemon.process.name} ended, and nobody had told it to")
+                    Violation("end", f"process {program.process.name} ended, and nobody had told it to")
                 )
             return
         self.counts["ends"] += 1
-        excused = self.faults > daemon.faults_before or self.disk.full or daemon.is_beside_robbed
+        excused = self.faults > program.faults_before or self.disk.full or program.is_beside_robbed
         if not isinstance(error, LogError) or isinstance(error, LogDamaged) or not excused:
             self._broken(error)
             return
-        self._later(RESTART_SECONDS, lambda: self.start(daemon.process.name))
+        if isinstance(program, Daemon):
+            self._later(RESTART_SECONDS, lambda: self.start(program.process.name))
 
     def _later(self, seconds: float, call: Callable[[], None]) -> None:
         self.loop.call_later(seconds, call, context=_OUTSIDE.copy())
 
     @property
-    def leader(self) -> Daemon | None:
+    def leader(self) -> Program | None:
         """Who holds the lock."""
         held = self.lock
-        return held.daemon if held is not None and held.daemon.process.alive else None
+        return held.program if held is not None and held.program.process.alive else None
 
-    def _of(self, role: Role) -> Daemon | None:
+    @property
+    def _alive(self) -> list[Program]:
+        return [p for p in (*self.daemons.values(), *self.compactions) if p.process.alive]
+
+    def _of(self, role: Role) -> Program | None:
         leader = self.leader
         if role == "leader":
             return leader
@@ -518,27 +587,22 @@ class Machine:
             case ClockJump():
                 self._jumps += round(step.seconds * NANOS)
             case Kill():
-                daemon = self._of(step.process)
-                if daemon is not None:
-                    self.counts["kills"] += 1
-                    self.kill(daemon)
-                    if step.back_after is not None:
-                        self._later(step.back_after, lambda: self.start(daemon.process.name))
+                program = self._of(step.process)
+                if program is not None:
+                    self._kill(program, step.back_after)
             case PowerLoss():
                 self._lose_power(step.back_after)
+            case Stop():
+                await self._stop_all()
             case Restart():
                 self._start_all()
+            case Compact():
+                await self._compact(step)
             case Pause():
                 self._pause(self._of(step.process), step.seconds)
             case StealLock():
                 if self._of("standby") is not None:
-                    self._stolen += 1
-                    self.counts["thefts"] += 1
-                    leader = self.leader
-                    if leader is not None:
-                        self._robbed.append(leader)
-                        self._pause(leader, step.seconds)
-                    self.lock = None
+                    self._rob(step.seconds)
             case DiskFull():
                 self.disk.full = True
                 self._later(step.seconds, lambda: setattr(self.disk, "full", False))
@@ -548,7 +612,7 @@ class Machine:
                 self.disk.syncs_to_fail += 1
             case CrashAt():
                 self.disk.crash_points.append(
-                    CrashPoint(step.operation, step.nth, step.before, step.back_after)
+                    CrashPoint(step.operation, step.nth, step.before, step.back_after, step.kills)
                 )
             case _:
                 raise AssertionError(f"nobody knows how to do {step}")
@@ -559,10 +623,40 @@ class Machine:
             if daemon.process.alive:
                 daemon.process.context.run(daemon.reload)
 
-    def _pause(self, daemon: Daemon | None, seconds: float) -> None:
-        if daemon is not None and not daemon.process.paused:
-            daemon.process.paused = True
-            self._later(seconds, lambda: self.loop.go_on(daemon.process))
+    def _pause(self, program: Program | None, seconds: float) -> None:
+        if program is not None and not program.process.paused:
+            program.process.paused = True
+            self._later(seconds, lambda: self.loop.go_on(program.process))
+
+    def _rob(self, seconds: float) -> None:
+        """Whoever holds the lock is paused, and has lost it."""
+        self._stolen += 1
+        self.counts["thefts"] += 1
+        leader = self.leader
+        if leader is not None:
+            self._robbed.append(leader)
+            self._pause(leader, seconds)
+        self.lock = None
+
+    async def _compact(self, step: Compact) -> None:
+        if not self.disk.exists(PATH):
+            return
+        if step.robs_for:
+            self._rob(step.robs_for)
+        process = Process("compaction")
+        self.processes.append(process)
+        compaction = Compaction(self, process, step.keep)
+        self.compactions.append(compaction)
+        self._launch(compaction)
+        if step.settle:
+            await asyncio.wait([compaction.working], timeout=STOP_SECONDS)
+
+    async def _stop_all(self) -> None:
+        daemons = [daemon for daemon in self.daemons.values() if daemon.process.alive]
+        for daemon in daemons:
+            daemon.process.context.run(daemon.stop)
+        if daemons:
+            await asyncio.wait([daemon.working for daemon in daemons], timeout=STOP_SECONDS)
 
     def _start_all(self) -> None:
         for name in list(self.daemons):
@@ -570,24 +664,29 @@ class Machine:
 
     def _lose_power(self, back_after: float) -> None:
         self.counts["power losses"] += 1
-        for daemon in self.daemons.values():
-            if daemon.process.alive:
-                self.kill(daemon)
+        for program in self._alive:
+            self.kill(program)
         self.lock = None
         self.files.lose_power()
         self._later(back_after, self._start_all)
 
     def _crash(self, point: CrashPoint) -> None:
-        self._lose_power(point.back_after)
+        if not point.kills:
+            self._lose_power(point.back_after)
+            return
+        current = CURRENT.get()
+        for program in self._alive:
+            if program.process is current:
+                self._kill(program, point.back_after)
 
     # --- the end --------------------------------------------------------------------------------------------------------
 
     async def _end(self) -> None:
         """All faults stop, everything restarts, and the log is looked at once more."""
         self.disk.heal()
-        for daemon in list(self.daemons.values()):
-            if daemon.process.paused:
-                self.loop.go_on(daemon.process)
+        for program in self._alive:
+            if program.process.paused:
+                self.loop.go_on(program.process)
         self._start_all()
         if self._asking:
             await asyncio.wait(self._asking, timeout=PATIENCE_SECONDS + ANSWER_SECONDS)
@@ -595,7 +694,7 @@ class Machine:
         if self.habits.stops:
             await self._hand_over()
         core = await self._nobody_is_stuck()
-        self._check_log(core)
+        await self._check_log(core)
 
     async def _at_rest(self) -> Core:
         if not await self._settle(END_SECONDS):
@@ -628,27 +727,54 @@ class Machine:
     async def _hand_over(self) -> None:
         """The leader is told to stop; the standby, or a new process, goes on."""
         leader = self.leader
-        assert leader is not None
+        assert isinstance(leader, Daemon)
         leader.process.context.run(leader.stop)
-        await asyncio.sleep(10)
+        await asyncio.sleep(STOP_SECONDS)
         if leader.process.alive:
-            raise Violation("end", "the leader was told to stop 10 s ago")
+            raise Violation("end", f"the leader was told to stop {STOP_SECONDS} s ago")
         self._start_all()
         await self._at_rest()
 
-    def _check_log(self, core: Core) -> None:
-        records = self.records
-        self.judge.finished(records)
+    async def _check_log(self, core: Core) -> None:
+        """Read it back from the disk, while nobody writes. With what was compacted away the records are one log from the first on."""
+        for process in self.processes:
+            process.paused = True
         if core.configuration != self.configuration:
             raise Violation("configuration", "another one is in force than the newest")
         digest = core.digest()
-        report = verify(records, self.registry)
+        async with History(LogReader(await SimReader.open(self.files, PATH)), self.registry) as history:
+            gone = history.log.anchor.seq
+            left = await history.records()
+            records = self.records[:gone] + left
+            self.judge.finished(records)
+            self._check_replay(records, None, digest)
+            # Who took over a moment ago has just shown the other.
+            if not self.habits.stops:
+                self._check_recovered(recover(records, self.registry), digest)
+            if gone:
+                await self._check_compacted(history, left, digest)
+        await asyncio.sleep(LOOK_SECONDS)  # Readings that were not finished are closed.
+
+    async def _check_compacted(self, history: History, left: list[Record], digest: str) -> None:
+        """What is left is a whole log by itself."""
+        log = history.log
+        self.judge.opened(log.anchor)
+        found = await verify_chain(log, rebuild=True)
+        if found.problems:
+            raise Violation("dropped", f"of the compacted log: {found.problems}")
+        core = await history.core_from_snapshot((await history.snapshots())[0])
+        self._check_replay(left[core.seq - log.anchor.seq :], core, digest)
+        self._check_recovered(await recovered_core(log, self.registry), digest)
+
+    def _check_replay(self, records: Sequence[Record], core: Core | None, digest: str) -> None:
+        report = verify(records, self.registry, core=core)
         if report.first_difference is not None:
             raise Violation("replay", f"{report.first_difference}")
         if report.digest != digest:
             raise Violation("recovery", "the state that was computed again is another one")
-        # Who took over a moment ago has just shown the other.
-        if not self.habits.stops and recover(records, self.registry).digest() != digest:
+
+    def _check_recovered(self, core: Core, digest: str) -> None:
+        if core.digest() != digest:
             raise Violation("recovery", "the state that was recovered is another one")
 
     async def _settle(self, seconds: float = SETTLE_SECONDS) -> bool:

@@ -7,13 +7,20 @@ from contextlib import AbstractContextManager
 from typing import Any
 from unittest.mock import patch
 
-from tests.simulation import sim_store
+from tests.simulation import machine, sim_store
 from tests.simulation.disk import SimDisk
-from tests.simulation.sim_store import SimStore
+from tests.simulation.sim_store import Frame, SimStore
+from tidelog.daemon.recovering import recovered_core
 from tidelog.daemon.standby import Standby
+from tidelog.eventlog import log as eventlog
 from tidelog.eventlog.log import Log
+from tidelog.eventlog.objects import SNAPSHOT as OBJECTS
+from tidelog.eventlog.objects import load_objects
 from tidelog.eventlog.reader import LogReader
+from tidelog.eventlog.store import Head, Snapshot
 from tidelog.scheduler.recovery import Recovery
+from tidelog.scheduler.state import SNAPSHOT as SCHEDULER
+from tidelog.scheduler.state import encode_state
 
 Bug = Callable[[], AbstractContextManager[Any]]
 
@@ -113,6 +120,71 @@ def _lose_a_record() -> AbstractContextManager[Any]:
 _TAIL = Log.tail_batches
 
 
+# --- compaction -----------------------------------------------------------------------------------------------------------
+
+
+def _drop_before_keeping() -> AbstractContextManager[Any]:
+    """The records go before the states are there that stand for them."""
+
+    async def broken(log: Log, registry: Any, to: int | None = None) -> int:
+        if to is not None:
+            return await _COMPACT(log, registry, to)
+        core, table = await recovered_core(log, registry), await load_objects(log)
+        await log._store.compact(log.head)
+        await log.put_snapshot(SCHEDULER, core.seq, encode_state(core))
+        await log.put_snapshot(OBJECTS, table.seq, table.encode())
+        return log.head.seq
+
+    return patch.object(machine, "compact", broken)
+
+
+_COMPACT = machine.compact
+
+
+def _compact_in_memory() -> AbstractContextManager[Any]:
+    """That records were dropped is not written down."""
+
+    async def broken(self: SimStore, anchor: Any) -> None:
+        self._file.take(Frame(anchor=(anchor.seq, anchor.at, anchor.epoch, anchor.digest)), self._file.place)
+        self.anchor = anchor
+
+    return patch.object(SimStore, "compact", broken)
+
+
+def _keep_in_memory() -> AbstractContextManager[Any]:
+    """A snapshot is there for who has made it, and nobody has synced it."""
+
+    async def broken(self: SimStore, snapshot: Snapshot) -> None:
+        self._file.snapshots[snapshot.name, snapshot.seq] = snapshot
+
+    return patch.object(SimStore, "put_snapshot", broken)
+
+
+def _forget_the_epoch() -> AbstractContextManager[Any]:
+    """The anchor does not say whose the last record that was dropped is."""
+    return patch.object(
+        eventlog, "advance", lambda head, record: Head(record.seq, record.at, head.epoch, record.digest)
+    )
+
+
+def _blind_to_compaction() -> AbstractContextManager[Any]:
+    """Who compacts does not look whether somebody else has compacted since."""
+    return patch.object(SimStore, "_check_anchor", lambda self: None)
+
+
+def _blind_after_compaction() -> AbstractContextManager[Any]:
+    """A writer looks for the records of others, which may have been compacted away."""
+
+    def broken(self: SimStore, frame: Frame) -> None:
+        if self._file.rows:
+            _CHECK(self, frame)
+
+    return patch.object(SimStore, "_check_alone", broken)
+
+
+_CHECK = SimStore._check_alone
+
+
 BUGS: dict[str, Bug] = {
     "skip the fsync": _never_sync,
     "write the head before the records": _head_first,
@@ -123,4 +195,10 @@ BUGS: dict[str, Bug] = {
     "take over without reading the end": _trusting_standby,
     "overlook the newest record when sequencing": _blind_to_the_newest,
     "lose a record on the way to the core": _lose_a_record,
+    "drop records before the snapshots are kept": _drop_before_keeping,
+    "do not write down what was dropped": _compact_in_memory,
+    "keep the snapshots of a compaction in memory": _keep_in_memory,
+    "forget the epoch of what was dropped": _forget_the_epoch,
+    "compact without looking for another who has": _blind_to_compaction,
+    "write after a compaction without looking for its records": _blind_after_compaction,
 }

@@ -5,8 +5,8 @@
 
 - A transaction is written, synced, and then published: other connections see it from then on. What is published is in the memory of the
   machine (SQLite's `-shm`); when nobody has the file open, the next who opens it reads what is in the file, up to the first frame that is torn.
-- One connection writes at a time. A record whose number is there already is refused: what the primary key does for the real one, and what is
-  left between two writers when a lock was lost.
+- One connection writes at a time. Whoever would write a record or an anchor that does not follow what he knows is refused: what is left between
+  two writers when a lock was lost.
 - Who opens it to write makes durable what was not, cuts off what is torn, and has the head written before anything else. What is wrong is
   found by the very code that examines a real log, on a database in memory.
 - Every trip to the disk takes a moment, during which other tasks run, and which processes may not survive. A job goes on when the task that
@@ -42,6 +42,7 @@ _DIGEST = 32
 
 T = TypeVar("T")
 OnDurable = Callable[[Sequence[Row]], None]
+OnOpened = Callable[[Head], None]
 
 
 class Frame(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
@@ -83,6 +84,8 @@ class SimFiles:
         self.delay = delay
         self.on_durable: OnDurable = lambda _: None
         """Told of all records from the first new one on, when they are published or found by who opens the log to write."""
+        self.on_opened: OnOpened = lambda _: None
+        """Told where the log begins, by who opens it to write."""
         self._shared: dict[str, Shared] = {}
 
     async def pause(self) -> None:
@@ -375,6 +378,7 @@ class SimStore(_Reading):
             await files.pause()
             file.make_durable(reading.head or EMPTY)
             files.on_durable(file.rows)
+            files.on_opened(file.anchor)
             await files.pause()
             # As `opening` does: the head file must name what is now known to be there.
             reading = head_file.read()
@@ -393,6 +397,26 @@ class SimStore(_Reading):
         free, _ = self._files.disk.room(self.name)
         if free < RESERVE_BYTES:
             raise LogFull(self.name, free)
+
+    async def read(self, first: int, last: int) -> list[Row]:
+        """As in `Store`."""
+        rows = await super().read(first, last)
+        if first <= last and (not rows or rows[0][0] != first):
+            self._check_anchor()
+        return rows
+
+    async def snapshots(self) -> list[SnapshotInfo]:
+        """As in `Store`."""
+        found = await super().snapshots()
+        self._check_anchor()
+        return found
+
+    async def get_snapshot(self, name: str, seq: int) -> Snapshot | None:
+        """As in `Store`."""
+        found = await super().get_snapshot(name, seq)
+        if found is None:
+            self._check_anchor()
+        return found
 
     def refresh(self) -> Head:
         """As in `Store`."""
@@ -458,11 +482,7 @@ class SimStore(_Reading):
         await self._begin(shared)
         try:
             file.read()
-            if frame.rows and frame.rows[0][0] <= file.last:
-                raise LogError(
-                    f"{self.name}: writing failed: record {frame.rows[0][0]} is there already: another process writes this log"
-                )
-            assert not frame.rows or frame.rows[0][0] == file.last + 1
+            self._check_alone(frame)
             data, place = _frame(frame, file.place)
             file.disk.write_at(file.fd, data, file.place.end)
             await self._files.pause()
@@ -477,6 +497,19 @@ class SimStore(_Reading):
         if head is not None:
             await self._files.pause()
             self._head_file.write(head)
+
+    def _check_alone(self, frame: Frame) -> None:
+        """As the real one: what another process has done is seen by the newest record and by the anchor."""
+        file = self._file
+        last = file.rows[-1][0] if file.rows else self.anchor.seq
+        if frame.rows and frame.rows[0][0] != last + 1:
+            raise LogError(f"{self.name}: another process has written to it")
+        if frame.anchor is not None or frame.snapshot is not None:
+            self._check_anchor()
+
+    def _check_anchor(self) -> None:
+        if self._file.anchor != self.anchor:
+            raise LogError(f"{self.name}: another process has compacted it")
 
     async def _begin(self, shared: Shared) -> None:
         await self._files.pause()

@@ -118,6 +118,10 @@ class PowerLoss(Fault, frozen=True, kw_only=True):
     back_after: float = 1.0
 
 
+class Stop(Fault, frozen=True, kw_only=True):
+    """All daemons are told to end, and do. They come back at `Restart`."""
+
+
 class Restart(Fault, frozen=True, kw_only=True):
     """Processes that are gone are started again."""
 
@@ -133,6 +137,17 @@ class StealLock(Fault, frozen=True, kw_only=True):
     """The leader is paused, its lock is taken from it, the standby takes over, and then the old leader goes on."""
 
     seconds: float = 10.0
+
+
+class Compact(Step, frozen=True, kw_only=True):
+    """Somebody calls `tidelog log compact`. Refused while a daemon holds the log."""
+
+    keep: int = 0
+    """So many of the newest records stay."""
+    robs_for: float = 0.0
+    """Whoever holds the log is paused for so many seconds, and its lock is taken from it."""
+    settle: bool = True
+    """The next step waits until it has ended."""
 
 
 class DiskFull(Fault, frozen=True, kw_only=True):
@@ -154,6 +169,9 @@ class FailSync(Fault, frozen=True, kw_only=True):
 class CrashAt(Fault, frozen=True, kw_only=True):
     """Power loss before or after the n-th next operation of the disk of this name (`write`, `sync`, `rename`, …; "" is any)."""
 
+    kills: bool = False
+    """Power stays; only the process whose operation it is is gone, and a daemon comes back after so many seconds."""
+
     operation: str = ""
     nth: int = 1
     before: bool = True
@@ -171,7 +189,9 @@ AnyStep = (
     | ClockJump
     | Kill
     | PowerLoss
+    | Stop
     | Restart
+    | Compact
     | Pause
     | StealLock
     | DiskFull

@@ -24,6 +24,7 @@ from .steps import (
     AnyStep,
     Apply,
     ClockJump,
+    Compact,
     Configure,
     CrashAt,
     Delete,
@@ -38,6 +39,7 @@ from .steps import (
     Restart,
     SetCondition,
     StealLock,
+    Stop,
     Story,
 )
 
@@ -49,6 +51,8 @@ LARGE = 10
 """Every so many-th story is larger."""
 BIRTHS = 0.06
 """Share of the stories that begin with power losses."""
+COMPACTED = 1 / 6
+"""Share of the stories whose log is compacted now and then."""
 GATES = {
     "PodTopologySpreadFallbackMode": True,
     "MinDomainsInPodTopologySpread": True,
@@ -111,6 +115,7 @@ class _Teller:
             (happens,) = self.dice.choices([c for c, _ in chances], [weight for _, weight in chances])
             happens()
         self._end()
+        self._compact()
         steps = (*self._birth(), *self.steps)
         return Story(seed=self.seed, configuration=story.configuration, actors=story.actors, steps=steps)
 
@@ -122,6 +127,14 @@ class _Teller:
             CrashAt(nth=dice.randint(1, 4), before=dice.random() < 0.5, back_after=0.1)
             for _ in range(crashes)
         ]
+
+    def _compact(self) -> None:
+        """Somebody makes the log smaller. By lots of its own, too."""
+        dice = random.Random(f"compaction {self.seed}")
+        times = dice.randint(2, 4) if dice.random() < COMPACTED else 0
+        for _ in range(times):
+            place = dice.randrange(len(self.steps) + 1)
+            self.steps[place:place] = _compaction(dice)
 
     def _chances(self) -> Sequence[tuple[Callable[[], None], float]]:
         """What may happen, and how often."""
@@ -639,3 +652,27 @@ def _hasty(step: AnyStep) -> AnyStep:
             return replace(step, settle=False)
         case _:
             return step
+
+
+def _compaction(dice: random.Random) -> Sequence[AnyStep]:
+    """While nobody runs, which is how it should be; or beside somebody who does, has lost his lock, or dies over it."""
+    compact = Compact(keep=dice.choice([0, 0, 3, 20]))
+    back = dice.choice([1.0, 5.0, 40.0])
+    crash = CrashAt(
+        nth=dice.randint(1, 14), before=dice.random() < 0.5, back_after=back, kills=dice.random() < 0.5
+    )
+    killed = (Kill(process="standby"), Kill())
+    meanwhile = (Compact(settle=False), Restart(), Advance(seconds=dice.choice([0.005, 0.05])))
+    return dice.choice(
+        [
+            (Stop(), compact, Restart()),
+            (*killed, compact, Restart()),
+            (Stop(), crash, compact, Restart()),
+            (*killed, crash, compact, compact, Restart()),
+            (compact,),
+            (Pause(seconds=back), compact),
+            (Compact(keep=compact.keep, robs_for=back),),
+            (StealLock(seconds=40), Advance(seconds=8), Stop(), compact, Restart()),
+            (Stop(), *meanwhile, StealLock(seconds=40), Advance(seconds=8), Stop(), compact, Restart()),
+        ]
+    )

@@ -23,6 +23,12 @@ CAUGHT: dict[str, tuple[int, str]] = {
     "take over without reading the end": (1, "InternalError"),
     "overlook the newest record when sequencing": (0, "InternalError"),
     "lose a record on the way to the core": (0, "InternalError"),
+    "drop records before the snapshots are kept": (4, "LogDamaged"),
+    "do not write down what was dropped": (7, "Violation: dropped"),
+    "keep the snapshots of a compaction in memory": (4, "LogDamaged"),
+    "forget the epoch of what was dropped": (7, "Violation: dropped"),
+    "compact without looking for another who has": (13, "LogDamaged"),
+    "write after a compaction without looking for its records": (103, "Violation: stale"),
 }
 """Bug → where it was found last, which is where the search begins, and how the failure begins: no other failure counts."""
 

@@ -395,6 +395,17 @@ def test_memory_addresses_do_not_get_into_messages() -> None:
     assert found.message == 'running PreFilter plugin "A": ValueError: bad <object object at 0x…>'
 
 
+def test_what_is_no_score_is_shown_without_its_memory_address() -> None:
+    of_node, of_placement = scores(Rig(2).plugin("A", score=object())), run_placing_score(object())
+
+    assert isinstance(of_node, Status)
+    assert isinstance(of_placement, Status)
+    assert of_node.message.endswith(
+        "returned the score <object object at 0x…>, which is not an integer in 0..100"
+    )
+    assert of_placement.message.endswith("returned <object object at 0x…> instead of a finite number")
+
+
 def test_no_nodes_at_all_is_no_fit_error() -> None:
     rig = Rig(0).plugin("A", filter=unschedulable("no"))
 

@@ -400,6 +400,28 @@ def test_placement_in_room_that_is_promised_to_another_after_all_is_aborted() ->
     world.check()
 
 
+def test_placement_in_room_that_a_nominated_pod_needs_after_all_is_aborted() -> None:
+    """`mid` has found another node than the one that is kept for it, `small` takes that room, and then the other node goes."""
+    world = World()
+    world.add(node("n1"), running("low", "n1", cpu="4"), pending("mid", cpu="4", priority=10))
+    world.settle()
+    world.add(node("n2"))
+    world.attempt()
+    world.finish("low")
+    world.add(pending("small", cpu="1", priority=5))
+    world.attempt()
+
+    world.delete(world.core.objects["Node//n2"])
+    world.commit()
+    world.settle()
+
+    aborted = world.bodies(AttemptAborted)
+    assert [name for name, _ in aborted] == ["mid", "small"]
+    assert aborted[1][1].reason == "room on node n1 is promised to others after all"
+    assert world.placements() == {"default/mid": "n1"}
+    world.check()
+
+
 def test_decision_that_counted_on_a_preemption_falls_with_it() -> None:
     """The second preemptor only waits for the first one's victim; when that is not coming, it must look again."""
     world = World()

@@ -44,7 +44,13 @@ ROOT = Path(__file__).resolve().parent.parent
 EQUIVALENTS = Path(__file__).with_name("mutation_equivalents.toml")
 TESTS = {
     "queue": ["tests/queue"],
-    "scheduler": ["tests/scheduler", "tests/replay", "tests/conformance", "tests/kep"],
+    "scheduler": [
+        "tests/scheduler",
+        "tests/replay",
+        "tests/conformance",
+        "tests/kep",
+        "tests/plugins/test_pod_topology_spread_fallback.py",
+    ],
 }
 """Where the tests of each package are; those of other packages that happen to run its code would only take longer."""
 

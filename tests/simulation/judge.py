@@ -559,7 +559,11 @@ class Judge:
         promised = self.cluster.nodes.get(pod.nominated)
         if promised is None:
             return
-        going = [p.key for p in self.cluster.on(promised.name) if p.evicted and p.priority < pod.priority]
+        going = [
+            p.key
+            for p in self.cluster.on(promised.name)
+            if p.evicted and p.terminating and p.priority < pod.priority
+        ]
         in_vain = bool(going) and fits(self.cluster, pod, promised, fallen, without=going)
         _hold(not in_vain, "overlooked", f"{going} are on their way from {pod.nominated} for it", record)
 

@@ -49,10 +49,16 @@ def fits(
     *,
     without: Collection[str] = (),
 ) -> bool:
-    """The pod may go there, also when those have come who were promised room there before it."""
-    return not misfit(cluster, pod, node, fallen=fallen, without=without) and not misfit(
-        cluster, pod, node, fallen=fallen, without=without, promised=True
-    )
+    """The pod may go there, also when those have come, and count for everything, who were promised room there before it."""
+    if misfit(cluster, pod, node, fallen=fallen, without=without):
+        return False
+    guests = _promised(cluster, pod, node)
+    for guest in guests:
+        guest.reserved = node.name
+    found = not guests or not misfit(cluster, pod, node, fallen=fallen, without=without)
+    for guest in guests:
+        guest.reserved = ""
+    return found
 
 
 def _promised(cluster: SeenCluster, pod: SeenPod, node: SeenNode) -> list[SeenPod]:

@@ -493,6 +493,24 @@ def test_a_hook_that_fails_fails_the_attempt() -> None:
     assert found.message == 'running PreFilter AddPod plugin "A": Unschedulable: no'
 
 
+def test_a_hook_that_raises_is_named_with_its_plugin() -> None:
+    other = PodInfo(pod("other").build())
+    broken = ValueError("broken")
+    rig = Rig(1).plugin("A", Hooked, pre_filter=None, filter=None, add_pod=broken, remove_pod=broken)
+    framework = rig.framework
+    clone = framework.snapshot.nodes[0].clone()
+    framework.run_pre_filter(rig.state, rig.pod)
+
+    added = framework.add_pod(rig.state, rig.pod, other, clone)
+    removed = framework.remove_pod(rig.state, rig.pod, other, clone)
+
+    assert added is not None
+    assert removed is not None
+    assert (added.code, added.plugin) == (removed.code, removed.plugin) == (Code.ERROR, "A")
+    assert added.message == 'running PreFilter AddPod plugin "A": ValueError: broken'
+    assert removed.message == 'running PreFilter RemovePod plugin "A": ValueError: broken'
+
+
 def test_removing_a_pod_tells_the_hooks() -> None:
     other = PodInfo(pod("other").build())
     rig = Rig(1).plugin("A", Hooked, pre_filter=None, filter=None)

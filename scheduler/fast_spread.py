@@ -210,14 +210,14 @@ class Spread:
         groups = self._raw_groups(scored)
         raws = [round_half_away(raw) for raw, _ in groups]
         lowest, highest = min(raws, default=0), max(raws, default=0)
-        found: Groups = [
-            (100 * (highest + lowest - raw) // highest if highest else 100, bits)
-            for raw, (_, bits) in zip(raws, groups, strict=True)
-        ]
+        found: dict[int, Bits] = {}
+        for raw, (_, bits) in zip(raws, groups, strict=True):
+            score = 100 * (highest + lowest - raw) // highest if highest else 100
+            found[score] = found.get(score, 0) | bits
         ignored = feasible ^ scored
         if ignored:
-            found.append((0, ignored))
-        return found
+            found[0] = found.get(0, 0) | ignored
+        return list(found.items())
 
     def _raw_groups(self, scored: Bits) -> list[tuple[float, Bits]]:
         """Constraint by constraint in their order, because the sum of floats depends on it."""

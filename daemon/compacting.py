@@ -7,7 +7,7 @@ damaged, or of another version, and whoever computes a state passes them over as
 from __future__ import annotations
 
 from tidelog.api.errors import LogError
-from tidelog.daemon.recovering import recovered_core
+from tidelog.daemon.recovering import CannotRecover, recovered_core
 from tidelog.eventlog.log import Log
 from tidelog.eventlog.objects import SNAPSHOT as OBJECTS
 from tidelog.eventlog.objects import load_objects
@@ -28,6 +28,8 @@ async def compact(log: Log, registry: Registry, to: int | None = None) -> int:
         return end
     # The scheduler's state is there even if none has run yet: the first one begins with it.
     core = await recovered_core(log, registry)
+    if core.in_flight:
+        raise CannotRecover(log.name, "an attempt at its end has only some of its outcomes")
     await log.put_snapshot(SCHEDULER, core.seq, encode_state(core))
     table = await load_objects(log)
     await log.put_snapshot(OBJECTS, table.seq, table.encode())

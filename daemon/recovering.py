@@ -7,10 +7,11 @@ few milliseconds, so that health checks are answered meanwhile.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
-from tidelog.api.errors import LogDamaged, TidelogError
+from tidelog.api.errors import InternalError, LogDamaged, TidelogError
 from tidelog.daemon.logs import fields
 from tidelog.eventlog.reader import LogReader
 from tidelog.eventlog.records import Record
@@ -74,10 +75,8 @@ async def follow(recovery: Recovery, log: LogReader) -> None:
 
 async def take(recovery: Recovery, batch: list[Record], name: str) -> None:
     """Consume what becomes certain by these records."""
-    try:
+    with _believing(name):
         recovery.add(batch)
-    except NotTheRecorded as error:
-        raise CannotRecover(name, str(error)) from error
     await _step(recovery.advance(), name)
 
 
@@ -87,9 +86,21 @@ async def complete(recovery: Recovery, name: str) -> None:
 
 
 async def _step(records: Iterable[Record], name: str) -> None:
-    try:
+    with _believing(name):
         for count, _ in enumerate(records, start=1):
             if count % RECORDS_PER_TURN == 0:
                 await asyncio.sleep(0)
+
+
+@contextlib.contextmanager
+def _believing(name: str) -> Iterator[None]:
+    """A log that contradicts itself, which none of ours does, can make the core fail in any way."""
+    try:
+        yield
     except NotTheRecorded as error:
         raise CannotRecover(name, str(error)) from error
+    except Exception as error:
+        if isinstance(error, TidelogError) and not isinstance(error, InternalError):
+            raise
+        why = error.args[0] if isinstance(error, InternalError) and error.args else repr(error)
+        raise CannotRecover(name, str(why)) from error

@@ -9,6 +9,7 @@ attempt stops in front of it. Nothing is recomputed, so a record costs what the 
 
 from __future__ import annotations
 
+import contextlib
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple, cast
@@ -41,6 +42,17 @@ class CannotFollow(TidelogError):
             f"record {self.record.seq} ({self.record.kind} {self.record.key}) cannot follow those before it: {why}; "
             "use the tidelog and the plugins that wrote this log, and if they did, please report this together with it"
         )
+
+
+@contextlib.contextmanager
+def following(record: Record) -> Iterator[None]:
+    """Whatever fails in here fails over this record: raises CannotFollow for what is not told in one line by itself."""
+    try:
+        yield
+    except Exception as error:
+        if isinstance(error, TidelogError) and not isinstance(error, InternalError):
+            raise
+        raise CannotFollow(record, error) from error
 
 
 class Pop(NamedTuple):
@@ -98,17 +110,13 @@ def playback(records: Sequence[Record], core: Core, later: Sequence[Record] = ()
     ahead = deque(pops((*records, *later)) if later else pops(records))
     decoded: dict[int, Outcome] = {}
     for record in records:
-        try:
+        with following(record):
             while ahead and ahead[0].observed == core.seq:
                 pop = ahead.popleft()
                 yield pop
                 core.readopt(pop.attempt, pop.at, pop.bodies())
                 decoded.update((outcome.seq, body) for outcome, body in pop.outcomes)
             core.apply(record, cast("Body | None", decoded.pop(record.seq, None)))
-        except Exception as error:
-            if isinstance(error, TidelogError) and not isinstance(error, InternalError):
-                raise
-            raise CannotFollow(record, error) from error
         yield record
 
 

@@ -32,7 +32,7 @@ from tidelog.eventlog.records import (
 )
 from tidelog.plugins.registry import Registry
 from tidelog.replay.driver import Driver
-from tidelog.replay.playback import OUTCOME_KINDS, decode_outcome, pops
+from tidelog.replay.playback import OUTCOME_KINDS, decode_outcome, following, pops
 from tidelog.replay.verify import Progress
 
 KEPT_WORDS = frozenset(
@@ -77,8 +77,9 @@ def redact(records: Sequence[Record], registry: Registry, progress: Progress | N
     names = _Names()
     for record in records:
         if record.kind not in OUTCOME_KINDS:
-            names.key(record.key)
-            names.value(msgspec.msgpack.decode(record.body))
+            with following(record):
+                names.key(record.key)
+                names.value(msgspec.msgpack.decode(record.body))
     names.settle()
     return Redacted(records=_Retelling(records, registry, names).run(progress), names=len(names))
 
@@ -167,31 +168,35 @@ class _Retelling:
         self.ahead = deque(pops(records))
 
     def run(self, progress: Progress | None) -> list[Record]:
-        driver = self.driver
         for number, record in enumerate(self.records):
-            while self.ahead and self.ahead[0].observed == driver.core.seq:
-                driver.now = self.ahead.popleft().at
-                if driver.attempt() is None:
-                    raise self._another(record)
-            driver.now = record.at
-            if record.kind in OUTCOME_KINDS:
-                if driver.core.seq < record.seq:
-                    if not driver.submitted:
-                        raise self._another(record)
-                    driver.commit(1)
-                self._check(record)
-            else:
-                draft = Draft(
-                    body=self._fact(record),
-                    author=record.author,
-                    key=self.names.key(record.key),
-                    cause=record.cause,
-                )
-                driver.append(draft)
-            self.recorded.apply(record)
+            with following(record):
+                self._retell(record)
             if progress is not None and number % 1_000 == 0:
                 progress(number, len(self.records))
-        return driver.records
+        return self.driver.records
+
+    def _retell(self, record: Record) -> None:
+        driver = self.driver
+        while self.ahead and self.ahead[0].observed == driver.core.seq:
+            driver.now = self.ahead.popleft().at
+            if driver.attempt() is None:
+                raise self._another(record)
+        driver.now = record.at
+        if record.kind in OUTCOME_KINDS:
+            if driver.core.seq < record.seq:
+                if not driver.submitted:
+                    raise self._another(record)
+                driver.commit(1)
+            self._check(record)
+        else:
+            draft = Draft(
+                body=self._fact(record),
+                author=record.author,
+                key=self.names.key(record.key),
+                cause=record.cause,
+            )
+            driver.append(draft)
+        self.recorded.apply(record)
 
     def _fact(self, record: Record) -> Any:
         body = decode_body(record)

@@ -44,7 +44,7 @@ from tidelog.eventlog.records import (
 from tidelog.plugins.configuration import SchedulerConfiguration
 from tidelog.plugins.registry import Registry
 from tidelog.replay.driver import Driver
-from tidelog.replay.playback import OUTCOME_KINDS, Pop, decode_outcome, pops
+from tidelog.replay.playback import OUTCOME_KINDS, Pop, decode_outcome, following, pops
 
 Configure = Callable[[SchedulerConfiguration], SchedulerConfiguration]
 Progress = Callable[[int, int], None]
@@ -161,11 +161,12 @@ class _WhatIf:
 
     def run(self, progress: Progress | None) -> None:
         for number, record in enumerate(self.records):
-            if self.divergence is None:
-                self._in_step(record)
-            if self.divergence is not None:
-                self._on_its_own(record)
-            self.recorded.apply(record)
+            with following(record):
+                if self.divergence is None:
+                    self._in_step(record)
+                if self.divergence is not None:
+                    self._on_its_own(record)
+                self.recorded.apply(record)
             if progress is not None and number % PROGRESS_EVERY == 0:
                 progress(number, len(self.records))
         if self.divergence is not None and self.records:

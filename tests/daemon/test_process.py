@@ -26,7 +26,7 @@ from tidelog.daemon.standby import Standby
 from tidelog.daemon.submit import submit
 from tidelog.eventlog.faults import FaultyDisk
 from tidelog.eventlog.log import open_log
-from tidelog.eventlog.records import Draft, Scheduled
+from tidelog.eventlog.records import ConfigurationLoaded, Draft, Scheduled
 from tidelog.plugins.registry import Registry
 from tidelog.scheduler.core import Core
 
@@ -193,6 +193,16 @@ async def test_log_of_other_rules_is_refused_with_an_exit_code_of_its_own(log: P
             await recovered_core(opened, Registry())
 
     assert caught.value.exit_code == 3
+
+
+@pytest.mark.unreplayed("the records are made by hand: a configuration of nothing")
+async def test_log_that_contradicts_itself_is_refused_in_one_line(log: Path) -> None:
+    await scheduled(log)
+    async with await open_log(log) as opened:
+        await opened.append([Draft(body=ConfigurationLoaded(configuration={}), author="scheduler")])
+
+        with pytest.raises(CannotRecover, match="cannot be followed: ValidationError"):
+            await recovered_core(opened, Registry())
 
 
 @pytest.mark.unreplayed("the snapshots are made by hand")

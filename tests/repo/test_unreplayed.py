@@ -13,6 +13,7 @@ REASONS = {
     "the test answers the evictions": 6,
     "the records are made by hand: outcomes of no attempt": 2,
     "the records are made by hand: an outcome of no attempt": 1,
+    "the records are made by hand: a configuration of nothing": 1,
     "the records are made by hand: configurations of nothing": 1,
     "the records are made by hand: a configuration of gates only": 1,
     "the records are made by hand: bodies that say anything": 1,

@@ -378,6 +378,7 @@ class SimStore(_Reading):
             await files.pause()
             file.make_durable(reading.head or EMPTY)
             files.on_durable(file.rows)
+            file.read()  # Who was robbed while he opened it knows another one, and will be refused.
             files.on_opened(file.anchor)
             await files.pause()
             # As `opening` does: the head file must name what is now known to be there.

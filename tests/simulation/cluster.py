@@ -89,7 +89,9 @@ class SeenPod:
         self.obj = pod
         self.uid = meta.uid
         self.namespace, self.name = meta.namespace, meta.name
-        self.labels = meta.labels
+        if spec.node_name or not self.reserved:
+            # While it waits for a permit it counts for others as what it was when it was given its place, as in kube-scheduler.
+            self.labels = meta.labels
         self.node = spec.node_name
         self.nominated = status.nominated_node_name
         self.terminating = bool(meta.deletion_timestamp)
@@ -101,6 +103,10 @@ class SeenPod:
             (p.host_port, p.protocol or "TCP") for c in spec.containers for p in c.ports if p.host_port
         ]
         self.group = _group_of(pod)
+
+    def release(self) -> None:
+        """It waits for no permit any more."""
+        self.reserved, self.labels = "", self.obj.metadata.labels
 
     @property
     def place(self) -> str:
@@ -321,7 +327,7 @@ class SeenCluster:
                 old.rejected_since = None
             old.take(obj)
             if not old.is_pending:
-                old.reserved = ""
+                old.release()
             if old.ended:
                 self._forget(old)
         elif isinstance(obj, Node):
@@ -351,7 +357,8 @@ class SeenCluster:
             charged.pop(pod.uid, None)
 
     def _bind(self, pod: SeenPod, node: str) -> None:
-        pod.node, pod.reserved, pod.nominated = node, "", ""
+        pod.node, pod.nominated = node, ""
+        pod.release()
         pod.say("PodScheduled", "True", "", self.at)
 
     def _rejected(self, record: Record, body: Unschedulable, reason: str) -> None:
@@ -368,13 +375,13 @@ class SeenCluster:
         for key in keys:
             pod = self.pods.get(key)
             if pod is not None:
-                pod.reserved = ""
+                pod.release()
                 pod.say("PodScheduled", "False", reason, self.at)
 
     def _aborted(self, body: AttemptAborted, key: str) -> None:
         for other in (key, *body.assignment):
             if (pod := self.pods.get(other)) is not None:
-                pod.reserved = ""
+                pod.release()
 
     def _nominated(self, key: str, body: Nominated) -> None:
         for other in body.cleared:

@@ -641,7 +641,7 @@ class Machine:
     async def _compact(self, step: Compact) -> None:
         if not self.disk.exists(PATH):
             return
-        if step.robs_for:
+        if step.robs_for and self._of("standby") is not None:
             self._rob(step.robs_for)
         process = Process("compaction")
         self.processes.append(process)

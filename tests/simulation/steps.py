@@ -145,7 +145,7 @@ class Compact(Step, frozen=True, kw_only=True):
     keep: int = 0
     """So many of the newest records stay."""
     robs_for: float = 0.0
-    """Whoever holds the log is paused for so many seconds, and its lock is taken from it."""
+    """Whoever holds the log is paused for so many seconds, and its lock is taken from it, where somebody stands by to go on."""
     settle: bool = True
     """The next step waits until it has ended."""
 

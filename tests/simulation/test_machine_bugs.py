@@ -28,7 +28,7 @@ CAUGHT: dict[str, tuple[int, str]] = {
     "keep the snapshots of a compaction in memory": (4, "LogDamaged"),
     "forget the epoch of what was dropped": (7, "Violation: dropped"),
     "compact without looking for another who has": (100, "LogDamaged"),
-    "write after a compaction without looking for its records": (103, "Violation: stale"),
+    "write after a compaction without looking for its records": (100, "Violation: lost"),
 }
 """Bug → where it was found last, which is where the search begins, and how the failure begins: no other failure counts."""
 

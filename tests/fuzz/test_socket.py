@@ -18,10 +18,10 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tests.fuzz.conftest import FUZZ, a_pod, check_said, command, mutated
+from tests.fuzz.conftest import EXAMPLES, FUZZ, a_pod, check_said, command, mutated
 from tidelog.api.features import FeatureGates
 from tidelog.api.manifests import dump_json
 from tidelog.api.objects import object_key
@@ -30,6 +30,10 @@ from tidelog.daemon.facts import FactService
 from tidelog.eventlog.handover import serve
 from tidelog.eventlog.lock import WriterLock
 from tidelog.eventlog.log import open_log
+
+
+FEW = settings(FUZZ, max_examples=max(20, EXAMPLES // 3))
+"""Each example makes a log on the disk."""
 
 
 def framed(message: object) -> bytes:
@@ -242,7 +246,7 @@ async def conversation(path: Path, pieces: Sequence[bytes], *, hangs_up: bool) -
         return answers, {object_key(entry.object) for entry in service.objects.of_kind("Pod")}
 
 
-@FUZZ
+@FEW
 @given(st.lists(REQUESTS, min_size=1, max_size=4), CUTS, st.integers(0, 2**12) | st.none(), st.booleans())
 @example([Apply(objects=[a_pod("a").build()])] * 2, [3, 5], None, False)
 def test_requests_that_arrive_whole_are_carried_out_in_order_and_none_else(

@@ -259,7 +259,7 @@ class Compaction(Program):
             machine.counts["compactions refused"] += 1
             return
         async with log:
-            last = max(log.head.seq - self._keep, log.anchor.seq, 1)
+            last = max(log.head.seq - self._keep, log.anchor.seq, min(log.head.seq, 1))
             machine.judge.compacting(last)
             machine.judge.compacted(await compact(log, machine.registry, last if self._keep else None))
             machine.counts["compactions"] += 1
@@ -601,7 +601,7 @@ class Machine:
             case Pause():
                 self._pause(self._of(step.process), step.seconds)
             case StealLock():
-                if self._of("standby") is not None:
+                if self._has_successor:
                     self._rob(step.seconds)
             case DiskFull():
                 self.disk.full = True
@@ -628,6 +628,11 @@ class Machine:
             program.process.paused = True
             self._later(seconds, lambda: self.loop.go_on(program.process))
 
+    @property
+    def _has_successor(self) -> bool:
+        """Somebody stands by, and knows that he does not lead: of two who were both robbed and have nothing to write, nobody would notice."""
+        return self._of("standby") is not None and not self.has_robbed_leader()
+
     def _rob(self, seconds: float) -> None:
         """Whoever holds the lock is paused, and has lost it."""
         self._stolen += 1
@@ -641,7 +646,7 @@ class Machine:
     async def _compact(self, step: Compact) -> None:
         if not self.disk.exists(PATH):
             return
-        if step.robs_for and self._of("standby") is not None:
+        if step.robs_for and self._has_successor:
             self._rob(step.robs_for)
         process = Process("compaction")
         self.processes.append(process)
@@ -687,6 +692,10 @@ class Machine:
         for program in self._alive:
             if program.process.paused:
                 self.loop.go_on(program.process)
+        # Who was told to stop while he was paused does so now, and comes back.
+        stopping = [d.working for d in self.daemons.values() if d.process.alive and d.may_end]
+        if stopping:
+            await asyncio.wait(stopping, timeout=STOP_SECONDS)
         self._start_all()
         if self._asking:
             await asyncio.wait(self._asking, timeout=PATIENCE_SECONDS + ANSWER_SECONDS)

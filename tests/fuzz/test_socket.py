@@ -31,7 +31,6 @@ from tidelog.eventlog.handover import serve
 from tidelog.eventlog.lock import WriterLock
 from tidelog.eventlog.log import open_log
 
-
 FEW = settings(FUZZ, max_examples=max(20, EXAMPLES // 3))
 """Each example makes a log on the disk."""
 

@@ -22,6 +22,7 @@ from tidelog.api.names import NAME_LENGTH_MAX, SUBDOMAIN_LENGTH_MAX
 from tidelog.api.object_table import ObjectTable
 from tidelog.api.yaml_reader import DEPTH_MAX, DOCUMENTS_MAX, INPUT_BYTES_MAX
 from tidelog.daemon import facts, http_server
+from tidelog.daemon.actors import node_groups
 from tidelog.daemon.fact_messages import OBJECTS_MAX, TEXT_BYTES_MAX, VERSION, read_request
 from tidelog.eventlog import handover, log, records, sqlite
 from tidelog.eventlog.log import memory_log
@@ -53,6 +54,8 @@ VALUES = {
     "nesting": f"{DEPTH_MAX} levels",
     "documents of a text": f"{DOCUMENTS_MAX:,}",
     "a file of settings: configuration, actors": f"{strict.TEXT_BYTES_MAX >> 20} MiB",
+    "nodes of a node group, in a file of actors": f"{node_groups.NODES_MAX:,}",
+    "nesting of an answer, where a client reads it": f"{handover.NESTING_MAX} levels",
     "a message": f"{handover.FRAME_BYTES_MAX >> 20} MiB",
     "objects or keys of a request": f"{OBJECTS_MAX:,}",
     "an object's text in a request": f"{OBJECT_BYTES_MAX / 2**20} MiB and {TEXT_BYTES_MAX - OBJECT_BYTES_MAX >> 10} KiB",

@@ -305,7 +305,8 @@ class Judge:
         self._judge_key(record, body)
         self._outcomes.append((record, body))
         pod = self.cluster.pods.get(record.key)
-        self._untouched.pop(record.key, None)
+        for touched in (record.key, *(body.budgets if isinstance(body, Evicted) else ())):
+            self._untouched.pop(touched, None)
         match body:
             case Scheduled():
                 self._judge_binding(record, body, self._pod(record))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tidelog.plugins.events import TIME, EventRegistration, Hint, WaitingPod
+from tidelog.plugins.events import TIME, Action, ClusterEvent, EventRegistration, Hint, Resource, WaitingPod
 from tidelog.plugins.interface import Code, CycleState, PermitResult, Plugin, Status
 from tidelog.plugins.node_info import PodInfo
 from tidelog.plugins.registry import IN_TREE, Registry
@@ -12,6 +12,7 @@ from tidelog.plugins.registry import IN_TREE, Registry
 SLOW = "slow"
 """The label of the pods that it is about."""
 MINUTE = 60_000_000_000
+_LABELLED = ClusterEvent(Resource.TARGET_POD, Action.UPDATE_POD_LABEL)
 
 
 class SlowPermit(Plugin):
@@ -25,8 +26,8 @@ class SlowPermit(Plugin):
         return PermitResult()
 
     def events_to_register(self) -> list[EventRegistration]:
-        """Time is all that it looks at."""
-        return [EventRegistration(TIME, _always)]
+        """Time and the label are all that it looks at."""
+        return [EventRegistration(TIME, _always), EventRegistration(_LABELLED, _always)]
 
 
 def _always(waiting: WaitingPod, old: Any, new: Any) -> Hint:

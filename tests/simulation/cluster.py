@@ -231,6 +231,10 @@ class SeenCluster:
         """The pods that take room on the node."""
         return (pod for pod in self.pods.values() if pod.place == node)
 
+    def reserved(self) -> list[str]:
+        """Keys of the pods that have a place, and wait for a permit."""
+        return [pod.key for pod in self.pods.values() if pod.reserved]
+
     def left(self, budget: SeenBudget, at: int) -> int:
         """How many more may go by this budget, counted with the evictions that its status does not know of."""
         if not budget.observed:

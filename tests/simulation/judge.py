@@ -69,7 +69,7 @@ from tidelog.eventlog.store import EMPTY, Head
 from tidelog.queue.entity import QueuedGroup
 from tidelog.scheduler.core import Core
 
-from .cluster import SeenBudget, SeenCluster, SeenPod
+from .cluster import SeenBudget, SeenCluster, SeenNode, SeenPod
 from .rules import fits, is_attracted, misfit, selects
 
 PROVISIONING = "NodeProvisioningFailed"
@@ -637,7 +637,7 @@ class Judge:
             )
         found += [member.key for member in (*contents.pending_members, *contents.incomplete_members)]
         flying = [attempt.pod.key for attempt in contents.in_flight]
-        waiting = [p.key.removeprefix("Pod/") for p in self.cluster.pods.values() if p.reserved]
+        waiting = [key.removeprefix("Pod/") for key in self.cluster.reserved()]
         _hold(
             sorted(flying) == sorted(waiting),
             "queue",
@@ -655,12 +655,19 @@ class Judge:
     def _judge_sleepers(self, core: Core) -> None:
         """Who waits for an event could not go anywhere now, or the event that he waits for has been missed."""
         assert core.queue is not None
+        waiting = self.cluster.reserved()
         for entity in core.queue.contents().unschedulable:
             pod = self.cluster.pods.get(f"Pod/{entity.key}")
             if pod is None or entity.is_gated or not pod.is_left_alone:
                 continue  # A group; or its turn will come.
-            free = next((n.name for n in self.cluster.nodes.values() if fits(self.cluster, pod, n)), "")
+            free = next((n.name for n in self.cluster.nodes.values() if self._would_do(pod, n, waiting)), "")
             _hold(not free, "liveness", f"{pod.key} waits for an event, and {free} would do")
+
+    def _would_do(self, pod: SeenPod, node: SeenNode, waiting: Collection[str]) -> bool:
+        """Whoever goes by those who still wait for a permit is woken when they are bound."""
+        return fits(self.cluster, pod, node) and (
+            not waiting or fits(self.cluster, pod, node, without=waiting)
+        )
 
     def _judge_placements(self, core: Core) -> None:
         """What every later decision builds on."""

@@ -807,11 +807,11 @@ class Machine:
         if len(writing) == 1 and all(task.done() for task in self._asking):
             self.counts["rests"] += 1
             self.judge.at_rest(core)
-            if self.counts["rests"] % SEARCH_EVERY == 0:
+            if self.counts["rests"] % SEARCH_EVERY == 0 and not self.judge.cluster.reserved():
                 self._search(core)
 
     def _search(self, core: Core) -> None:
-        """Nobody has missed what he waits for."""
+        """Nobody has missed what he waits for. Not asked while somebody waits for a permit: his binding will wake who goes by him."""
         found = asleep(self.records, self.registry, max(self.wall(), core.at), core)
         if found:
             raise Violation("liveness", f"wait for an event, and could be placed: {found}")

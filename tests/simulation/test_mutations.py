@@ -1,8 +1,11 @@
-"""The simulation is worth something: each deliberate bug of the scheduler is caught within five hundred seeds.
+"""The simulation is worth something: each deliberate bug, of the scheduler and of what lies between it and the disk, is caught within five hundred seeds.
 
 `CAUGHT` says which of the seeds from 0 on is the first that shows each bug, so that usually only that one is simulated, with the bug and without.
 Where a change of scheduler or stories has moved it, all seeds are gone through. `SEARCH_MUTATIONS=1 pytest -s tests/simulation/test_mutations.py` goes
 through all of them for all bugs, and prints the table anew.
+
+Half of the bugs in `machine_bugs.py` are put into the simulated store: they show that the simulation would see a store that breaks its
+promises. That the real one keeps them is for `tests/eventlog/test_power_loss.py`, with bugs of its own.
 """
 
 from __future__ import annotations
@@ -11,13 +14,14 @@ import os
 
 import pytest
 
-from tests.simulation.mutations import BUGS
+from tests.simulation import machine_bugs, mutations
 from tests.simulation.simulate import simulate
 from tests.simulation.story import make_story
 
 SEEDS_MAX = 500
 SEARCH = bool(os.environ.get("SEARCH_MUTATIONS"))
 
+BUGS = {**mutations.BUGS, **machine_bugs.BUGS}
 CAUGHT: dict[str, tuple[int, str]] = {
     "forget Done": (0, "Violation: queue"),
     "lose the requeue after an abort": (0, "Violation: queue"),
@@ -48,6 +52,21 @@ CAUGHT: dict[str, tuple[int, str]] = {
     "evict again while others go already": (2, "Violation: overlooked"),
     "answer with one record for all": (0, "Violation: lost"),
     "do what is good of a refused request": (1, "Violation: unasked"),
+    "skip the fsync": (0, "LogDamaged"),
+    "write the head before the records": (0, "LogDamaged"),
+    "write without looking for another writer": (6, "Violation: lost"),
+    "take for durable what is only in the cache": (25, "Violation: lost"),
+    "go on after a failed write": (0, "Violation: lost"),
+    "consume before it is certain": (0, "Violation: replay"),
+    "take over without reading the end": (1, "InternalError"),
+    "overlook the newest record when sequencing": (0, "InternalError"),
+    "lose a record on the way to the core": (0, "InternalError"),
+    "drop records before the snapshots are kept": (4, "LogDamaged"),
+    "do not write down what was dropped": (7, "Violation: dropped"),
+    "keep the snapshots of a compaction in memory": (4, "LogDamaged"),
+    "forget the epoch of what was dropped": (7, "Violation: dropped"),
+    "compact without looking for another who has": (100, "LogDamaged"),
+    "write after a compaction without looking for its records": (100, "Violation: lost"),
 }
 """Bug → the first seed that shows it, and how the failure begins: no other failure counts. An error that the product itself finds is as good as the judge's."""
 

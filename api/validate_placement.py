@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from tidelog.api import names
 from tidelog.api.features import FeatureGates
@@ -39,32 +39,49 @@ SELECTOR_NOT_SET = "must not be specified when labelSelector is not set"
 IN_BOTH = "exists in both matchLabelKeys and labelSelector"
 DEMANDS_MAX = 64
 """So many things may a pod ask of its place, all together: requirements on nodes, pod affinity terms, spread constraints. Kubernetes has
-no such limit. One costs the first pod of its kind up to 1.3 ms at 5,000 nodes, and nothing else is decided meanwhile."""
+no such limit, nor the two below. Each costs the first pod of its kind something, and nothing else is decided meanwhile."""
+DEMANDS_ON_PODS_MAX = 32
+"""So many of these may be about other pods: terms and constraints. One costs up to 3 ms at 5,000 nodes."""
+TOPOLOGY_KEYS_MAX = 8
+"""So many different topology keys may they have."""
 
 
 def demands(
     errors: ErrorList, found: Affinity | None, constraints: Sequence[TopologySpreadConstraint], path: str
 ) -> None:
     """Not more than can be looked at in one attempt."""
-    count = len(constraints) + (_demands_of(found) if found is not None else 0)
+    terms = [term for part in _on_pods(found) for term in _terms_of(part)]
+    on_pods = len(constraints) + len(terms)
+    count = on_pods + _requirements_on_nodes(found)
     if count > DEMANDS_MAX:
         what = "requirements on nodes, pod affinity terms and spread constraints"
         errors.add(path, "TooMany", count, f"must have at most {DEMANDS_MAX} {what} in all")
+    if on_pods > DEMANDS_ON_PODS_MAX:
+        what = "pod affinity terms and spread constraints"
+        errors.add(path, "TooMany", on_pods, f"must have at most {DEMANDS_ON_PODS_MAX} {what} in all")
+    keys = {constraint.topology_key for constraint in constraints} | {term.topology_key for term in terms}
+    if len(keys) > TOPOLOGY_KEYS_MAX:
+        what = "topology keys among pod affinity terms and spread constraints"
+        errors.add(path, "TooMany", len(keys), f"must have at most {TOPOLOGY_KEYS_MAX} different {what}")
 
 
-def _demands_of(found: Affinity) -> int:
-    terms: list[NodeSelectorTerm] = []
-    if found.node_affinity is not None:
-        terms += [term.preference for term in found.node_affinity.preferred]
-        if found.node_affinity.required is not None:
-            terms += found.node_affinity.required.node_selector_terms
-    on_pods = [part for part in (found.pod_affinity, found.pod_anti_affinity) if part is not None]
-    return sum(
-        [
-            *(max(1, len(term.match_expressions) + len(term.match_fields)) for term in terms),
-            *(len(part.required) + len(part.preferred) for part in on_pods),
-        ]
-    )
+def _requirements_on_nodes(found: Affinity | None) -> int:
+    if found is None or found.node_affinity is None:
+        return 0
+    terms = [term.preference for term in found.node_affinity.preferred]
+    if found.node_affinity.required is not None:
+        terms += found.node_affinity.required.node_selector_terms
+    return sum(max(1, len(term.match_expressions) + len(term.match_fields)) for term in terms)
+
+
+def _on_pods(found: Affinity | None) -> list[PodAffinity]:
+    parts = (found.pod_affinity, found.pod_anti_affinity) if found is not None else ()
+    return [part for part in parts if part is not None]
+
+
+def _terms_of(part: PodAffinity) -> Iterator[PodAffinityTerm]:
+    yield from part.required
+    yield from (weighted.pod_affinity_term for weighted in part.preferred)
 
 
 def affinity(errors: ErrorList, found: Affinity | None, path: str) -> None:

@@ -20,7 +20,7 @@ import pytest
 
 from tests.daemon.stalls import Stalls
 from tidelog.api.manifests import OBJECT_BYTES_MAX, VALUES_MAX
-from tidelog.api.validate_placement import DEMANDS_MAX
+from tidelog.api.validate_placement import DEMANDS_ON_PODS_MAX
 from tidelog.daemon.fact_messages import OBJECTS_MAX, VERSION
 from tidelog.daemon.runtime import Limits
 from tidelog.daemon.scheduler_api import Scheduler
@@ -94,7 +94,7 @@ HOSTILE: dict[str, Callable[[], bytes]] = {
             )
         )
     ),
-    "as many demands as may be": lambda: applied(pod(affinity=anti_affinity(DEMANDS_MAX))),
+    "as many demands as may be": lambda: applied(pod(affinity=anti_affinity(DEMANDS_ON_PODS_MAX))),
     "nested deeply": lambda: applied(b"[" * LONG),
     "empty lists": lambda: applied(b'{"apiVersion":"v1","kind":"Pod","a":[' + b"[]," * (LONG // 3) + b"1]}"),
     "escapes": lambda: applied(b'{"a":"' + b'\\"' * (LONG // 2)),

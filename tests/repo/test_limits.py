@@ -30,6 +30,7 @@ from tidelog.eventlog.records import Draft, SchedulerStarted
 from tidelog.plugins import strict
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "limits.md").read_text()
+UNSATISFIABLE = validate_placement.UNSATISFIABLE
 HTTP = http_server.Limits()
 VALUES = {
     "an object, of what is kept of it, as JSON": f"{OBJECT_BYTES_MAX / 2**20} MiB",
@@ -37,6 +38,8 @@ VALUES = {
     "demands of a pod on its place: requirements on nodes, pod affinity terms and spread constraints together": str(
         validate_placement.DEMANDS_MAX
     ),
+    "of these pod affinity terms and spread constraints": str(validate_placement.DEMANDS_ON_PODS_MAX),
+    "different topology keys among these terms and constraints": str(validate_placement.TOPOLOGY_KEYS_MAX),
     "requirements of a label selector": str(validate_common.REQUIREMENTS_MAX),
     "`matchLabelKeys`, `mismatchLabelKeys` of a term or constraint": str(validate_common.REQUIREMENTS_MAX),
     "annotations of an object, keys and values": f"{validate_common.ANNOTATION_BYTES_MAX >> 10} KiB",
@@ -109,17 +112,33 @@ def pod(
 def spread(count: int, **more: Any) -> dict[str, Any]:
     return pod(
         topologySpreadConstraints=[
-            {"topologyKey": f"k{i}", "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule", **more}
+            {"topologyKey": f"k{i // 2}", "maxSkew": 1, "whenUnsatisfiable": UNSATISFIABLE[i % 2], **more}
             for i in range(count)
         ]
     )
 
 
+def demands_on_pods(count: int) -> dict[str, Any]:
+    """Two constraints, and terms."""
+    made = spread(2)
+    terms = [{"topologyKey": "zone", "labelSelector": {}}] * (count - 2)
+    made["spec"]["affinity"] = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
+    return made
+
+
+def topology_keys(count: int) -> dict[str, Any]:
+    """One of a constraint, the others of terms."""
+    terms = [{"topologyKey": f"other{i}", "labelSelector": {}} for i in range(count - 1)]
+    made = spread(2)
+    made["spec"]["affinity"] = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
+    return made
+
+
 def demands(count: int) -> dict[str, Any]:
-    """A third of each."""
-    made = spread(count // 3)
-    terms = [{"topologyKey": "zone", "labelSelector": {}}] * (count // 3)
-    expressions = [{"key": "a", "operator": "Exists"}] * (count - 2 * (count // 3))
+    """Eight constraints, as many terms as are left for them, and requirements on nodes."""
+    made = spread(8)
+    terms = [{"topologyKey": "zone", "labelSelector": {}}] * 24
+    expressions = [{"key": "a", "operator": "Exists"}] * (count - 8 - 24)
     made["spec"]["affinity"] = {
         "podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms},
         "nodeAffinity": {
@@ -182,6 +201,8 @@ BY_SIZE: dict[str, tuple[int, Callable[[int], dict[str, Any]]]] = {
     "bytes": (OBJECT_BYTES_MAX, sized),
     "values": (VALUES_MAX, values),
     "demands": (validate_placement.DEMANDS_MAX, demands),
+    "demands on pods": (validate_placement.DEMANDS_ON_PODS_MAX, demands_on_pods),
+    "topology keys": (validate_placement.TOPOLOGY_KEYS_MAX, topology_keys),
     "requirements of a selector": (
         validate_common.REQUIREMENTS_MAX,
         lambda n: spread(1, labelSelector={"matchLabels": {f"l{i}": "" for i in range(n)}}),

@@ -46,7 +46,8 @@ def stuck(records: Sequence[Record], registry: Registry, now: int, judge: Judge)
     if any(pod.is_pending for pod in judge.cluster.pods.values()):
         for outcomes in _by_trial(records, registry, now):
             found.update(dict.fromkeys(key for key, _ in outcomes))
-    return list(found)
+    pods = judge.cluster.pods
+    return [key for key in found if not (key in pods and pods[key].unheard)]
 
 
 def asleep(records: Sequence[Record], registry: Registry, now: int, core: Core) -> list[str]:

@@ -192,6 +192,8 @@ class SqliteStore(_Reading):
         self._writer: _Connection | None = writer
         self._since_checkpoint = 0
         self._failed = False
+        self._dropping_to: Head | None = None
+        """The anchor of our own latest compaction, which may still be under way."""
 
     @classmethod
     async def open(
@@ -245,7 +247,11 @@ class SqliteStore(_Reading):
         return found
 
     async def _check_own(self) -> None:
-        self._check_anchor(await self._read(database.read_anchor))
+        """Nobody else has compacted. A compaction of our own may be under way in the writer's thread, or have ended while the anchor was read."""
+        before = self.anchor
+        found = await self._read(database.read_anchor)
+        if found not in (before, self._dropping_to):
+            self._check_anchor(found)
 
     def refresh(self) -> Head:
         """As in `Store`: nobody else can move the head."""
@@ -329,6 +335,7 @@ class SqliteStore(_Reading):
 
     async def compact(self, anchor: Head) -> None:
         """As in `Store`. The file shrinks too, if there is room for a second copy of what stays."""
+        self._dropping_to = anchor
         await self._write(self._compact, anchor)
         await self._write(database.shrink)
 

@@ -8,6 +8,7 @@ import errno
 import os
 import shutil
 import sqlite3
+import threading
 from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from typing import Any
 import pytest
 
 from tidelog.api.errors import LogError, LogFull
+from tidelog.eventlog import database
 from tidelog.eventlog.faults import FaultyDisk, sqlite_error
 from tidelog.eventlog.log import Log, open_log
 from tidelog.eventlog.records import Draft, Tick
@@ -235,6 +237,37 @@ async def test_cancelled_snapshot_or_compaction_harms_nothing(tmp_path: Path, st
         assert [r.seq async for r in log.read()] == list(range(log.anchor.seq + 1, 13))
     async with await open_log(tmp_path / "c.db") as log:
         await verify(log)
+
+
+@pytest.mark.parametrize("function", ["read_anchor", "transaction"])
+async def test_compaction_of_ones_own_is_not_taken_for_a_robbery_by_who_reads_beside_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, function: str
+) -> None:
+    """The anchor is read before it and looked at after it; or it is read before the process itself knows of the new one."""
+    done = getattr(database, function)
+    reached, go_on = threading.Event(), threading.Event()
+
+    def pausing(*args: Any) -> Any:
+        found = done(*args)
+        if not reached.is_set():
+            reached.set()
+            assert go_on.wait(30)
+        return found
+
+    async with await open_log(tmp_path / "c.db") as log:
+        await log.append([tick(n) for n in range(10)])
+        await log.put_snapshot("objects", 10, b"state")
+        monkeypatch.setattr(database, function, pausing)
+        first, second = log.store.snapshots(), log.store.compact(log.head)
+        if function == "transaction":
+            first, second = second, first
+        begun = asyncio.create_task(first)
+        assert await asyncio.to_thread(reached.wait, 30)
+        await second
+        go_on.set()
+        await begun
+
+        assert [info.seq for info in await log.snapshots()] == [10]
 
 
 async def test_failure_behind_a_cancelled_snapshot_is_not_overlooked(tmp_path: Path) -> None:

@@ -129,9 +129,10 @@ class Standby:
         return recovery.core
 
     async def _is_what_was_read(self, log: Log, seq: int) -> bool:
-        """Whether the log is the one that was followed: a repaired one may have lost records."""
-        if not self._digest:
+        """Whether the log is the one that was followed, and goes on from there: a repaired one may have lost records, a compacted one dropped them."""
+        if not log.anchor.seq <= seq <= log.head.seq:
+            return False
+        if not self._digest:  # All that is known is from a snapshot.
             return True
-        if not log.anchor.seq < seq <= log.head.seq:
-            return seq == log.anchor.seq and log.anchor.digest == self._digest
-        return (await log.record(seq)).digest == self._digest
+        found = log.anchor if seq == log.anchor.seq else await log.record(seq)
+        return found.digest == self._digest

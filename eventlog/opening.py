@@ -110,6 +110,8 @@ def _go_on_writing(path: str, disk: Disk, examined: Opened) -> Opened:
         # What a killed writer left in the WAL may not have been fsynced: it is, before the head file names it.
         database.checkpoint(connection)
         head_file.sync()
+        # Nor may the names of the files be durable, if it was killed while it made them.
+        disk.sync_folder(path)
         reading = head_file.read()
         if reading.head != examined.head or reading.doubtful:
             # Once: this goes into the slot that is unreadable or older. Torn, it leaves one that the log is ahead of.

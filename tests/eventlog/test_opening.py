@@ -13,7 +13,7 @@ import pytest
 from tidelog.api.errors import LogDamaged, LogError
 from tidelog.eventlog import database, opening
 from tidelog.eventlog.disk import Disk
-from tidelog.eventlog.faults import sqlite_error
+from tidelog.eventlog.faults import FaultyDisk, sqlite_error
 from tidelog.eventlog.head import HeadFile
 from tidelog.eventlog.lock import WriterLock
 from tidelog.eventlog.log import open_log
@@ -260,3 +260,17 @@ async def test_damage_is_looked_at_again_while_the_head_moves(
             await open_reader(path)
         assert looks == opening.ATTEMPTS
     writer.close()
+
+
+async def test_opening_makes_the_names_of_files_durable_that_a_killed_writer_may_have_left(
+    tmp_path: Path,
+) -> None:
+    """Else a loss of power could take back the making of the log, and all that was acknowledged since."""
+    steps: list[str] = []
+    async with await open_log(tmp_path / "c.db"):
+        pass
+
+    async with await open_log(tmp_path / "c.db", disk=FaultyDisk(steps.append)):
+        opened = list(steps)
+
+    assert "after sync_folder" in opened

@@ -664,8 +664,14 @@ class Judge:
             _hold(not free, "liveness", f"{pod.key} waits for an event, and {free} would do")
 
     def _would_do(self, pod: SeenPod, node: SeenNode, waiting: Collection[str]) -> bool:
-        """Whoever goes by those who still wait for a permit is woken when they are bound."""
-        return fits(self.cluster, pod, node) and (
+        """As its constraints are written, and with those fallen back that may: then nodes count that lack the key of one that fell back.
+
+        Whoever goes by those who still wait for a permit is woken when they are bound.
+        """
+        if not fits(self.cluster, pod, node):
+            return False
+        fallen = self.may_fall_back(pod, self.cluster.at)
+        return (not fallen or fits(self.cluster, pod, node, fallen)) and (
             not waiting or fits(self.cluster, pod, node, without=waiting)
         )
 

@@ -52,8 +52,8 @@ def session(page: Path) -> list[tuple[str, str]]:
 
 def masked(text: str) -> str:
     """Without what differs from one day to the next: ages, times, directories for temporary files."""
-    text = re.sub(r"\d{4}-\d\d-\d\dT[\d:.]+Z", "TIME", text)
-    text = re.sub(r"TIME \(in [\dms.]+\)", "TIME", text)
+    text = re.sub(r"\d{4}-\d\d-\d\dT[\d:.]+Z *", "TIME ", text)
+    text = re.sub(r"TIME \(in [\dms.]+\)", "TIME ", text)
     return re.sub(r" +(?:\d+[smhdy])+$", " AGE", text, flags=re.MULTILINE)
 
 

@@ -376,8 +376,8 @@ class SimStore(_Reading):
             reading = head_file.read()
             anchor, head = _examined(file, reading, EXAMINED_FOR_WRITING)
             await files.pause()
-            file.make_durable(reading.head or EMPTY)
             files.disk.sync_folder(path)
+            file.make_durable(reading.head or EMPTY)
             files.on_durable(file.rows)
             file.read()  # Who was robbed while he opened it knows another one, and will be refused.
             files.on_opened(file.anchor)

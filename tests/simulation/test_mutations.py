@@ -55,7 +55,7 @@ CAUGHT: dict[str, tuple[int, str]] = {
     "skip the fsync": (0, "LogDamaged"),
     "write the head before the records": (0, "LogDamaged"),
     "write without looking for another writer": (6, "Violation: lost"),
-    "take for durable what is only in the cache": (25, "Violation: lost"),
+    "take for durable what is only in the cache": (82, "LogDamaged"),
     "go on after a failed write": (0, "Violation: lost"),
     "consume before it is certain": (0, "Violation: replay"),
     "take over without reading the end": (1, "InternalError"),

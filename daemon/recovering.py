@@ -11,13 +11,13 @@ import contextlib
 import logging
 from collections.abc import Iterable, Iterator
 
-from tidelog.api.errors import InternalError, LogDamaged, TidelogError
+from tidelog.api.errors import LogDamaged, TidelogError
 from tidelog.daemon.logs import fields
 from tidelog.eventlog.reader import LogReader
 from tidelog.eventlog.records import Record
 from tidelog.plugins.registry import Registry
-from tidelog.scheduler.core import Core, NotTheRecorded
-from tidelog.scheduler.recovery import Recovery
+from tidelog.scheduler.core import Core
+from tidelog.scheduler.recovery import Recovery, contradiction
 from tidelog.scheduler.state import SNAPSHOT, load_state
 
 RECORDS_PER_TURN = 100
@@ -94,13 +94,10 @@ async def _step(records: Iterable[Record], name: str) -> None:
 
 @contextlib.contextmanager
 def _believing(name: str) -> Iterator[None]:
-    """A log that contradicts itself, which none of ours does, can make the core fail in any way."""
     try:
         yield
-    except NotTheRecorded as error:
-        raise CannotRecover(name, str(error)) from error
     except Exception as error:
-        if isinstance(error, TidelogError) and not isinstance(error, InternalError):
+        why = contradiction(error)
+        if not why:
             raise
-        why = error.args[0] if isinstance(error, InternalError) and error.args else repr(error)
-        raise CannotRecover(name, str(why)) from error
+        raise CannotRecover(name, why) from error

@@ -18,8 +18,19 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple, cast
 
+from tidelog.api.errors import InternalError, TidelogError
 from tidelog.eventlog.records import Body, Outcome, Record, SchedulerStarted, decode_body
 from tidelog.scheduler.core import Core, NotTheRecorded
+
+
+def contradiction(error: Exception) -> str:
+    """How a log contradicts itself, for an error of who believed it; empty for an error that says all by itself.
+
+    None of ours does, and one that does can make the core fail in any way.
+    """
+    if isinstance(error, NotTheRecorded | InternalError):
+        return str(error.args[0]) if error.args else repr(error)
+    return "" if isinstance(error, TidelogError) else repr(error)
 
 
 class _Attempt(NamedTuple):

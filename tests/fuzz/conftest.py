@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+import yaml
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
@@ -100,6 +101,14 @@ def mutated(draw: st.DrawFn, seed: Any, leaves: st.SearchStrategy[Any]) -> Any:
             case _ if isinstance(part, dict):
                 part[draw(st.text(max_size=5))] = part.pop(key)
     return value
+
+
+@st.composite
+def damaged(draw: st.DrawFn, seed: Any, leaves: st.SearchStrategy[Any]) -> bytes:
+    """Such a copy as YAML, with a byte of its text replaced by a few others, or by none."""
+    data = yaml.safe_dump(draw(mutated(seed, leaves))).encode()
+    at = draw(st.integers(min_value=0)) % len(data)
+    return data[:at] + draw(st.binary(max_size=3)) + data[at + 1 :]
 
 
 class Story(list[Record]):

@@ -21,8 +21,13 @@ from tidelog.eventlog.records import (
     SchedulerStarted,
     decode_body,
 )
-from tidelog.plugins.configuration import SchedulerConfiguration, default_configuration
-from tidelog.plugins.registry import Registry
+from tidelog.plugins.configuration import (
+    SchedulerConfiguration,
+    default_configuration,
+    resolve_configuration,
+)
+from tidelog.plugins.interface import Plugin
+from tidelog.plugins.registry import IN_TREE, Registry
 from tidelog.replay.driver import Driver
 from tidelog.replay.verify import recover, verify
 
@@ -144,6 +149,20 @@ class World(Driver):
         assert self.core.digest() == report.digest
         assert self.core.digest() == recover(self.records, self.registry).digest()
         assert_same_objects(self)
+
+
+class PluginWorld(World):
+    """With a plugin of the test's own, and the gates as they are by default."""
+
+    def __init__(self, plugin: type[Plugin]) -> None:
+        registry = Registry((*IN_TREE, plugin))
+        Driver.__init__(self, registry)
+        file = {
+            "apiVersion": "kubescheduler.config.k8s.io/v1",
+            "kind": "KubeSchedulerConfiguration",
+            "profiles": [{"plugins": {"multiPoint": {"enabled": [{"name": plugin.name}]}}}],
+        }
+        self.start(resolve_configuration(file, registry).configuration)
 
 
 def assert_same_objects(driver: Driver) -> None:

@@ -20,16 +20,14 @@ from tidelog.eventlog.records import (
     Unschedulable,
     Waiting,
 )
-from tidelog.plugins.configuration import resolve_configuration
 from tidelog.plugins.default_preemption import WAITING
 from tidelog.plugins.interface import Code, CycleState, PermitResult, Plugin, Status
 from tidelog.plugins.node_info import PodInfo
 from tidelog.plugins.registry import Registry
-from tidelog.replay.driver import Driver
 from tidelog.replay.verify import verify
 from tidelog.scheduler.preemption import EXPIRY, Evictions, PendingEviction
 
-from .preemption_world import World, budget, node, pending, running, transactions
+from .preemption_world import PluginWorld, World, budget, node, pending, running, transactions
 
 
 @pytest.fixture
@@ -816,23 +814,8 @@ class Patience(Plugin):
         return PermitResult(Status(Code.WAIT), 3600) if waits else PermitResult()
 
 
-class PatientWorld(World):
-    """With that plugin."""
-
-    def __init__(self) -> None:
-        registry = Registry()
-        registry.register(Patience)
-        Driver.__init__(self, registry)
-        file = {
-            "apiVersion": "kubescheduler.config.k8s.io/v1",
-            "kind": "KubeSchedulerConfiguration",
-            "profiles": [{"plugins": {"multiPoint": {"enabled": [{"name": "Patience"}]}}}],
-        }
-        self.start(resolve_configuration(file, registry).configuration)
-
-
 def test_victim_that_waits_for_a_permit_only_loses_its_place() -> None:
-    world = PatientWorld()
+    world = PluginWorld(Patience)
     world.add(node("n1"), pending("low", cpu="3", patient="yes"))
     world.settle()
     assert [name for name, _ in world.bodies(Waiting)] == ["low"]
@@ -850,7 +833,7 @@ def test_victim_that_waits_for_a_permit_only_loses_its_place() -> None:
 
 
 def test_permit_that_is_due_after_the_decision_does_not_bind_the_victim() -> None:
-    world = PatientWorld()
+    world = PluginWorld(Patience)
     world.add(node("n1"), pending("low", cpu="3", patient="yes"))
     world.settle()
     world.add(pending("high", cpu="3", priority=10))
@@ -867,7 +850,7 @@ def test_permit_that_is_due_after_the_decision_does_not_bind_the_victim() -> Non
 
 
 def test_preemptor_whose_permit_does_not_come_loses_its_nomination() -> None:
-    world = PatientWorld()
+    world = PluginWorld(Patience)
     world.add(node("n1"), running("low", "n1", cpu="3"), pending("high", cpu="3", priority=10, patient="yes"))
     world.settle()
     world.finish_terminating()

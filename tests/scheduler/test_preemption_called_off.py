@@ -7,13 +7,10 @@ from __future__ import annotations
 
 from tidelog.api.times import NANOS
 from tidelog.eventlog.records import AttemptAborted
-from tidelog.plugins.configuration import resolve_configuration
 from tidelog.plugins.interface import Code, CycleState, PermitResult, Plugin, Status
 from tidelog.plugins.node_info import PodInfo
-from tidelog.plugins.registry import IN_TREE, Registry
-from tidelog.replay.driver import Driver
 
-from .preemption_world import World, node, pending, running
+from .preemption_world import PluginWorld, World, node, pending, running
 
 
 class Hold(Plugin):
@@ -23,20 +20,6 @@ class Hold(Plugin):
 
     def permit(self, state: CycleState, pod: PodInfo, node_name: str) -> PermitResult:
         return PermitResult(Status(Code.WAIT), 5) if "hold" in pod.labels else PermitResult()
-
-
-class HoldingWorld(World):
-    """With that plugin."""
-
-    def __init__(self) -> None:
-        registry = Registry((*IN_TREE, Hold))
-        Driver.__init__(self, registry)
-        file = {
-            "apiVersion": "kubescheduler.config.k8s.io/v1",
-            "kind": "KubeSchedulerConfiguration",
-            "profiles": [{"plugins": {"permit": {"enabled": [{"name": "Hold"}]}}}],
-        }
-        self.start(resolve_configuration(file, registry).configuration)
 
 
 def aborted(world: World) -> list[str]:
@@ -77,7 +60,7 @@ def test_successor_of_a_preemptor_in_flight_is_tried_beside_it() -> None:
 
 
 def test_victim_that_waited_for_a_permit_waits_on_until_the_preemption_is_called_off() -> None:
-    world = HoldingWorld()
+    world = PluginWorld(Hold)
     world.add(node("n1"), pending("low", cpu="3", hold="yes"))
     world.settle()
     world.add(pending("high", cpu="3", priority=10))

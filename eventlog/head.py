@@ -22,6 +22,7 @@ from hashlib import sha256
 
 import msgspec
 
+from tidelog.api.errors import LogError
 from tidelog.eventlog.disk import Disk
 from tidelog.eventlog.records import FORMAT
 from tidelog.eventlog.store import EMPTY, Head
@@ -49,7 +50,7 @@ NO_FILE = HeadReading(None, problem="its head file is missing")
 
 
 class HeadFile:
-    """An open head file. `write` costs one fdatasync, `read` one pread."""
+    """An open head file. `write` costs one pread and one fdatasync, `read` one pread."""
 
     def __init__(self, path: str, fd: int, disk: Disk) -> None:
         self.path = path
@@ -57,6 +58,8 @@ class HeadFile:
         self._disk = disk
         self._generation = 0
         self._seen: tuple[bytes, HeadReading] = (b"", NO_FILE)
+        self._content = b""
+        """What the file is, as far as this process has read or written it."""
 
     @classmethod
     def create(cls, path: str, disk: Disk, head: Head = EMPTY) -> None:
@@ -75,7 +78,7 @@ class HeadFile:
     def open(cls, path: str, disk: Disk, *, writable: bool) -> HeadFile:
         """Open an existing one; raises `OSError`."""
         file = cls(path, disk.open(path, os.O_RDWR if writable else os.O_RDONLY), disk)
-        file._generation = file.read().generation
+        file.read()
         return file
 
     def read(self) -> HeadReading:
@@ -83,14 +86,25 @@ class HeadFile:
         content = self._disk.read_at(self._fd, SIZE, 0)
         if content != self._seen[0]:
             self._seen = content, parse(content)
+        self._content, self._generation = content, self._seen[1].generation
         return self._seen[1]
 
     def write(self, head: Head) -> None:
-        """Durable on return. After an error the file must not be written again."""
+        """Durable on return. After an error the file must not be written again.
+
+        Refused if another process has written since this one last read or wrote: with the numbers known here, its newest head would be
+        overwritten, and the file go back.
+        """
+        if self._disk.read_at(self._fd, SIZE, 0) != self._content:
+            raise LogError(
+                f"{self.path}: another process has written to it: nothing more is written or acknowledged; start again"
+            )
         generation = self._generation + 1
-        self._disk.write_at(self._fd, _slot(head, generation), generation % 2 * SLOT)
+        slot, place = _slot(head, generation), generation % 2 * SLOT
+        self._disk.write_at(self._fd, slot, place)
         self._disk.sync(self._fd)
         self._generation = generation
+        self._content = self._content[:place] + slot + self._content[place + SLOT :]
 
     def sync(self) -> None:
         """Make durable what another process wrote before it was killed: else two slots could be torn at once."""

@@ -16,6 +16,7 @@ from __future__ import annotations
 import errno
 import os
 import sqlite3
+from functools import partial
 
 import msgspec
 
@@ -112,10 +113,7 @@ def _go_on_writing(path: str, disk: Disk, examined: Opened) -> Opened:
         head_file.sync()
         # Nor may the names of the files be durable, if it was killed while it made them.
         disk.sync_folder(path)
-        reading = head_file.read()
-        if reading.head != examined.head or reading.doubtful:
-            # Once: this goes into the slot that is unreadable or older. Torn, it leaves one that the log is ahead of.
-            head_file.write(examined.head)
+        database.transaction(connection, partial(_name_head, connection, path, head_file, examined))
         return Opened(connection=connection, head_file=head_file, anchor=examined.anchor, head=examined.head)
     except BaseException as error:
         head_file.close()
@@ -126,6 +124,20 @@ def _go_on_writing(path: str, disk: Disk, examined: Opened) -> Opened:
                 raise LogFull(path, disk.room(path)[0]) from error
             raise LogError(f"{path}: cannot be opened for writing: {error}") from error
         raise
+
+
+def _name_head(connection: sqlite3.Connection, path: str, head_file: HeadFile, examined: Opened) -> None:
+    """Have the head file name what was examined, unless that is not the newest any more: within a transaction, so that nobody else writes now.
+
+    Only a process that took the lock away meanwhile can have written. An older head would take back what it has been told.
+    """
+    anchor = database.read_anchor(connection)
+    if anchor != examined.anchor or database.last_seq(connection, anchor) != examined.head.seq:
+        raise LogError(f"{path}: another process has written to it while it was opened: start again")
+    reading = head_file.read()
+    if reading.head != examined.head or reading.doubtful:
+        # Once: this goes into the slot that is unreadable or older. Torn, it leaves one that the log is ahead of.
+        head_file.write(examined.head)
 
 
 def _create(path: str, disk: Disk, allowed: bool) -> None:

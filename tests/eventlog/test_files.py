@@ -631,3 +631,33 @@ async def test_log_class_says_what_keeps_it(tmp_path: Path) -> None:
         assert isinstance(log, Log)
         assert log.name == str(tmp_path / "c.db")
         assert log.store.name == log.name
+
+
+@pytest.mark.parametrize("compacted", [False, True])
+async def test_writer_that_was_robbed_while_it_opened_the_log_takes_no_head_back(
+    tmp_path: Path, compacted: bool
+) -> None:
+    """The head file would name the log as it was examined, before the other's records; who opens it next would go on from there."""
+    path = tmp_path / "c.db"
+
+    async def rob() -> None:
+        os.unlink(f"{path}.lock")
+        async with await open_log(path) as thief:
+            await thief.take_over("thief")
+            if compacted:
+                await thief.put_snapshot("objects", thief.head.seq, b"state")
+                await thief.compact()
+
+    class Slow(Disk):
+        """Between the examination and the first thing written somebody else has the log for a while."""
+
+        def sync_folder(self, path: str) -> None:
+            super().sync_folder(path)
+            asyncio.run(rob())  # In the thread that opens the log, which has no loop.
+
+    await crash(tmp_path / "whole.db", path, count=2)
+    with pytest.raises(LogError, match=r"c\.db: another process has written to it while it was opened"):
+        await open_log(path, disk=Slow())
+
+    async with await open_log(path) as log:
+        assert (log.head.seq, log.head.epoch) == (3, 1)

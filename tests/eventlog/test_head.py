@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tidelog.api.errors import LogError
 from tidelog.eventlog.disk import Disk
 from tidelog.eventlog.head import _CHECK, _LAYOUT, SECTOR, SIZE, SLOT, HeadFile, parse
 from tidelog.eventlog.store import EMPTY, Head
@@ -58,6 +59,23 @@ def test_slots_are_written_in_turn(file: HeadFile) -> None:
 
     changed = [at // SLOT for at in range(SIZE) if before[at] != after[at]]
     assert len(set(changed)) == 1
+
+
+def test_file_that_another_process_has_written_since_is_left_as_it_is(file: HeadFile) -> None:
+    """Its number would be an older one, in the place of the newest head."""
+    other = HeadFile.open(file.path, Disk(), writable=True)
+    other.write(HEADS[1])
+    written = content(file)
+
+    with pytest.raises(LogError, match="another process has written to it"):
+        file.write(HEADS[0])
+
+    assert content(file) == written
+    file.read()
+    file.write(HEADS[2])
+    assert parse(content(file)).head == HEADS[2]
+    file.close()
+    other.close()
 
 
 def test_any_single_bit_flip_is_without_effect(file: HeadFile) -> None:

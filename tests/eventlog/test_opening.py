@@ -102,6 +102,20 @@ async def test_head_file_that_names_another_anchor_is_damage(tmp_path: Path) -> 
         await open_reader(path)
 
 
+async def test_epoch_of_a_log_is_never_older_than_its_anchors(tmp_path: Path) -> None:
+    """A head file may be behind the anchor where two processes wrote. With its epoch, one would be given out twice."""
+    path = tmp_path / "c.db"
+    async with await open_log(path) as log:
+        before = log.head
+        await log.take_over("first")
+        await log.put_snapshot("objects", 1, b"the state")
+        await log.compact()
+    HeadFile.create(f"{path}.head", Disk(), before)
+
+    async with await open_log(path) as log:
+        assert log.head.epoch == 1
+
+
 @pytest.mark.unreplayed("the log is damaged")
 async def test_head_file_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
     path = tmp_path / "c.db"

@@ -29,12 +29,12 @@ def misfit(
     `fallen`: indices of its spread constraints that do not count. `without`: keys of pods that are taken to be gone. `promised`: pods of
     its priority and above count where they are nominated to.
     """
+    if reason := _closed(pod, node) or _wrong_kind(pod, node):
+        return reason
     others = [p for p in cluster.pods.values() if p is not pod and p.place and p.key not in without]
     guests = _promised(cluster, pod, node) if promised else []
     return (
-        _closed(pod, node)
-        or _wrong_kind(pod, node)
-        or _no_room(pod, node, [*(p for p in others if p.place == node.name), *guests])
+        _no_room(pod, node, [*(p for p in others if p.place == node.name), *guests])
         or _too_near(cluster, pod, node, others)
         or _too_far(cluster, pod, node, others)
         or _skewed(cluster, pod, node, others, fallen)

@@ -379,13 +379,18 @@ class SimStore(_Reading):
             files.disk.sync_folder(path)
             file.make_durable(reading.head or EMPTY)
             files.on_durable(file.rows)
-            file.read()  # Who was robbed while he opened it knows another one, and will be refused.
-            files.on_opened(file.anchor)
-            await files.pause()
-            # As `opening` does: the head file must name what is now known to be there.
-            reading = head_file.read()
-            if reading.head != head or reading.doubtful:
-                head_file.write(head)
+            await _begin(files, path, file.shared)
+            try:
+                # As `opening` does: the head file must name what is now known to be there.
+                file.read()
+                if file.anchor != anchor or file.last != head.seq:
+                    raise LogError(f"{path}: another process has written to it while it was opened")
+                files.on_opened(anchor)
+                reading = head_file.read()
+                if reading.head != head or reading.doubtful:
+                    head_file.write(head)
+            finally:
+                _end(file.shared)
             return cls(files, file, head_file, anchor, head)
         except BaseException as error:
             head_file.close()
@@ -481,7 +486,7 @@ class SimStore(_Reading):
     async def _commit(self, frame: Frame, head: Head | None) -> None:
         """One transaction, and the head if it is one of records."""
         file, shared = self._file, self._file.shared
-        await self._begin(shared)
+        await _begin(self._files, self.name, shared)
         try:
             file.read()
             self._check_alone(frame)
@@ -494,8 +499,7 @@ class SimStore(_Reading):
             if frame.rows:
                 self._files.on_durable(frame.rows)
         finally:
-            if shared.writer is CURRENT.get():
-                shared.writer = None
+            _end(shared)
         if head is not None:
             await self._files.pause()
             self._head_file.write(head)
@@ -513,15 +517,22 @@ class SimStore(_Reading):
         if self._file.anchor != self.anchor:
             raise LogError(f"{self.name}: another process has compacted it")
 
-    async def _begin(self, shared: Shared) -> None:
-        await self._files.pause()
-        waited = 0.0
-        while shared.writer is not None:
-            if waited > BUSY_SECONDS:
-                raise LogError(f"{self.name}: writing failed (database is locked)")
-            waited += BUSY_POLL_SECONDS
-            await asyncio.sleep(BUSY_POLL_SECONDS)
-        shared.writer = CURRENT.get()
+
+async def _begin(files: SimFiles, path: str, shared: Shared) -> None:
+    """Be the one who is in a transaction."""
+    await files.pause()
+    waited = 0.0
+    while shared.writer is not None:
+        if waited > BUSY_SECONDS:
+            raise LogError(f"{path}: writing failed (database is locked)")
+        waited += BUSY_POLL_SECONDS
+        await asyncio.sleep(BUSY_POLL_SECONDS)
+    shared.writer = CURRENT.get()
+
+
+def _end(shared: Shared) -> None:
+    if shared.writer is CURRENT.get():
+        shared.writer = None
 
 
 def _create(files: SimFiles, path: str) -> None:

@@ -167,6 +167,8 @@ class QueueStep(Enum):
     ADD = "add"
     UPDATE = "update"
     """With `pod_events(old, new, target=True)`, for the pod itself only."""
+    HEAR = "hear"
+    """As `UPDATE`, but its place is decided: it is heard only if nothing comes of that. (kube-scheduler forgets it.)"""
     DELETE = "delete"
 
 
@@ -272,7 +274,7 @@ def _pod_updated(old: Pod, new: Pod, rules: Rules, assumed: Pod | None) -> list[
         # It wants no node any more: not in the queue, and not where it was assumed or nominated.
         return [] if is_leaving(old) else _pending_pod_gone(old, new, assumed)
     if assumed is not None:
-        return []  # Its place is decided.
+        return [Effect(old, new, QueueStep.HEAR)]
     promised = old.status.nominated_node_name
     gave_up = promised and (
         promised != new.status.nominated_node_name

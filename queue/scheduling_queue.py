@@ -189,8 +189,7 @@ class SchedulingQueue:
     def update(self, pod: Pod, changes: Iterable[ClusterEvent], seq: int, now: int) -> None:
         """A new version of a pending pod; `changes` are the TargetPod events that tell the two apart.
 
-        One that is not known here is added, unless it is not pending any more: a pod that got its node, or ended, while its
-        attempt was under way is told of once more when that attempt is void.
+        One that is not known here is added, unless it is not pending any more.
         """
         uid = pod_uid(pod)
         entity = self._pods.get(pod_key(pod))
@@ -198,10 +197,8 @@ class SchedulingQueue:
             if not (pod.spec.node_name or is_terminal(pod)):
                 self.add(pod, now)
             return
-        old, entity.pod = entity.pod, pod
+        old = _renew(entity, pod)
         self.nominator.update(old, pod)
-        if entity.fallback_node != pod.status.nominated_node_name:
-            entity.mark_fallback("", ())
         if entity.where is Where.IN_FLIGHT:
             # The attempt is made with the old version, so the change is judged when it ends.
             for event in changes:
@@ -219,14 +216,13 @@ class SchedulingQueue:
         self._wake_updated(entity, changes, old, pod, now)
         self._file_by_time(entity)
 
-    def refresh(self, pod: Pod) -> None:
-        """The newest version of a pod in flight that was assumed, and whose changes were not told here meanwhile.
-
-        Nobody is woken by it: an attempt at it is ending just now.
-        """
+    def hear(self, pod: Pod, changes: Iterable[ClusterEvent], seq: int) -> None:
+        """As `update`, for a pod in flight that is assumed on a node, so that its nomination does not count."""
         entity = self._pods.get(pod_key(pod))
         if entity is not None and entity.uid == pod_uid(pod) and entity.where is Where.IN_FLIGHT:
-            entity.pod = pod
+            old = _renew(entity, pod)
+            for event in changes:
+                self._in_flight.record(seq, event, old, pod)
 
     def delete(self, pod: Pod, now: int) -> None:
         """The pod is gone, or has a node: it is not pending any more. An attempt under way has to be ended all the same.
@@ -627,6 +623,14 @@ class SchedulingQueue:
             if self._in_flight.get(member.uid) is not None:
                 return self._in_flight.events_since_pop(member.uid)
         return []
+
+
+def _renew(entity: QueuedPod, pod: Pod) -> Pod:
+    """The entity is this version of its pod from now on; returns the one before."""
+    old, entity.pod = entity.pod, pod
+    if entity.fallback_node != pod.status.nominated_node_name:
+        entity.mark_fallback("", ())
+    return old
 
 
 def _sorted(plugins: Iterable[str]) -> tuple[str, ...]:

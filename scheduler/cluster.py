@@ -189,15 +189,10 @@ class Cluster:
         self.cache.restore(layout, node, (obj for obj in objects.values() if isinstance(obj, Pod)))
 
     def release(self, uid: str, key: str) -> None:
-        """The placement of a pod is off. If it was assumed, its room is free again, which may help others.
-
-        What changed about it while it was assumed was kept from the queue, which now has its newest version.
-        """
+        """The placement of a pod is off. If it was assumed, its room is free again, which may help others."""
         if not self.cache.is_assumed(uid):
             return
         pod = self.pod(key)
-        if self.queue is not None and pod is not None:
-            self.queue.refresh(pod)
         assumed = self._assumed(pod)
         node = self.cache.node_of(uid)
         self.cache.forget(uid)
@@ -245,6 +240,10 @@ class Cluster:
             assert isinstance(new, Pod)
             changes = pod_events(old, new, target=True, upstream=self.rules.upstream)
             queue.update(new, changes, self.seq, self.at)
+        elif effect.queue is QueueStep.HEAR:
+            assert isinstance(old, Pod)
+            assert isinstance(new, Pod)
+            queue.hear(new, () if self.rules.upstream else pod_events(old, new, target=True), self.seq)
         elif effect.queue is QueueStep.DELETE:
             assert isinstance(old, Pod)
             queue.delete(old, self.at)

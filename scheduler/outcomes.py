@@ -129,15 +129,13 @@ class Outcomes:
             if cluster.queue is not None:
                 pod = cluster.pod(found)
                 if pod is not None and pod_uid(pod) == uid and wants_node(pod):
-                    self._show_to_queue(pod)
+                    self._restore_promise(pod)
                 cluster.queue.abort(uid, cluster.at)
 
-    def _show_to_queue(self, pod: Pod) -> None:
-        """What came while it was assumed has not reached the queue, and may be what the attempt was aborted for."""
+    def _restore_promise(self, pod: Pod) -> None:
+        """A nomination that the attempt made does not count any more; one from before it, which is in the status, does."""
         queue, cluster = self._cluster.queue, self._cluster
         assert queue is not None
-        queue.update(pod, (), cluster.seq, cluster.at)
-        # A nomination that the attempt made does not count any more; one from before it, which is in the status, does.
         queue.nominator.nominate(pod)
         promised = pod.status.nominated_node_name
         if promised and cluster.notes is not None:
@@ -243,7 +241,7 @@ class Outcomes:
             self._stop_waiting(uid, member)
             pod = cluster.pod(member)
             if pod is not None and pod_uid(pod) == uid and cluster.queue is not None:
-                self._show_to_queue(pod)
+                self._restore_promise(pod)
         self._flights.give_up(body.attempt)
         self._group_flights.put_back(body.attempt)
 

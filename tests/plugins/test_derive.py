@@ -353,14 +353,15 @@ def test_pod_that_has_run_is_as_good_as_deleted(phase: str) -> None:
     assert of(done, done.label(a="b")) == []
 
 
-def test_assumed_pod_ignores_everything_but_its_deletion() -> None:
+def test_changes_of_an_assumed_pod_are_only_heard_but_for_its_deletion() -> None:
     assumed = WAITING.on("n")
     freed = (Raised(DELETED, assumed.build(), None),)
 
-    assert of(WAITING, WAITING.label(a="b"), assumed=assumed) == []
+    (changed,) = of(WAITING.nominated("m"), WAITING.label(a="b"), assumed=assumed)
     (deleting,) = of(WAITING, WAITING.terminating(), assumed=assumed)
     (deleted,) = of(WAITING, None, assumed=assumed)
 
+    assert (changed.queue, changed.forgets, changed.raised) == (QueueStep.HEAR, False, ())
     assert (deleting.queue, deleting.forgets, deleting.raised) == (QueueStep.DELETE, True, freed)
     assert (deleted.queue, deleted.forgets, deleted.raised) == (QueueStep.DELETE, True, freed)
 

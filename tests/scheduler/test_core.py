@@ -20,7 +20,10 @@ from tidelog.eventlog.records import (
     decode_body,
 )
 from tidelog.plugins.configuration import SchedulerConfiguration, resolve_configuration
-from tidelog.plugins.registry import Registry
+from tidelog.plugins.events import Action, ClusterEvent, EventRegistration, Hint, Resource
+from tidelog.plugins.interface import Code, CycleState, PermitResult, Plugin, Status
+from tidelog.plugins.node_info import PodInfo
+from tidelog.plugins.registry import IN_TREE, Registry
 from tidelog.replay.driver import Driver
 from tidelog.replay.verify import recover, verify
 
@@ -325,6 +328,42 @@ def test_pod_that_changed_while_it_waited_for_a_permit_is_tried_again_as_it_is_n
     driver.advance(seconds=60)
 
     assert driver.placements() == {"default/web": "n1"}
+
+
+class Admission(Plugin):
+    """Lets who is not labelled `ready` wait for twenty seconds, in vain. Nothing but that label helps."""
+
+    name = "Admission"
+
+    def permit(self, state: CycleState, pod: PodInfo, node_name: str) -> PermitResult:
+        return PermitResult() if "ready" in pod.labels else PermitResult(Status(Code.WAIT), 20)
+
+    def events_to_register(self) -> list[EventRegistration]:
+        labelled = ClusterEvent(Resource.TARGET_POD, Action.UPDATE_POD_LABEL)
+        return [EventRegistration(labelled, lambda *_: Hint.QUEUE)]
+
+
+@pytest.mark.parametrize(("upstream", "tried"), [(False, True), (True, False)])
+def test_change_of_a_pod_that_waits_for_a_permit_wakes_it_when_it_gets_none(
+    upstream: bool, tried: bool
+) -> None:
+    """In kube-scheduler, which keeps changes of assumed pods from its queue, only the flush after five minutes does."""
+    driver = Driver(Registry((*IN_TREE, Admission)))
+    file = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "profiles": [{"plugins": {"permit": {"enabled": [{"name": "Admission"}]}}}],
+        "tidelog": {"compat": "upstream" if upstream else "default"},
+    }
+    driver.start(resolve_configuration(file, driver.registry).configuration)
+    driver.put(node("n1"), pod("web"))
+    driver.advance(seconds=5)
+    assert [*driver.kinds()][-1] == "Waiting"
+
+    driver.put(pod("web", ready="yes"))
+    driver.advance(seconds=30)
+
+    assert ("default/web" in driver.placements()) is tried
 
 
 def test_record_out_of_turn_is_our_mistake(driver: Driver) -> None:

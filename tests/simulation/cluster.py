@@ -66,7 +66,6 @@ class SeenPod:
         "reserved",
         "terminating",
         "uid",
-        "unheard",
     )
 
     def __init__(self, key: str, pod: Pod) -> None:
@@ -79,8 +78,6 @@ class SeenPod:
         """We have asked it to go."""
         self.reserved = ""
         """The node whose resources it holds while it waits for a permit."""
-        self.unheard = False
-        """It changed while it waited for a permit, which wakes it no more than in kube-scheduler, and has not been tried since."""
         self.fallback_node = ""
         """Where it was nominated to in an attempt in which these constraints had fallen back."""
         self.fell_back: frozenset[int] = frozenset()
@@ -129,8 +126,7 @@ class SeenPod:
     def is_left_alone(self) -> bool:
         """It wants a node, and nothing but the lack of one holds it."""
         held = self.obj.spec.scheduling_gates or self.group or SLOW in self.labels
-        held = held or self.reserved or self.unheard
-        return self.is_pending and not held
+        return self.is_pending and not (held or self.reserved)
 
     @property
     def is_ready(self) -> bool:
@@ -296,19 +292,17 @@ class SeenCluster:
                 self._put(key, body.object)
                 if (put := self.pods.get(key)) is not None:
                     put.changed = record.seq
-                    put.unheard |= bool(put.reserved)
             case ObjectDeleted():
                 self._delete(key)
             case ConfigurationLoaded():
                 self.configuration = body.configuration
             case PodConditionSet() if pod is not None:
                 new, pod.changed = body.condition, record.seq
-                pod.unheard |= bool(pod.reserved)
                 pod.say(new.type, new.status, new.reason, record.at, new.message)
             case Scheduled() if pod is not None:
                 self._bind(pod, body.node)
             case Waiting() if pod is not None:
-                pod.reserved, pod.unheard = body.node, False
+                pod.reserved = body.node
             case PlacementChosen():
                 for member, node in body.assignment.items():
                     if member not in body.waiting and (found := self.pods.get(member)) is not None:
@@ -385,7 +379,6 @@ class SeenCluster:
         for key in keys:
             pod = self.pods.get(key)
             if pod is not None:
-                pod.unheard &= bool(pod.reserved)
                 pod.release()
                 pod.say("PodScheduled", "False", reason, self.at)
 

@@ -7,7 +7,7 @@ it decide: it also finds groups and preemptions. Whoever is found at two looks i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
@@ -46,13 +46,7 @@ def stuck(records: Sequence[Record], registry: Registry, now: int, judge: Judge)
     if any(pod.is_pending for pod in judge.cluster.pods.values()):
         for outcomes in _by_trial(records, registry, now):
             found.update(dict.fromkeys(key for key, _ in outcomes))
-    return _promised_to_wake(found, judge)
-
-
-def _promised_to_wake(found: Iterable[str], judge: Judge) -> list[str]:
-    """Without the pods whose own change nobody has promised to hear."""
-    pods = judge.cluster.pods
-    return [key for key in found if not (key in pods and pods[key].unheard)]
+    return list(found)
 
 
 def asleep(records: Sequence[Record], registry: Registry, now: int, core: Core, judge: Judge) -> list[str]:
@@ -70,7 +64,7 @@ def asleep(records: Sequence[Record], registry: Registry, now: int, core: Core, 
         if key not in keys or isinstance(body, Nominated):
             break
         found.append(key)
-    return _promised_to_wake(found, judge)
+    return found
 
 
 def _waits_for_more(entity: AnyEntity) -> bool:

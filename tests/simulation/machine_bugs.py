@@ -44,13 +44,15 @@ def _head_first() -> AbstractContextManager[Any]:
 
 def _blind_writer() -> AbstractContextManager[Any]:
     """A writer does not look whether somebody else has written since."""
-    begin = SimStore._begin
 
-    async def broken(self: SimStore, shared: Any) -> None:
-        await begin(self, shared)
-        shared.published = self._file.place
+    async def broken(file: sim_store._File) -> None:
+        await _BEGIN(file)
+        file.shared.published = file.place
 
-    return patch.object(SimStore, "_begin", broken)
+    return patch.object(sim_store, "_begin", broken)
+
+
+_BEGIN = sim_store._begin
 
 
 def _believe_the_cache() -> AbstractContextManager[Any]:

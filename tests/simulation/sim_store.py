@@ -379,7 +379,7 @@ class SimStore(_Reading):
             files.disk.sync_folder(path)
             file.make_durable(reading.head or EMPTY)
             files.on_durable(file.rows)
-            await _begin(files, path, file.shared)
+            await _begin(file)
             try:
                 # As `opening` does: the head file must name what is now known to be there.
                 file.read()
@@ -390,7 +390,7 @@ class SimStore(_Reading):
                 if reading.head != head or reading.doubtful:
                     head_file.write(head)
             finally:
-                _end(file.shared)
+                _end(file)
             return cls(files, file, head_file, anchor, head)
         except BaseException as error:
             head_file.close()
@@ -486,7 +486,7 @@ class SimStore(_Reading):
     async def _commit(self, frame: Frame, head: Head | None) -> None:
         """One transaction, and the head if it is one of records."""
         file, shared = self._file, self._file.shared
-        await _begin(self._files, self.name, shared)
+        await _begin(file)
         try:
             file.read()
             self._check_alone(frame)
@@ -499,7 +499,7 @@ class SimStore(_Reading):
             if frame.rows:
                 self._files.on_durable(frame.rows)
         finally:
-            _end(shared)
+            _end(file)
         if head is not None:
             await self._files.pause()
             self._head_file.write(head)
@@ -518,21 +518,21 @@ class SimStore(_Reading):
             raise LogError(f"{self.name}: another process has compacted it")
 
 
-async def _begin(files: SimFiles, path: str, shared: Shared) -> None:
+async def _begin(file: _File) -> None:
     """Be the one who is in a transaction."""
-    await files.pause()
+    await file.files.pause()
     waited = 0.0
-    while shared.writer is not None:
+    while file.shared.writer is not None:
         if waited > BUSY_SECONDS:
-            raise LogError(f"{path}: writing failed (database is locked)")
+            raise LogError(f"{file.path}: writing failed (database is locked)")
         waited += BUSY_POLL_SECONDS
         await asyncio.sleep(BUSY_POLL_SECONDS)
-    shared.writer = CURRENT.get()
+    file.shared.writer = CURRENT.get()
 
 
-def _end(shared: Shared) -> None:
-    if shared.writer is CURRENT.get():
-        shared.writer = None
+def _end(file: _File) -> None:
+    if file.shared.writer is CURRENT.get():
+        file.shared.writer = None
 
 
 def _create(files: SimFiles, path: str) -> None:

@@ -46,6 +46,17 @@ def untraced(config: pytest.Config) -> Iterator[None]:
             tracing.start()
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Leave one measurement on: in xdist's workers pytest-cov begins two, of which the one that nobody reads goes on when the other stops."""
+    if session.config.pluginmanager.hasplugin("_cov"):
+        newest = coverage.Coverage.current()
+        while (running := coverage.Coverage.current()) is not None:
+            running.stop()
+        if newest is not None:
+            newest.start()
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
     """Do not trace what needs no measure, with its fixtures."""

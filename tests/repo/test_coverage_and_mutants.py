@@ -114,6 +114,11 @@ def test_a_package_below_one_of_its_figures_is_named(
     assert done.stderr == f"eventlog: {found}: at least 95 % and 95 % have to be covered\n"
 
 
+def test_nothing_traces_a_test_that_is_not_measured() -> None:
+    """Under pytest-xdist, too: a measurement that goes on triples what the whole run costs, and nothing else shows it."""
+    assert not type(sys.gettrace()).__module__.startswith("coverage")
+
+
 def test_every_mutant_that_is_listed_as_equivalent_has_a_reason() -> None:
     load("mutants")
     reasons = load("mutation_score").equivalents()

@@ -28,6 +28,8 @@ from tidelog.plugins.inter_pod_affinity import (
     REASON_AFFINITY,
     REASON_ANTI_AFFINITY,
     REASON_EXISTING_ANTI_AFFINITY,
+    REGARDS_MAX,
+    Incoming,
     InterPodAffinity,
     InterPodAffinityArgs,
 )
@@ -254,6 +256,19 @@ def pre_filter(incoming: PodBuilder, *objects: Object | PodBuilder | NodeBuilder
     cluster = Cluster(*THREE_ZONES, *objects)
     plugin = cluster.plugin(InterPodAffinity)
     return plugin.pre_filter(CycleState(), PodInfo(incoming.build()), cluster.nodes).status
+
+
+def test_pods_that_all_have_labels_of_their_own_are_not_all_remembered() -> None:
+    cluster = Cluster(*THREE_ZONES, *TEAMS)
+    incoming = Incoming(
+        PodInfo(WEB.pod_anti_affinity(ZONE, "team!=red").build()),
+        cluster.plugin(InterPodAffinity).handle.listers,
+    )
+
+    for n in range(REGARDS_MAX + 1):
+        assert incoming.regard(PodInfo(pod("other").label(name=str(n)).build())).repelled == ((ZONE, 1),)
+
+    assert len(incoming._regards) == 1
 
 
 def test_a_pod_is_skipped_when_nobody_requires_anything() -> None:

@@ -5,11 +5,17 @@ Whatever way, the state must be the same, and the one that a driver is in. A log
 
 Coverage is measured where floors are to be held, by the tests of their packages, and not while logs are replayed: tracing doubles what a test costs.
 
+Files are kept in memory where the system has a place for that: thousands of syncs to a disk do nothing for a test but wait, and whether a disk
+keeps its word is for `tests/eventlog/power_loss.py` to play. Only the real daemons of `tests/acceptance` have a real one. `$TMPDIR` puts all elsewhere.
+
 A test, or a file of tests, whose logs are meant not to replay says why: `@pytest.mark.unreplayed("…")`; `tests/repo/test_unreplayed.py` counts them.
 """
 
 from __future__ import annotations
 
+import os
+import shutil
+import tempfile
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -31,6 +37,17 @@ AssertReplays = Callable[..., str]
 TESTS = Path(__file__).parent
 MEASURED = ("api", "conformance", "eventlog", "kep", "plugins", "queue", "scheduler")
 """The folders whose tests are traced for coverage, but for files marked `no_cover`."""
+
+DISK = tempfile.gettempdir()
+MEMORY = Path("/dev/shm")
+ROOM = 1 << 30
+"""Bytes that have to be free there."""
+
+
+def pytest_configure() -> None:
+    """Let temporary files, pytest's own too, be in memory."""
+    if "TMPDIR" not in os.environ and MEMORY.is_dir() and shutil.disk_usage(MEMORY).free >= ROOM:
+        tempfile.tempdir = str(MEMORY)
 
 
 @contextmanager
@@ -135,6 +152,8 @@ def _every_log_is_replayed(
     if request.node.get_closest_marker("unreplayed") is not None:
         yield
         return
+    if "tmp_path" in request.fixturenames:
+        request.getfixturevalue("tmp_path")  # Made before, it is removed after what is in it was replayed.
     every = EveryLog()
     every.watch(monkeypatch)
     yield
@@ -146,6 +165,7 @@ def _every_log_is_replayed(
 def _replay_all(request: pytest.FixtureRequest, every: EveryLog, replays: Replays) -> None:
     # Those of the acceptance tests are replayed by a fixture of theirs, and by the installed command.
     folder = None if "acceptance" in request.path.parts else request.node.funcargs.get("tmp_path")
+    assert folder is None or folder.is_dir(), "removed before what is in it was replayed"
     logs = list(every.logs(folder))
     unreadable = [f"{log.path}: {log.error}" for log in logs if isinstance(log, Unreadable)]
     assert unreadable == []

@@ -8,16 +8,28 @@ and by `tidelog replay verify`, the way that a user has. A test whose logs hold 
 from __future__ import annotations
 
 import asyncio
+import shutil
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.acceptance.daemons import tidelog
-from tests.conftest import AssertReplays
+from tests.conftest import DISK, AssertReplays
 from tidelog.eventlog.database import APPLICATION_ID
 from tidelog.eventlog.reader import open_reader
 from tidelog.eventlog.records import Record
+
+
+@pytest.fixture
+def tmp_path(request: pytest.FixtureRequest) -> Iterator[Path]:
+    """A folder on the disk, which is where daemons keep their logs; left there when a test fails."""
+    before = request.session.testsfailed
+    folder = Path(tempfile.mkdtemp(prefix="tidelog-", dir=DISK))
+    yield folder
+    if request.session.testsfailed == before:
+        shutil.rmtree(folder)
 
 
 @pytest.fixture

@@ -203,13 +203,18 @@ async def check(folder: Path, expected: list[Record], thorough: bool) -> None:
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_damage_is_recovered_from_or_refused(
-    chunk: int, bases: list[tuple[Path, list[Record]]], tmp_path: Path, nothing_to_replay: None
+    chunk: int,
+    bases: list[tuple[Path, list[Record]]],
+    tmp_path_factory: pytest.TempPathFactory,
+    nothing_to_replay: None,
 ) -> None:
+    damaged = tmp_path_factory.mktemp("damaged")
+
     async def main() -> None:
         for case in range(SEED + chunk, SEED + CASES, CHUNKS):
             rng = random.Random(case)
             base, expected = rng.choice(bases)
-            folder = tmp_path / str(case)
+            folder = damaged / str(case)
             shutil.copytree(base, folder)
             what = damage(rng, folder)
             try:

@@ -40,7 +40,7 @@ check-imports: $(STAMP)
 	$(BIN)/python tools/check_imports.py
 
 check-tests: $(STAMP)
-	$(BIN)/python -m pytest -n auto --cov --cov-report=term --cov-report=json:build/coverage.json
+	$(BIN)/python -m pytest -n auto --dist worksteal --cov --cov-report=term --cov-report=json:build/coverage.json
 	$(BIN)/python tools/check_coverage.py build/coverage.json
 
 conformance: $(STAMP) ## the recorded answers of the real kube-scheduler

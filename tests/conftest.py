@@ -41,13 +41,22 @@ MEASURED = ("api", "conformance", "eventlog", "kep", "plugins", "queue", "schedu
 DISK = tempfile.gettempdir()
 MEMORY = Path("/dev/shm")
 ROOM = 1 << 30
-"""Bytes that have to be free there."""
+"""Bytes that have to be free there; in containers there often are not."""
 
 
 def pytest_configure() -> None:
     """Let temporary files, pytest's own too, be in memory."""
-    if "TMPDIR" not in os.environ and MEMORY.is_dir() and shutil.disk_usage(MEMORY).free >= ROOM:
+    if "TMPDIR" not in os.environ and _is_of_use(MEMORY):
         tempfile.tempdir = str(MEMORY)
+
+
+def _is_of_use(folder: Path) -> bool:
+    """Whether it has room, and lets programs run."""
+    return (
+        folder.is_dir()
+        and shutil.disk_usage(folder).free >= ROOM
+        and not os.statvfs(folder).f_flag & os.ST_NOEXEC
+    )
 
 
 @contextmanager

@@ -1,7 +1,7 @@
 """Runs simulations of the whole daemon: one seed, or many on several processes. `make simulate SEEDS=20000` calls it.
 
-    python -m tests.simulation.simulate --seeds 500 [--from 0] [--jobs 2]     silent but for a line of progress, and what fails; at
-                                                                              the end the shortest story of the first failure
+    python -m tests.simulation.simulate --seeds 500 [--from 0] [--jobs 2]     how far it is, and what fails; at the end the figures, and
+                                                                              the shortest story of the first failure
     python -m tests.simulation.simulate --seed 42 [--story] [--shrink]        one; its story; the shortest story that still fails
 
 A simulation follows from its seed alone, on every machine and under every hash seed: what failed once fails again.
@@ -17,6 +17,7 @@ import os
 import sys
 import time
 import traceback
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
@@ -49,6 +50,8 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     """Of the log's last record: the whole log in 32 bytes."""
     counts: dict[str, int] = {}
     """What happened how often."""
+    kinds: Counter[str] = Counter()
+    """The records by their kinds."""
 
 
 def simulate(story: Story) -> Result:
@@ -74,7 +77,8 @@ def _simulate(story: Story) -> Result:
         "steps": len(story.steps),
     }
     digest = machine.records[-1].digest if machine.records else b""
-    return Result(seed=story.seed, failure=failure, trace=trace, digest=digest, counts=counts)
+    kinds = Counter(record.kind for record in machine.records)
+    return Result(seed=story.seed, failure=failure, trace=trace, digest=digest, counts=counts, kinds=kinds)
 
 
 @contextlib.contextmanager
@@ -111,30 +115,29 @@ def simulate_many(first: int, count: int, jobs: int, report: Callable[[Result], 
 
 
 class _Progress:
-    """A line that says how far it is, on a terminal, and the failures."""
+    """Says how far it is, in one line on a terminal and each thousand seeds elsewhere, and what failed."""
 
     def __init__(self, count: int) -> None:
         self.count = count
         self.done = 0
         self.failures: list[Result] = []
-        self.totals: dict[str, int] = {}
+        self._totals: Counter[str] = Counter()
+        self._kinds: Counter[str] = Counter()
         self._began = time.monotonic()
 
     def __call__(self, result: Result) -> None:
         self.done += 1
-        for name, number in result.counts.items():
-            self.totals[name] = self.totals.get(name, 0) + number
+        self._totals.update(result.counts)
+        self._kinds.update(result.kinds)
         if result.failure:
             self.failures.append(result)
             self._clear()
             print(told_failure(result), flush=True)
-        if sys.stderr.isatty() and self.done % 10 == 0:
+        start, every, end = ("\r", 10, "") if sys.stderr.isatty() else ("", 1000, "\n")
+        if self.done % every == 0:
             rate = self.done / (time.monotonic() - self._began)
-            print(
-                f"\r{self.done} of {self.count} seeds, {len(self.failures)} failed, {rate:.1f} a second",
-                end="",
-                file=sys.stderr,
-            )
+            line = f"{self.done:,} of {self.count:,} seeds, {len(self.failures)} failed, {rate:.1f} a second"
+            print(start + line, end=end, file=sys.stderr, flush=True)
 
     def _clear(self) -> None:
         if sys.stderr.isatty():
@@ -144,11 +147,15 @@ class _Progress:
         """The figures."""
         self._clear()
         seconds = time.monotonic() - self._began
-        totals = ", ".join(f"{number:,} {name}" for name, number in self.totals.items() if number)
         print(
             f"{self.done:,} seeds in {seconds:,.0f} s, {len(self.failures)} failed {[r.seed for r in self.failures]}"
         )
-        print(f"    {totals}")
+        print(f"    {_figures(self._totals)}")
+        print(f"    of the records {_figures(self._kinds)}")
+
+
+def _figures(counts: Counter[str]) -> str:
+    return ", ".join(f"{number:,} {name}" for name, number in counts.items() if number)
 
 
 # --- one ------------------------------------------------------------------------------------------------------------------

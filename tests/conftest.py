@@ -36,7 +36,7 @@ AssertReplays = Callable[..., str]
 
 TESTS = Path(__file__).parent
 MEASURED = ("api", "conformance", "eventlog", "kep", "plugins", "queue", "scheduler")
-"""The folders whose tests are traced for coverage, but for files marked `no_cover`."""
+"""The folders whose tests are traced for coverage, but for files and tests marked `no_cover`."""
 
 DISK = tempfile.gettempdir()
 MEMORY = Path("/dev/shm")

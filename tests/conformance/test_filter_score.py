@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.no_cover  # The same cases are traced in test_conformance.py.
+
 HERE = Path(__file__).resolve().parent
 Answer = dict[str, Any]
 

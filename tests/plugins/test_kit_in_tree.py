@@ -17,6 +17,8 @@ from tidelog.plugins.node_affinity import NodeAffinityArgs
 from tidelog.plugins.registry import IN_TREE, Registry, implements
 from tidelog.plugins.testing import BrokenPromise, Dice, World, check_plugin
 
+pytestmark = pytest.mark.no_cover  # Thousands of clusters; the tests of the kit and of each plugin cover it.
+
 TRIALS = int(os.environ.get("TIDELOG_KIT_TRIALS", "250"))
 
 QUIET = {"PrioritySort", "DefaultBinder"}

@@ -112,6 +112,7 @@ class Story:
                     driver.delete(obj)
 
 
+@pytest.mark.no_cover  # Hundreds of preemptions; the tests of preemption cover it.
 def test_log_is_the_same_without_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     twins = 0
     on = Pattern.on

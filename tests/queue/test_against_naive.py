@@ -12,11 +12,14 @@ import os
 from collections import Counter
 from random import Random
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from .histories import OPERATIONS, History
+
+pytestmark = pytest.mark.no_cover  # Hundreds of long histories; the other tests of the queue cover it.
 
 RANDOM = st.randoms(use_true_random=False)
 HISTORIES = int(os.environ.get("TIDELOG_QUEUE_HISTORIES", "200"))

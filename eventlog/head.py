@@ -104,7 +104,8 @@ class HeadFile:
         self._disk.write_at(self._fd, slot, place)
         self._disk.sync(self._fd)
         self._generation = generation
-        self._content = self._content[:place] + slot + self._content[place + SLOT :]
+        # Zeros where the file was shorter than that.
+        self._content = self._content[:place].ljust(place, b"\0") + slot + self._content[place + SLOT :]
 
     def sync(self) -> None:
         """Make durable what another process wrote before it was killed: else two slots could be torn at once."""

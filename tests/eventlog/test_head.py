@@ -78,6 +78,20 @@ def test_file_that_another_process_has_written_since_is_left_as_it_is(file: Head
     other.close()
 
 
+@pytest.mark.parametrize("size", [0, 1, SECTOR, SLOT - 1, SLOT, SLOT + 1, SIZE - 1])
+def test_file_that_was_cut_off_is_filled_up_by_two_writes(file: HeadFile, size: int) -> None:
+    file.write(HEADS[0])
+    os.truncate(file.path, size)
+    file.read()
+
+    for head in HEADS[1:]:
+        file.write(head)
+
+    assert (len(content(file)), parse(content(file))) == (SIZE, file.read())
+    assert (file.read().head, file.read().doubtful) == (HEADS[-1], False)
+    file.close()
+
+
 def test_any_single_bit_flip_is_without_effect(file: HeadFile) -> None:
     file.write(HEADS[0])
     file.write(HEADS[1])

@@ -155,7 +155,8 @@ def _examine_end(
             last + 1, "half of its head file cannot be read, and it may have named newer records"
         )
     head = point(connection, anchor, max(anchor.seq, min(known.seq - 1, last - depth)))
-    # Where the chain is entered in the middle, the head file knows the epoch; what follows can only raise it. The anchor may be newer than that.
+    # Where the chain is entered in the middle, the head file knows the epoch, or the anchor, where that is newer; what
+    # follows can only raise it.
     head = msgspec.structs.replace(head, epoch=max(known.epoch, anchor.epoch))
     for records in walk(connection, head, last):
         for record in records:

@@ -57,9 +57,8 @@ class HeadFile:
         self._fd = fd
         self._disk = disk
         self._generation = 0
+        """The newest that this process has read or written."""
         self._seen: tuple[bytes, HeadReading] = (b"", NO_FILE)
-        self._content = b""
-        """What the file is, as far as this process has read or written it."""
 
     @classmethod
     def create(cls, path: str, disk: Disk, head: Head = EMPTY) -> None:
@@ -83,29 +82,30 @@ class HeadFile:
 
     def read(self) -> HeadReading:
         """What the file says now. Costs 2 microseconds as long as it is what it was."""
+        reading = self._look()
+        self._generation = reading.generation
+        return reading
+
+    def _look(self) -> HeadReading:
         content = self._disk.read_at(self._fd, SIZE, 0)
         if content != self._seen[0]:
             self._seen = content, parse(content)
-        self._content, self._generation = content, self._seen[1].generation
         return self._seen[1]
 
     def write(self, head: Head) -> None:
         """Durable on return. After an error the file must not be written again.
 
-        Refused if another process has written since this one last read or wrote: with the numbers known here, its newest head would be
-        overwritten, and the file go back.
+        Refused if another process has written since this one last read or wrote: with the numbers known here its newest head
+        would be overwritten, and the file go back.
         """
-        if self._disk.read_at(self._fd, SIZE, 0) != self._content:
+        if self._look().generation > self._generation:
             raise LogError(
                 f"{self.path}: another process has written to it: nothing more is written or acknowledged; start again"
             )
         generation = self._generation + 1
-        slot, place = _slot(head, generation), generation % 2 * SLOT
-        self._disk.write_at(self._fd, slot, place)
+        self._disk.write_at(self._fd, _slot(head, generation), generation % 2 * SLOT)
         self._disk.sync(self._fd)
         self._generation = generation
-        # Zeros where the file was shorter than that.
-        self._content = self._content[:place].ljust(place, b"\0") + slot + self._content[place + SLOT :]
 
     def sync(self) -> None:
         """Make durable what another process wrote before it was killed: else two slots could be torn at once."""

@@ -119,6 +119,8 @@ def _go_on_writing(path: str, disk: Disk, examined: Opened) -> Opened:
         head_file.close()
         if connection is not None:
             connection.close()
+        if isinstance(error, ChainBroken):
+            raise database.damage(path, error, 1, None) from error
         if isinstance(error, UNREADABLE):
             if getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_FULL:
                 raise LogFull(path, disk.room(path)[0]) from error
@@ -127,9 +129,10 @@ def _go_on_writing(path: str, disk: Disk, examined: Opened) -> Opened:
 
 
 def _name_head(connection: sqlite3.Connection, path: str, head_file: HeadFile, examined: Opened) -> None:
-    """Have the head file name what was examined, unless that is not the newest any more: within a transaction, so that nobody else writes now.
+    """Have the head file name what was examined, within a transaction, so that nobody else writes now.
 
-    Only a process that took the lock away meanwhile can have written. An older head would take back what it has been told.
+    Refused if that is not the newest any more: only a process that took the lock away can have written meanwhile, and an older
+    head would take back what its callers have been told.
     """
     anchor = database.read_anchor(connection)
     if anchor != examined.anchor or database.last_seq(connection, anchor) != examined.head.seq:

@@ -296,6 +296,8 @@ class SqliteStore(_Reading):
             return await self._writer.call(
                 self._guarded, lambda connection: function(connection, *args, **kwargs)
             )
+        except ChainBroken as error:
+            raise database.damage(self.name, error, self.anchor.seq + 1, self.head.seq) from error
         except (sqlite3.Error, OSError) as error:
             raise LogError(
                 f"{self.name}: writing failed ({error}): nothing more is written or acknowledged; "

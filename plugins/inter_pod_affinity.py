@@ -11,8 +11,9 @@ Terminating pods count: they are there until they are gone (in PodTopologySpread
 
 Costs. PreFilter looks at the pods with required anti-affinity, which the snapshot keeps apart, and, only if the incoming pod
 has required terms itself, at every pod. PreScore looks at the pods with any affinity, or at every pod if the incoming pod has
-preferred terms. Terms of replicas are one object, so each is matched against the incoming pod once, and its own terms once against
-all pods with the same labels; of a pod with many terms only those are looked at that require a label which the other one has. Filter, Score and the hooks cost the number of terms; a clone
+preferred terms. Terms of replicas are one object, so each is matched against the incoming pod once; of a pod with many terms only
+those are looked at that require a label which the other one has, and where these are still many, once for all pods with the same
+labels. Filter, Score and the hooks cost the number of terms; a clone
 of the state costs the number of pairs changed.
 
 What Filter says of a node depends on its own topology domains, and on whether anybody anywhere meets the pod's affinity terms,
@@ -23,12 +24,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from tidelog.api.errors import FieldError
 from tidelog.api.features import FeatureGates
 from tidelog.api.selectors import Labels
-from tidelog.plugins.affinity_terms import NO_LABELS, AffinityTerm, PodTerms, Terms, all_select
+from tidelog.plugins.affinity_terms import FEW, NO_LABELS, AffinityTerm, PodTerms, Terms, all_select
 from tidelog.plugins.domain_counts import PairCounts, TopologyPair
 from tidelog.plugins.events import EventRegistration
 from tidelog.plugins.inter_pod_affinity_hints import InterPodAffinityHints
@@ -146,11 +147,12 @@ class InterPodAffinity(Plugin):
     ) -> None:
         """Add what the pods of one node contribute."""
         own = incoming.pod.terms
-        prefers = own.preferred_affinity or own.preferred_anti_affinity
+        attracted, repelled = own.preferred_affinity, own.preferred_anti_affinity
         for other in others:
-            if prefers:
-                for key, weight in incoming.regard(other).weights:
-                    _add_weight(table, labels, key, weight)
+            if attracted:
+                incoming.weigh(attracted, other, 1, labels, table)
+            if repelled:
+                incoming.weigh(repelled, other, -1, labels, table)
             if other.has_affinity:
                 for key, weight in incoming.weights_of(other.terms, self.args.hard_pod_affinity_weight):
                     _add_weight(table, labels, key, weight)
@@ -194,25 +196,14 @@ def _add_weight(table: _WeightTable, labels: Labels, key: str, weight: int) -> N
         weights[value] = weights.get(value, 0) + weight
 
 
-class Regard(NamedTuple):
-    """What the incoming pod's own terms say of the pods in one namespace that have the same labels."""
-
-    meets_all: bool
-    """They meet all of its required affinity terms."""
-    repelled: Weights
-    """Topology key → how many of its required anti-affinity terms they meet."""
-    weights: Weights
-    """Topology key → what they add to the score by its preferred terms; 0 counts, too."""
-
-
-REGARDS_MAX = 4096
-"""So many of these are remembered: pods that all have labels of their own are not worth it."""
+TALLIES_MAX = 1024
+"""Of so many sets of labels it is remembered what a long list of terms says of them."""
 
 
 class Incoming:
-    """The pod under way, and which terms are about it or about others. Lives for one attempt."""
+    """The pod under way, and which terms are about it or about others. Lives for one attempt, or as long as its shape is evaluated incrementally."""
 
-    __slots__ = ("_listers", "_namespace_labels", "_regards", "_selected_by", "_weights_of", "pod")
+    __slots__ = ("_listers", "_namespace_labels", "_selected_by", "_tallies", "_weights_of", "pod")
 
     def __init__(self, pod: PodInfo, listers: Listers) -> None:
         self.pod = pod
@@ -221,7 +212,7 @@ class Incoming:
         # What was worked out once: replicas have equal terms. Looked up only, never iterated over.
         self._selected_by: dict[AffinityTerm, bool] = {}
         self._weights_of: dict[PodTerms, Weights] = {}
-        self._regards: dict[tuple[object, ...], Regard] = {}
+        self._tallies: dict[tuple[object, ...], Weights] = {}
 
     def selects(self, term: AffinityTerm, other: PodInfo) -> bool:
         """Whether a term of the incoming pod is about the other pod. A namespace that does not exist is not selected."""
@@ -239,31 +230,40 @@ class Incoming:
             self._selected_by[term] = known
         return known
 
-    def regard(self, other: PodInfo) -> Regard:
-        """What its terms say of the other pod. Worked out once for replicas: a step for each label, however many terms there are."""
-        key = (other.namespace, *other.labels.items())
-        known = self._regards.get(key)
+    def tally(self, terms: Terms, other: PodInfo) -> Iterable[tuple[str, int]]:
+        """Topology key and weight (1 for required ones) of those of the incoming pod's terms that are about the other pod.
+
+        For long lists: where many terms may be, it is worked out once for all pods with the same labels, and each key comes once
+        with the sum.
+        """
+        about = terms.about(other.labels)
+        if len(about) <= FEW:
+            return [(term.topology_key, term.weight or 1) for term in about if self.selects(term, other)]
+        asked = (id(terms), other.namespace, *other.labels.items())
+        known = self._tallies.get(asked)
         if known is None:
-            if len(self._regards) >= REGARDS_MAX:
-                self._regards.clear()
-            known = self._regards[key] = self._work_out(other)
+            sums: Counter[str] = Counter()
+            for term in about:
+                if self.selects(term, other):
+                    sums[term.topology_key] += term.weight or 1
+            known = tuple(sums.items())
+            if len(self._tallies) < TALLIES_MAX:
+                self._tallies[asked] = known
         return known
 
-    def _work_out(self, other: PodInfo) -> Regard:
-        terms = self.pod.terms
-        repelled: Counter[str] = Counter(
-            term.topology_key for term in self._about(terms.anti_affinity, other)
-        )
-        weights: Counter[str] = Counter()
-        for term in self._about(terms.preferred_affinity, other):
-            weights[term.topology_key] += term.weight
-        for term in self._about(terms.preferred_anti_affinity, other):
-            weights[term.topology_key] -= term.weight
-        meets_all = self.selects_with_all(terms.affinity, other)
-        return Regard(meets_all, tuple(repelled.items()), tuple(weights.items()))
+    def meets_all(self, terms: Terms, other: PodInfo) -> bool:
+        """As `selects_with_all`, for long lists, of which mostly the first term says no."""
+        return self.selects(terms[0], other) and sum(n for _, n in self.tally(terms, other)) == len(terms)
 
-    def _about(self, terms: Terms, other: PodInfo) -> list[AffinityTerm]:
-        return [term for term in terms.about(other.labels) if self.selects(term, other)]
+    def weigh(self, terms: Terms, other: PodInfo, sign: int, labels: Labels, table: _WeightTable) -> None:
+        """Add what the incoming pod's preferred terms say of another one, on a node with these labels."""
+        if len(terms) > FEW:
+            for key, weight in self.tally(terms, other):
+                _add_weight(table, labels, key, sign * weight)
+            return
+        for term in terms:
+            if self.selects(term, other):
+                _add_weight(table, labels, term.topology_key, sign * term.weight)
 
     def weights_of(self, terms: PodTerms, hard_weight: int) -> Weights:
         """What another pod with these terms adds to the score of its topology pairs."""
@@ -292,20 +292,28 @@ class Incoming:
         """By meeting all of the incoming pod's required affinity terms."""
         terms = self.pod.terms.affinity
         if terms and (pairs := _pairs(terms, labels)):
-            count = sum(self.regard(pod).meets_all for pod in pods)
+            meets = self.selects_with_all if len(terms) <= FEW else self.meets_all
+            count = sum(1 for pod in pods if meets(terms, pod))
             if count:
                 for pair in pairs:
                     into[pair] += count
 
     def add_anti_affinity(self, into: PairCounter, pods: Iterable[PodInfo], labels: Labels) -> None:
         """By meeting one of its required anti-affinity terms."""
-        if not self.pod.terms.anti_affinity:
+        terms = self.pod.terms.anti_affinity
+        if not terms:
+            return
+        if len(terms) > FEW:
+            for pod in pods:
+                for key, count in self.tally(terms, pod):
+                    if key in labels:
+                        into[key, labels[key]] += count
             return
         for pod in pods:
-            for key, count in self.regard(pod).repelled:
-                value = labels.get(key)
-                if value is not None:
-                    into[key, value] += count
+            for term in terms:
+                value = labels.get(term.topology_key)
+                if value is not None and self.selects(term, pod):
+                    into[term.topology_key, value] += 1
 
     def _labels_of_namespace(self, name: str) -> Labels | None:
         labels = self._namespace_labels

@@ -217,11 +217,14 @@ class SchedulingQueue:
         self._file_by_time(entity)
 
     def hear(self, pod: Pod, changes: Iterable[ClusterEvent], seq: int) -> None:
-        """As `update`, for a pod in flight that is assumed on a node, so that its nomination does not count."""
+        """As `update`, for a pod in flight that is assumed on a node, so that its nomination does not count.
+
+        It may wait there for a quarter of an hour, so that only what may matter is kept.
+        """
         entity = self._pods.get(pod_key(pod))
         if entity is not None and entity.uid == pod_uid(pod) and entity.where is Where.IN_FLIGHT:
             old = _renew(entity, pod)
-            for event in changes:
+            for event in filter(self._hints.interested, changes):
                 self._in_flight.record(seq, event, old, pod)
 
     def delete(self, pod: Pod, now: int) -> None:

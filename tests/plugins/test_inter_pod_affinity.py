@@ -23,12 +23,13 @@ from tidelog.api.objects import (
     PodAffinityTerm,
 )
 from tidelog.api.selectors import SelectorError
+from tidelog.plugins.affinity_terms import FEW
 from tidelog.plugins.events import Action, ClusterEvent, Hint, Resource
 from tidelog.plugins.inter_pod_affinity import (
     REASON_AFFINITY,
     REASON_ANTI_AFFINITY,
     REASON_EXISTING_ANTI_AFFINITY,
-    REGARDS_MAX,
+    TALLIES_MAX,
     Incoming,
     InterPodAffinity,
     InterPodAffinityArgs,
@@ -258,17 +259,39 @@ def pre_filter(incoming: PodBuilder, *objects: Object | PodBuilder | NodeBuilder
     return plugin.pre_filter(CycleState(), PodInfo(incoming.build()), cluster.nodes).status
 
 
-def test_pods_that_all_have_labels_of_their_own_are_not_all_remembered() -> None:
+def of(incoming: PodBuilder) -> Incoming:
     cluster = Cluster(*THREE_ZONES, *TEAMS)
-    incoming = Incoming(
-        PodInfo(WEB.pod_anti_affinity(ZONE, "team!=red").build()),
-        cluster.plugin(InterPodAffinity).handle.listers,
-    )
+    return Incoming(PodInfo(incoming.build()), cluster.plugin(InterPodAffinity).handle.listers)
 
-    for n in range(REGARDS_MAX + 1):
-        assert incoming.regard(PodInfo(pod("other").label(name=str(n)).build())).repelled == ((ZONE, 1),)
 
-    assert len(incoming._regards) == 1
+def test_many_terms_are_asked_once_about_pods_with_the_same_labels() -> None:
+    choosy = WEB
+    for n in range(3 * FEW):
+        choosy = choosy.pod_anti_affinity(ZONE if n % 3 else RACK, f"app!=x{n}")
+    incoming = of(choosy)
+    mine = incoming.pod.terms.anti_affinity
+
+    def tally(builder: PodBuilder) -> dict[str, int]:
+        return dict(incoming.tally(mine, PodInfo(builder.build())))
+
+    assert tally(pod("a").label(app="db")) == {RACK: FEW, ZONE: 2 * FEW}
+    assert tally(pod("b").label(app="db")) == {RACK: FEW, ZONE: 2 * FEW}
+    assert tally(pod("c").label(app="x0")) == {RACK: FEW - 1, ZONE: 2 * FEW}
+    assert tally(pod("d").label(app="db").namespace("blue")) == {}
+    assert len(incoming._tallies) == 3
+
+
+def test_of_pods_that_all_have_labels_of_their_own_only_so_many_are_remembered() -> None:
+    choosy = WEB
+    for n in range(FEW + 1):
+        choosy = choosy.pod_affinity(ZONE, f"team!=x{n}")
+    incoming = of(choosy)
+
+    for n in range(TALLIES_MAX + 2):
+        other = PodInfo(pod("other").label(name=str(n)).build())
+        assert incoming.meets_all(incoming.pod.terms.affinity, other)
+
+    assert len(incoming._tallies) == TALLIES_MAX
 
 
 def test_a_pod_is_skipped_when_nobody_requires_anything() -> None:

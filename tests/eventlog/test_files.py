@@ -647,6 +647,9 @@ async def test_writer_that_was_robbed_while_it_opened_the_log_takes_no_head_back
             if compacted:
                 await thief.put_snapshot("objects", thief.head.seq, b"state")
                 await thief.compact()
+        named.append(opening.read_head(str(path), Disk()).head)
+
+    named: list[Head | None] = []
 
     class Slow(Disk):
         """Between the examination and the first thing written somebody else has the log for a while."""
@@ -659,5 +662,6 @@ async def test_writer_that_was_robbed_while_it_opened_the_log_takes_no_head_back
     with pytest.raises(LogError, match=r"c\.db: another process has written to it while it was opened"):
         await open_log(path, disk=Slow())
 
+    assert [opening.read_head(str(path), Disk()).head] == named
     async with await open_log(path) as log:
         assert (log.head.seq, log.head.epoch) == (3, 1)

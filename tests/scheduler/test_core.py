@@ -343,26 +343,42 @@ class Admission(Plugin):
         return [EventRegistration(labelled, lambda *_: Hint.QUEUE)]
 
 
-@pytest.mark.parametrize(("upstream", "tried"), [(False, True), (True, False)])
+@pytest.mark.parametrize(
+    ("changed", "compat", "tried"),
+    [
+        (pod("web", ready="yes"), "default", True),
+        (
+            b.pod("web").request(cpu="1").annotate({"note": "more"}).scheduler("default-scheduler").build(),
+            "default",
+            False,
+        ),
+        (pod("web", ready="yes"), "upstream", False),
+    ],
+)
 def test_change_of_a_pod_that_waits_for_a_permit_wakes_it_when_it_gets_none(
-    upstream: bool, tried: bool
+    changed: Pod, compat: str, tried: bool
 ) -> None:
-    """In kube-scheduler, which keeps changes of assumed pods from its queue, only the flush after five minutes does."""
+    """If it helps. In kube-scheduler, which keeps changes of assumed pods from its queue, only the flush after five minutes does."""
     driver = Driver(Registry((*IN_TREE, Admission)))
     file = {
         "apiVersion": "kubescheduler.config.k8s.io/v1",
         "kind": "KubeSchedulerConfiguration",
         "profiles": [{"plugins": {"permit": {"enabled": [{"name": "Admission"}]}}}],
-        "tidelog": {"compat": "upstream" if upstream else "default"},
+        "tidelog": {"compat": compat},
     }
     driver.start(resolve_configuration(file, driver.registry).configuration)
     driver.put(node("n1"), pod("web"))
     driver.advance(seconds=5)
     assert [*driver.kinds()][-1] == "Waiting"
 
-    driver.put(pod("web", ready="yes"))
-    driver.advance(seconds=30)
+    driver.put(changed)
+    driver.advance(seconds=10)
+    queue = driver.core.queue
+    assert queue is not None
+    assert [*driver.kinds()][-2:] == ["Waiting", "ObjectPut"]
+    assert queue.statistics().inflight_events == {"PodPopped": 1} | ({"TargetPodUpdatePodLabel": 1} if tried else {})
 
+    driver.advance(seconds=20)
     assert ("default/web" in driver.placements()) is tried
 
 

@@ -44,15 +44,13 @@ def _head_first() -> AbstractContextManager[Any]:
 
 def _blind_writer() -> AbstractContextManager[Any]:
     """A writer does not look whether somebody else has written since."""
+    begin = sim_store._begin
 
     async def broken(file: sim_store._File) -> None:
-        await _BEGIN(file)
+        await begin(file)
         file.shared.published = file.place
 
     return patch.object(sim_store, "_begin", broken)
-
-
-_BEGIN = sim_store._begin
 
 
 def _believe_the_cache() -> AbstractContextManager[Any]:

@@ -376,7 +376,9 @@ def test_change_of_a_pod_that_waits_for_a_permit_wakes_it_when_it_gets_none(
     queue = driver.core.queue
     assert queue is not None
     assert [*driver.kinds()][-2:] == ["Waiting", "ObjectPut"]
-    assert queue.statistics().inflight_events == {"PodPopped": 1} | ({"TargetPodUpdatePodLabel": 1} if tried else {})
+    assert queue.statistics().inflight_events == {"PodPopped": 1} | (
+        {"TargetPodUpdatePodLabel": 1} if tried else {}
+    )
 
     driver.advance(seconds=20)
     assert ("default/web" in driver.placements()) is tried

@@ -305,7 +305,9 @@ class _Scan:
                 option = options[0]
                 if self._is_refused(option):
                     continue
-                self._order(option, self._new_name(option))
+                name = self._new_name(option)
+                self._simulation.add(option.group.node(option.zone, name))
+                self._order(option, name)
 
     # --- one pod ------------------------------------------------------------------------------------------------------------
 

@@ -273,6 +273,18 @@ def test_minimum_is_filled_up_over_the_zones() -> None:
     assert {obj.metadata.labels[NODE_GROUP] for k, obj in story.driver.core.objects.items()} == {"g"}
 
 
+def test_pod_may_hope_for_a_node_that_fills_up_a_minimum() -> None:
+    story = Story(group("g", "a", min=1, max=1, provisioning_seconds=30))
+    story.put(node("a1", "a", "1"), plain("p", "2"))
+
+    story.play(60)
+
+    assert [name for _, name in story.bought()] == ["g-a-1"]
+    assert [reason for _, _, reason in story.said("p")] == ["NodeOrdered"]
+    assert story.node_of("p") == "g-a-1"
+    story.assert_verifies()
+
+
 def test_templates_taints_and_labels_count() -> None:
     tainted = group("gpu", "a", taints=(b.node("x").taint("gpu", "yes").taints), labels={"kind": "gpu"})
     ordinary = group("ordinary", "a", labels={"kind": "ordinary"})

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import msgspec
+from msgspec.structs import replace
 
 from tidelog.api import names
 from tidelog.api.errors import FieldError
@@ -163,8 +164,10 @@ def _template(errors: ErrorList, group: NodeGroup, path: str) -> None:
     for reserved in (HOSTNAME, ZONE, NODE_GROUP):
         if reserved in group.labels:
             errors.forbidden(f"{path}.labels.{reserved}", "is set for each node")
-    for error in validate(group.node("zone", "node"), FeatureGates()):
+    # The group's name, which becomes a label, has been judged.
+    template = replace(group, name="group").node("zone", "node")
+    for error in validate(template, FeatureGates()):
         for prefix, field in _OF_TEMPLATE.items():
-            if error.path.startswith(prefix) and error.value != group.name:
+            if error.path.startswith(prefix):
                 where = f"{path}.{field}{error.path.removeprefix(prefix)}"
                 errors.append(FieldError(path=where, kind=error.kind, value=error.value, rule=error.rule))

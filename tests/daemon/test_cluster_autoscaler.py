@@ -437,6 +437,7 @@ GOOD = {"name": "g", "zones": ["a"]}
         ({"name": "g" * 30, "zones": ["a", "z" * 28]}, "zones[1]"),
         ({"min": 3, "max": 2}, "max"),
         ({"max": 5001}, "max"),
+        ({"resources": {"cpu": "g"}}, "resources[cpu]"),
         ({"provisioningSeconds": -1}, "provisioningSeconds"),
         ({"resources": {"cpu": "much"}}, "resources[cpu]"),
         ({"taints": [{"key": "k", "effect": "Sometimes"}]}, "taints[0].effect"),

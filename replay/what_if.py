@@ -170,8 +170,9 @@ class _WhatIf:
             if progress is not None and number % PROGRESS_EVERY == 0:
                 progress(number, len(self.records))
         if self.divergence is not None and self.records:
-            self._go_to(self.records[-1].at)
-            self.driver.settle()
+            with following(self.records[-1]):
+                self._go_to(self.records[-1].at)
+                self.driver.settle()
 
     def _in_step(self, record: Record) -> None:
         driver = self.driver

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from tests.replay.histories import node, pod, random_history
 from tidelog.api import builders as b
@@ -20,6 +21,7 @@ from tidelog.replay.comparison import Comparison, compare
 from tidelog.replay.driver import Driver
 from tidelog.replay.figures import figures
 from tidelog.replay.files import write_log
+from tidelog.replay.playback import CannotFollow
 from tidelog.replay.verify import verify
 from tidelog.replay.what_if import Injection, Outcomes, run_what_if
 
@@ -75,6 +77,18 @@ def test_another_strategy_sends_the_second_pod_to_the_other_node(driver: Driver)
     assert made.divergence is not None
     assert made.divergence.key == "Pod/default/b"
     assert made.divergence.computed["node"] == first
+
+
+@pytest.mark.unreplayed("the log contradicts itself")
+def test_object_under_anothers_key_is_a_contradiction_of_the_log_also_behind_its_end(driver: Driver) -> None:
+    driver.put(pod("a").build(), node("n1").build())
+    *before, put, last = driver.records
+    records = [*before, replace(put, key="Pod"), last]
+
+    with pytest.raises(
+        CannotFollow, match=r"cannot follow those before it: .*Pod/default/a, which does not exist"
+    ):
+        run_what_if(records, Registry(), drop=[last.seq])
 
 
 def test_a_dropped_node_leaves_the_pods_that_it_took_pending(driver: Driver) -> None:

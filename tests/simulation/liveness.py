@@ -49,8 +49,8 @@ def stuck(records: Sequence[Record], registry: Registry, now: int, judge: Judge)
     return list(found)
 
 
-def asleep(records: Sequence[Record], registry: Registry, now: int, core: Core, judge: Judge) -> list[str]:
-    """Keys of the pods and groups that wait for an event and could be placed now. `core` is at rest, `judge` as for `stuck`.
+def asleep(records: Sequence[Record], registry: Registry, now: int, core: Core) -> list[str]:
+    """Keys of the pods and groups that wait for an event and could be placed now. `core` is at rest.
 
     Whom only preemption could help is left to the end: not everything that lets it help wakes those who were rejected before.
     Who also waits for time is left out, because that comes in ticks, and who waits for his victims' end, which will wake him.

@@ -812,7 +812,7 @@ class Machine:
 
     def _search(self, core: Core) -> None:
         """Nobody has missed what he waits for. Not asked while somebody waits for a permit: his binding will wake who goes by him."""
-        found = asleep(self.records, self.registry, max(self.wall(), core.at), core, self.judge)
+        found = asleep(self.records, self.registry, max(self.wall(), core.at), core)
         if found:
             raise Violation("liveness", f"wait for an event, and could be placed: {found}")
 

@@ -4,6 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+PIP_INSTALL := $(BIN)/python -m pip install --disable-pip-version-check
 SEEDS ?= 500
 FROM ?= 0
 FUZZ_EXAMPLES ?= 20000
@@ -18,8 +19,8 @@ $(STAMP): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "tidelog needs Python 3.11 or newer: make PYTHON=python3.11")'
 	@echo "setting up $(VENV)"
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable . --group dev
+	@{ $(PIP_INSTALL) --upgrade 'pip>=25.1' && $(PIP_INSTALL) --editable . --group dev; } >$(VENV)/setup.txt 2>&1 \
+	  || { cat $(VENV)/setup.txt >&2; exit 1; }
 	@touch $@
 
 install: $(STAMP) ## set up .venv with everything

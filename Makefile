@@ -54,7 +54,7 @@ simulate: $(STAMP) ## tell SEEDS random stories FROM a seed on a simulated machi
 	$(BIN)/python -m tests.simulation.simulate --seeds $(SEEDS) --from $(FROM)
 
 fuzz: $(STAMP) ## random input for everything that takes bytes (long)
-	TIDELOG_FUZZ_EXAMPLES=$(FUZZ_EXAMPLES) $(BIN)/python -m pytest -q tests/fuzz tests/api/test_fuzz.py tests/daemon/test_cli_bad_input.py tests/eventlog/test_handover.py
+	TIDELOG_FUZZ_EXAMPLES=$(FUZZ_EXAMPLES) $(BIN)/python -m pytest -q tests/fuzz tests/api/test_fuzz.py tests/cli/test_bad_input.py tests/eventlog/test_handover.py
 
 torture: $(STAMP) ## kill, stop, rob, damage, unplug far more often than the tests do (long)
 	TORTURE_CASES=10000 TORTURE_KILLS=1000 TORTURE_ROUNDS=200 TORTURE_RECORDS=100000 CRASH_EVENTS=500 \

@@ -27,7 +27,6 @@ from tidelog.api.conditions import set_condition, with_condition
 from tidelog.api.defaulting import default_node, default_pod, without_min_domains
 from tidelog.api.errors import FieldError, InvalidObjects, printable
 from tidelog.api.features import FeatureGates
-from tidelog.api.fields import ErrorList
 from tidelog.api.object_table import NAMESPACE_LABEL, SYSTEM_NAMESPACES, Cluster
 from tidelog.api.objects import (
     KIND_OF_TYPE,
@@ -53,8 +52,9 @@ from tidelog.api.priorities import (
 )
 from tidelog.api.selectors import SelectorError, label_matcher
 from tidelog.api.times import NANOS, format_time
-from tidelog.api.validate_cluster import SYSTEM_CLASSES
-from tidelog.api.validation import validate, validate_update, warnings
+from tidelog.api.validation.cluster import SYSTEM_CLASSES
+from tidelog.api.validation.field_errors import ErrorList
+from tidelog.api.validation.rules import validate, validate_update, warnings
 
 __all__ = ["Stamp", "admit", "admit_delete", "set_condition", "uid_of"]
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import msgspec
 
 from tidelog.api.errors import InvalidObjects
-from tidelog.api.fields import ErrorList
+from tidelog.api.validation.field_errors import ErrorList
 
 
 class FeatureGates(msgspec.Struct, frozen=True, kw_only=True, rename="pascal", forbid_unknown_fields=True):

@@ -113,6 +113,11 @@ def is_terminal(pod: Pod) -> bool:
     return pod.status.phase in ("Succeeded", "Failed")
 
 
+def has_place(pod: Pod) -> bool:
+    """Return whether the pod runs on a node or is nominated to one; other pods take up no room anywhere."""
+    return bool(pod.spec.node_name or pod.status.nominated_node_name)
+
+
 def nominated_to(pod: Pod, node: str) -> Pod:
     """Room is being made for it on this node; an empty name takes the nomination back."""
     if pod.status.nominated_node_name == node:

@@ -7,9 +7,9 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from tidelog.api.features import FeatureGates
-from tidelog.api.fields import ErrorList
 from tidelog.api.object_table import Cluster, group_of
 from tidelog.api.objects import Pod, PodGroup, PodSpec, PriorityClass, Workload, WorkloadPodGroup
+from tidelog.api.validation.field_errors import ErrorList
 
 DEFAULT_POLICY = "PreemptLowerPriority"
 _COMPUTED = "must not be provided in pod spec; priority admission controller computed {} from the given PriorityClass name"

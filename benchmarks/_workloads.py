@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from tidelog.api.builders import (
+from tidelog.api.objects import Object, Pod
+from tidelog.testing.builders import (
     HOSTNAME,
     RACK,
     ZONE,
@@ -25,7 +26,6 @@ from tidelog.api.builders import (
     priority_class,
     service,
 )
-from tidelog.api.objects import Object, Pod
 
 SPREAD_ZONES = ("moon-1", "moon-2", "moon-3")
 NODES_PER_RACK = 100

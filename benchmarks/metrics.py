@@ -25,15 +25,15 @@ if __name__ == "__main__":
     # Started as a script, this file's folder comes first on the path, and a neighbour is called like a standard module.
     sys.path[:] = [entry for entry in sys.path if Path(entry).resolve() != Path(__file__).resolve().parent]
 
-from tidelog.api.builders import pod
 from tidelog.api.objects import Pod
-from tidelog.daemon.http import Checks, HttpServer
-from tidelog.daemon.metrics import Metrics, Scrape, Statistics
-from tidelog.daemon.queue_recorder import QueueRecorder
-from tidelog.plugins.events import Action, ClusterEvent, Resource
-from tidelog.plugins.interface import Plugin
+from tidelog.daemon.http.endpoints import Checks, HttpServer
+from tidelog.daemon.metrics.metrics import Metrics, Scrape, Statistics
+from tidelog.daemon.metrics.queue_recorder import QueueRecorder
+from tidelog.framework.events import Action, ClusterEvent, Resource
+from tidelog.framework.interface import Plugin
 from tidelog.plugins.priority_sort import PrioritySort
 from tidelog.queue.scheduling_queue import SchedulingQueue
+from tidelog.testing.builders import pod
 
 PROFILE = "default-scheduler"
 NODE_ADD = ClusterEvent(Resource.NODE, Action.ADD)

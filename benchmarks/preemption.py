@@ -27,13 +27,13 @@ if __name__ == "__main__":
 
 from msgspec.structs import replace
 
-from tidelog.api.builders import node, pdb, pod
 from tidelog.api.features import FeatureGates
 from tidelog.api.objects import Object, Pod
 from tidelog.api.times import NANOS
+from tidelog.configuration.configuration import default_configuration
 from tidelog.eventlog.records import Evicted, Nominated, Scheduled, decode_body
-from tidelog.plugins.configuration import default_configuration
 from tidelog.replay.driver import Driver
+from tidelog.testing.builders import node, pdb, pod
 
 BESIDE_EVERY = 114
 """Plain pods for each preemptor: what scheduler_perf's threshold of 570 pods a second makes of one in 200 ms."""

@@ -27,7 +27,7 @@ if __name__ == "__main__":
 
 from tidelog.api.objects import Node, ObjectMeta, Pod, PodSpec
 from tidelog.api.times import NANOS
-from tidelog.plugins.events import (
+from tidelog.framework.events import (
     WILDCARD,
     Action,
     ClusterEvent,
@@ -36,7 +36,7 @@ from tidelog.plugins.events import (
     Resource,
     WaitingPod,
 )
-from tidelog.plugins.interface import Plugin
+from tidelog.framework.interface import Plugin
 from tidelog.plugins.priority_sort import PrioritySort
 from tidelog.queue.scheduling_queue import SchedulingQueue
 

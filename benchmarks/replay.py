@@ -24,9 +24,8 @@ if __name__ == "__main__":
     # Started as a script, this file's folder comes first on the path, and a neighbour is called like a standard module.
     sys.path[:] = [entry for entry in sys.path if Path(entry).resolve() != Path(__file__).resolve().parent]
 
-from tidelog.api.builders import HOSTNAME, ZONE, node, pod
-from tidelog.daemon.keeping import changes_every
-from tidelog.daemon.runtime import Limits
+from tidelog.daemon.process.runtime import Limits
+from tidelog.daemon.process.snapshots import changes_every
 from tidelog.eventlog.sqlite import SqliteStore
 from tidelog.eventlog.store import CHANGES, Snapshot
 from tidelog.plugins.registry import Registry
@@ -37,6 +36,7 @@ from tidelog.replay.playback import recover
 from tidelog.replay.verify import verify
 from tidelog.replay.why import why
 from tidelog.scheduler.state import SNAPSHOT, capture_state, encode_state, load_state
+from tidelog.testing.builders import HOSTNAME, ZONE, node, pod
 
 BATCH = 100
 """So many pods come at once."""

@@ -32,10 +32,10 @@ from msgspec.structs import replace
 
 from tidelog.api.objects import Object, Pod, PriorityClass, object_key
 from tidelog.benchmarks._workloads import WORKLOADS, Story, pods_of
-from tidelog.daemon.runtime import Watcher
-from tidelog.daemon.scheduler_api import Scheduler
+from tidelog.configuration.configuration import default_configuration
+from tidelog.daemon.process.runtime import Watcher
+from tidelog.daemon.process.scheduler import Scheduler
 from tidelog.eventlog.records import Body, Record, Scheduled
-from tidelog.plugins.configuration import default_configuration
 from tidelog.replay.driver import Driver
 from tidelog.scheduler.core import Core
 from tidelog.scheduler.decision import Decision

@@ -26,11 +26,11 @@ if __name__ == "__main__":
 
 from msgspec.structs import replace
 
-from tidelog.api import builders as b
 from tidelog.api.objects import Node, Pod
-from tidelog.plugins.configuration import default_configuration
+from tidelog.configuration.configuration import default_configuration
 from tidelog.plugins.registry import Registry
 from tidelog.replay.driver import Driver
+from tidelog.testing import builders as b
 
 RACK = "topology.kubernetes.io/rack"
 RACK_NODES = 100

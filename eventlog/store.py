@@ -1,7 +1,7 @@
 """The store: a small port between the log and whatever keeps its records.
 
 There are two implementations, SQLite (`tidelog.eventlog.sqlite`) and memory (`tidelog.eventlog.memory`); PostgreSQL is to
-be the third. `tidelog.eventlog.contract` is the test suite that each of them passes.
+be the third. `tidelog.testing.store_contract` is the test suite that each of them passes.
 
 A store knows nothing of drafts, epochs or callers: it keeps rows, and promises durability. The log knows nothing of
 files. Rows that come out of a store are unchecked; the log checks the chain before anyone sees a record.

@@ -8,8 +8,8 @@ configured before it may refuse, or take a pod over.
 
 from __future__ import annotations
 
-from tidelog.plugins.interface import BindPlugin, CycleState, Plugin, Status
-from tidelog.plugins.node_info import PodInfo
+from tidelog.framework.interface import BindPlugin, CycleState, Plugin, Status
+from tidelog.framework.node_info import PodInfo
 
 
 class DefaultBinder(Plugin):

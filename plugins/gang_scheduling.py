@@ -7,9 +7,9 @@ one that holds the gang back. In `compat: upstream` the plugin's PreEnqueue does
 from __future__ import annotations
 
 from tidelog.api.objects import Pod
-from tidelog.plugins.events import Action, ClusterEvent, EventRegistration, Hint, Resource, WaitingPod
-from tidelog.plugins.interface import Plugin, PreEnqueuePlugin, Status, unresolvable
-from tidelog.plugins.topology_placement import spec_changed
+from tidelog.framework.events import Action, ClusterEvent, EventRegistration, Hint, Resource, WaitingPod
+from tidelog.framework.interface import Plugin, PreEnqueuePlugin, Status, unresolvable
+from tidelog.plugins.placement.topology import spec_changed
 
 WAITING = "waiting for minCount pods from a gang to appear in scheduling queue"
 

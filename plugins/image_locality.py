@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tidelog.api.objects import Pod
-from tidelog.plugins.interface import CycleState, Depends, Plugin, ScorePlugin
-from tidelog.plugins.node_info import NodeInfo, PodInfo
+from tidelog.framework.interface import CycleState, Depends, Plugin, ScorePlugin
+from tidelog.framework.node_info import NodeInfo, PodInfo
 
 _MIB = 1024 * 1024
 MIN_THRESHOLD = 23 * _MIB

@@ -20,9 +20,9 @@ from tidelog.api.selectors import (
     node_selector_matcher,
     node_term_matcher,
 )
-from tidelog.plugins.arithmetic import scaled_to_maximum
-from tidelog.plugins.events import Action, ClusterEvent, EventRegistration, Hint, Resource, WaitingPod
-from tidelog.plugins.interface import (
+from tidelog.framework.arithmetic import scaled_to_maximum
+from tidelog.framework.events import Action, ClusterEvent, EventRegistration, Hint, Resource, WaitingPod
+from tidelog.framework.interface import (
     SKIP,
     Code,
     CycleState,
@@ -39,7 +39,7 @@ from tidelog.plugins.interface import (
     Status,
     unresolvable,
 )
-from tidelog.plugins.node_info import NodeInfo, PodInfo
+from tidelog.framework.node_info import NodeInfo, PodInfo
 
 REASON_POD = "node(s) didn't match Pod's node affinity/selector"
 REASON_ENFORCED = "node(s) didn't match scheduler-enforced node affinity"

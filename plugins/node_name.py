@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tidelog.plugins.events import Action, ClusterEvent, EventRegistration, Resource
-from tidelog.plugins.interface import (
+from tidelog.framework.events import Action, ClusterEvent, EventRegistration, Resource
+from tidelog.framework.interface import (
     SKIP,
     CycleState,
     Depends,
@@ -16,7 +16,7 @@ from tidelog.plugins.interface import (
     Status,
     unresolvable,
 )
-from tidelog.plugins.node_info import NodeInfo, PodInfo
+from tidelog.framework.node_info import NodeInfo, PodInfo
 
 REASON = "node(s) didn't match the requested node name"
 

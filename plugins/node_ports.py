@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tidelog.api.objects import Pod
-from tidelog.plugins.events import Action, ClusterEvent, EventRegistration, Hint, Resource, WaitingPod
-from tidelog.plugins.interface import (
+from tidelog.framework.events import Action, ClusterEvent, EventRegistration, Hint, Resource, WaitingPod
+from tidelog.framework.interface import (
     SKIP,
     CycleState,
     Depends,
@@ -21,7 +21,7 @@ from tidelog.plugins.interface import (
     Status,
     unschedulable,
 )
-from tidelog.plugins.node_info import ANY_IP, HostPort, NodeInfo, PodInfo, host_ports_of
+from tidelog.framework.node_info import ANY_IP, HostPort, NodeInfo, PodInfo, host_ports_of
 
 REASON = "node(s) didn't have free ports for the requested pod ports"
 

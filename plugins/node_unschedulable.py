@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 from tidelog.api.objects import Node, Pod
 from tidelog.api.taints import UNSCHEDULABLE_TAINT, is_tolerated
-from tidelog.plugins.events import Action, ClusterEvent, EventRegistration, Hint, Resource, WaitingPod
-from tidelog.plugins.interface import (
+from tidelog.framework.events import Action, ClusterEvent, EventRegistration, Hint, Resource, WaitingPod
+from tidelog.framework.interface import (
     SKIP,
     CycleState,
     Depends,
@@ -22,7 +22,7 @@ from tidelog.plugins.interface import (
     Status,
     unresolvable,
 )
-from tidelog.plugins.node_info import NodeInfo, PodInfo
+from tidelog.framework.node_info import NodeInfo, PodInfo
 
 REASON = "node(s) were unschedulable"
 

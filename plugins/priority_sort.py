@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tidelog.api.objects import Pod
-from tidelog.plugins.interface import Plugin, QueueSortPlugin
+from tidelog.framework.interface import Plugin, QueueSortPlugin
 
 
 class PrioritySort(Plugin):

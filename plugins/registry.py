@@ -13,27 +13,27 @@ from typing import Any
 import msgspec
 
 from tidelog.api.errors import PluginError
+from tidelog.framework.interface import Plugin
 from tidelog.plugins.default_binder import DefaultBinder
-from tidelog.plugins.default_preemption import DefaultPreemption
-from tidelog.plugins.dra_test_plugin import DRATestPlugin
+from tidelog.plugins.default_preemption.plugin import DefaultPreemption
+from tidelog.plugins.devices.dra_test_plugin import DRATestPlugin
+from tidelog.plugins.devices.wait_for_driver import WaitForDriver
 from tidelog.plugins.gang_scheduling import GangScheduling
 from tidelog.plugins.image_locality import ImageLocality
-from tidelog.plugins.inter_pod_affinity import InterPodAffinity
-from tidelog.plugins.interface import Plugin
+from tidelog.plugins.inter_pod_affinity.plugin import InterPodAffinity
 from tidelog.plugins.node_affinity import NodeAffinity
 from tidelog.plugins.node_name import NodeName
 from tidelog.plugins.node_ports import NodePorts
-from tidelog.plugins.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
-from tidelog.plugins.node_resources_fit import NodeResourcesFit
+from tidelog.plugins.node_resources.balanced_allocation import NodeResourcesBalancedAllocation
+from tidelog.plugins.node_resources.fit import NodeResourcesFit
 from tidelog.plugins.node_unschedulable import NodeUnschedulable
-from tidelog.plugins.placement_bin_packing import PlacementBinPacking
-from tidelog.plugins.placement_pod_count_scorer import PlacementPodCountScorer, PodGroupPodsCount
-from tidelog.plugins.pod_topology_spread import PodTopologySpread
+from tidelog.plugins.placement.bin_packing import PlacementBinPacking
+from tidelog.plugins.placement.pod_count import PlacementPodCountScorer, PodGroupPodsCount
+from tidelog.plugins.placement.topology import TopologyPlacement, TopologyPlacementGenerator
+from tidelog.plugins.pod_topology_spread.plugin import PodTopologySpread
 from tidelog.plugins.priority_sort import PrioritySort
 from tidelog.plugins.scheduling_gates import SchedulingGates
 from tidelog.plugins.taint_toleration import TaintToleration
-from tidelog.plugins.topology_placement import TopologyPlacement, TopologyPlacementGenerator
-from tidelog.plugins.wait_for_driver import WaitForDriver
 
 ENTRY_POINT_GROUP = "tidelog.plugins"
 
@@ -117,7 +117,7 @@ class Registry:
         name = getattr(plugin, "name", None)
         shown = (name or repr(plugin)) + (f" of {origin}" if origin else "")
         if not (isinstance(plugin, type) and issubclass(plugin, Plugin)):
-            raise PluginError(shown, "must be a class derived from tidelog.plugins.interface.Plugin")
+            raise PluginError(shown, "must be a class derived from tidelog.framework.interface.Plugin")
         if not isinstance(name, str) or not name:
             raise PluginError(shown, "needs a class attribute `name`")
         if name in self._plugins:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tidelog.api.objects import Pod
-from tidelog.plugins.events import Action, ClusterEvent, EventRegistration, Hint, Resource, WaitingPod
-from tidelog.plugins.interface import Plugin, PreEnqueuePlugin, Status, unresolvable
+from tidelog.framework.events import Action, ClusterEvent, EventRegistration, Hint, Resource, WaitingPod
+from tidelog.framework.interface import Plugin, PreEnqueuePlugin, Status, unresolvable
 
 REASON = "waiting for scheduling gates: [{gates}]"
 

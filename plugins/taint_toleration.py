@@ -9,9 +9,9 @@ from collections.abc import Iterable, Sequence
 
 from tidelog.api.objects import Node, Pod, Toleration
 from tidelog.api.taints import PREFER_NO_SCHEDULE, is_tolerated, untolerated
-from tidelog.plugins.arithmetic import scaled_to_maximum
-from tidelog.plugins.events import Action, ClusterEvent, EventRegistration, Hint, Resource, WaitingPod
-from tidelog.plugins.interface import (
+from tidelog.framework.arithmetic import scaled_to_maximum
+from tidelog.framework.events import Action, ClusterEvent, EventRegistration, Hint, Resource, WaitingPod
+from tidelog.framework.interface import (
     SKIP,
     CycleState,
     Depends,
@@ -25,7 +25,7 @@ from tidelog.plugins.interface import (
     Status,
     unresolvable,
 )
-from tidelog.plugins.node_info import NodeInfo, PodInfo
+from tidelog.framework.node_info import NodeInfo, PodInfo
 
 REASON = "node(s) had untolerated taint(s)"
 _STATE = "TaintToleration.preferring"

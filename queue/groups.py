@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from tidelog.api.objects import ObjectMeta, Pod, PodSpec
-from tidelog.plugins.events import Action, ClusterEvent, Resource
+from tidelog.framework.events import Action, ClusterEvent, Resource
 from tidelog.queue.entity import QueuedGroup, QueuedPod, Strategy, Where
 from tidelog.queue.group_rules import GroupInfo, GroupRules
 from tidelog.queue.hints import HintMap

@@ -16,8 +16,8 @@ from typing import Any, Protocol
 
 from tidelog.api.errors import FieldError, InvalidObjects, PluginError
 from tidelog.api.objects import Pod
-from tidelog.plugins.events import Action, ClusterEvent, EventRegistration, Hint, HintFn, Resource, matches
-from tidelog.plugins.interface import (
+from tidelog.framework.events import Action, ClusterEvent, EventRegistration, Hint, HintFn, Resource, matches
+from tidelog.framework.interface import (
     FilterPlugin,
     PermitPlugin,
     Plugin,

@@ -25,7 +25,7 @@ from typing import Any
 import msgspec
 
 from tidelog.api.objects import Pod
-from tidelog.plugins.events import ClusterEvent, Resource
+from tidelog.framework.events import ClusterEvent, Resource
 from tidelog.queue.entity import QueuedPod, pod_uid
 
 

@@ -7,7 +7,7 @@ nominated pods of a node as if they were on it.
 from __future__ import annotations
 
 from tidelog.api.objects import Pod
-from tidelog.plugins.node_info import PodInfo
+from tidelog.framework.node_info import PodInfo
 from tidelog.queue.entity import pod_uid
 
 

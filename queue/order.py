@@ -6,7 +6,7 @@ The key is computed once per timestamp and version of a pod, not once per compar
 from __future__ import annotations
 
 from tidelog.api.objects import Pod
-from tidelog.plugins.interface import QueueSortPlugin
+from tidelog.framework.interface import QueueSortPlugin
 from tidelog.queue.entity import Entity
 
 

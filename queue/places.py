@@ -14,8 +14,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from tidelog.plugins.events import Action, ClusterEvent, Resource
-from tidelog.plugins.interface import PreEnqueuePlugin
+from tidelog.framework.events import Action, ClusterEvent, Resource
+from tidelog.framework.interface import PreEnqueuePlugin
 from tidelog.queue.backoff import BackoffPolicy, BackoffQueue
 from tidelog.queue.entity import AnyEntity, QueuedGroup, QueuedPod, Strategy, Where
 from tidelog.queue.heap import Heap

@@ -40,7 +40,7 @@ from tidelog.api.errors import InternalError
 from tidelog.api.objects import Pod
 from tidelog.api.pod_status import is_terminal
 from tidelog.api.times import NANOS
-from tidelog.plugins.events import (
+from tidelog.framework.events import (
     FORCE_ACTIVATE,
     TIME,
     UNSCHEDULABLE_TIMEOUT,
@@ -49,7 +49,7 @@ from tidelog.plugins.events import (
     Resource,
     Tick,
 )
-from tidelog.plugins.interface import Plugin, PreEnqueuePlugin, QueueSortPlugin
+from tidelog.framework.interface import Plugin, PreEnqueuePlugin, QueueSortPlugin
 from tidelog.queue import state
 from tidelog.queue.backoff import BackoffPolicy
 from tidelog.queue.entity import AnyEntity, QueuedGroup, QueuedPod, Strategy, Where, pod_key, pod_uid

@@ -19,7 +19,7 @@ import msgspec
 from tidelog.api import objects
 from tidelog.api.errors import InternalError
 from tidelog.api.objects import Pod
-from tidelog.plugins.events import ACTION_BY_NAME, Action, ClusterEvent, Resource, Tick
+from tidelog.framework.events import ACTION_BY_NAME, Action, ClusterEvent, Resource, Tick
 from tidelog.queue.entity import AnyEntity, QueuedGroup, QueuedPod, Where
 from tidelog.queue.groups import Groups
 from tidelog.queue.in_flight import Attempt, InFlight, InFlightEvent

@@ -18,12 +18,12 @@ from tidelog.api.quantity import format_binary
 from tidelog.api.resources import CPU, EPHEMERAL_STORAGE, MEMORY
 from tidelog.api.selectors import node_term_matcher
 from tidelog.api.taints import is_tolerated
-from tidelog.plugins.inter_pod_affinity import Incoming
-from tidelog.plugins.interface import Code
-from tidelog.plugins.node_info import NodeInfo, PodInfo
-from tidelog.plugins.node_resources_fit import REASON_TOO_MANY_PODS
-from tidelog.plugins.pod_topology_spread_constraints import Constraint
-from tidelog.plugins.pod_topology_spread_filter import SpreadCounts
+from tidelog.framework.interface import Code
+from tidelog.framework.node_info import NodeInfo, PodInfo
+from tidelog.plugins.inter_pod_affinity.plugin import Incoming
+from tidelog.plugins.node_resources.fit import REASON_TOO_MANY_PODS
+from tidelog.plugins.pod_topology_spread.constraints import Constraint
+from tidelog.plugins.pod_topology_spread.filter import SpreadCounts
 from tidelog.replay.examine import Examination
 
 NAMED_MAX = 5

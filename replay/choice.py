@@ -7,11 +7,11 @@ import copy
 import msgspec
 
 from tidelog.eventlog.records import Record, Scheduled, Waiting
-from tidelog.plugins.interface import Status
+from tidelog.framework.framework import NodeScores
+from tidelog.framework.interface import Status
 from tidelog.replay.examine import Examination, examine
 from tidelog.replay.playback import Pop
 from tidelog.scheduler.core import Core
-from tidelog.scheduler.framework import NodeScores
 
 RUNNERS_UP = 4
 """So many nodes are shown beside the winner."""

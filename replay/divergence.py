@@ -12,10 +12,10 @@ from typing import NamedTuple
 
 from tidelog.api.objects import Pod
 from tidelog.eventlog.records import AttemptError, Body, Scheduled, Unschedulable, Waiting
-from tidelog.plugins.interface import Status
+from tidelog.framework.framework import NodeScores
+from tidelog.framework.interface import Status
 from tidelog.replay.examine import Examination, examine
 from tidelog.scheduler.core import Core
-from tidelog.scheduler.framework import NodeScores
 
 ASKED_AGAIN = 3
 

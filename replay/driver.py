@@ -14,6 +14,7 @@ import msgspec
 
 from tidelog.api.objects import Object, Pod, object_key
 from tidelog.api.times import NANOS
+from tidelog.configuration.configuration import SchedulerConfiguration, default_configuration
 from tidelog.eventlog.records import (
     GENESIS,
     KIND_OF_BODY,
@@ -29,7 +30,6 @@ from tidelog.eventlog.records import (
     chain_digest,
     encode_body,
 )
-from tidelog.plugins.configuration import SchedulerConfiguration, default_configuration
 from tidelog.plugins.registry import Registry
 from tidelog.scheduler.core import Core
 from tidelog.scheduler.decision import Decision

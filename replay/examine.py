@@ -15,11 +15,11 @@ from typing import TypeVar
 
 from tidelog.api.errors import TidelogError
 from tidelog.api.objects import Pod
-from tidelog.plugins.events import WaitingPod
-from tidelog.plugins.interface import Code, CycleState, PreFilterResult, Status, unresolvable
-from tidelog.plugins.node_info import NodeInfo, PodInfo
+from tidelog.framework.events import WaitingPod
+from tidelog.framework.framework import Framework, NodeScores
+from tidelog.framework.interface import Code, CycleState, PreFilterResult, Status, unresolvable
+from tidelog.framework.node_info import NodeInfo, PodInfo
 from tidelog.scheduler.core import Core
-from tidelog.scheduler.framework import Framework, NodeScores
 
 T = TypeVar("T")
 

@@ -17,8 +17,8 @@ from tidelog.api.selectors import SelectorError, label_matcher, selector_key
 from tidelog.api.times import NANOS
 from tidelog.eventlog.objects import ObjectTable
 from tidelog.eventlog.records import Record
-from tidelog.plugins.node_info import NodeInfo, PodInfo
-from tidelog.plugins.pod_topology_spread_constraints import HARD
+from tidelog.framework.node_info import NodeInfo, PodInfo
+from tidelog.plugins.pod_topology_spread.constraints import HARD
 
 DIGITS = 4
 

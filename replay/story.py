@@ -34,12 +34,12 @@ from tidelog.eventlog.records import (
     Waiting,
     decode_body,
 )
-from tidelog.plugins.events import ClusterEvent
+from tidelog.framework.events import ClusterEvent
 from tidelog.queue.entity import AnyEntity, QueuedGroup, QueuedPod, Where
 from tidelog.replay.playback import OUTCOME_KINDS, Pop, playback
 from tidelog.replay.words import event_name, short
 from tidelog.scheduler.core import Core
-from tidelog.scheduler.group import group_record_key
+from tidelog.scheduler.groups.group import group_record_key
 
 JUDGED_KEPT = 20
 """So many of the last events that were judged for the pod are kept."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 import msgspec
 
 from tidelog.api.objects import Pod
-from tidelog.plugins.interface import Plugin
-from tidelog.plugins.pod_topology_spread import PodTopologySpread
+from tidelog.framework.framework import Framework
+from tidelog.framework.interface import Plugin
+from tidelog.plugins.pod_topology_spread.plugin import PodTopologySpread
 from tidelog.queue.entity import AnyEntity, QueuedPod, Where, pod_uid
 from tidelog.queue.hints import registrations_of
 from tidelog.replay.words import event_name
 from tidelog.scheduler.core import Core
-from tidelog.scheduler.framework import Framework
 
 
 class Waits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

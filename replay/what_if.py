@@ -27,6 +27,7 @@ from tidelog.api.features import FeatureGates
 from tidelog.api.objects import Condition, Object, Pod, object_key
 from tidelog.api.pod_status import is_preempted
 from tidelog.api.times import parse_time
+from tidelog.configuration.configuration import SchedulerConfiguration
 from tidelog.eventlog.objects import ObjectTable
 from tidelog.eventlog.records import (
     AttemptAborted,
@@ -41,7 +42,6 @@ from tidelog.eventlog.records import (
     decode_body,
     encode_body,
 )
-from tidelog.plugins.configuration import SchedulerConfiguration
 from tidelog.plugins.registry import Registry
 from tidelog.replay.driver import Driver
 from tidelog.replay.playback import OUTCOME_KINDS, Pop, decode_outcome, following, pops

@@ -10,6 +10,7 @@ from tidelog.api.errors import TidelogError
 from tidelog.api.objects import Pod
 from tidelog.api.pod_status import is_terminal
 from tidelog.eventlog.records import Record
+from tidelog.framework.framework import NodeScores
 from tidelog.replay.advice import Help, advise, gate_advice
 from tidelog.replay.choice import Choice, choice_of, placement_of
 from tidelog.replay.examine import Examination, examine
@@ -17,7 +18,6 @@ from tidelog.replay.playback import Pop, playback, pops
 from tidelog.replay.story import PodStory, Teller
 from tidelog.replay.waits import Waits, waits_of
 from tidelog.scheduler.core import Core
-from tidelog.scheduler.framework import NodeScores
 
 EXAMINED = ("active", "backoff", "unschedulable", "gated", "member", "pending member", "incomplete member")
 """Where a pod waits without a place of its own: only there does the question make sense what would help."""

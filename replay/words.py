@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidelog.plugins.events import ACTION_BY_NAME, Action, ClusterEvent
+from tidelog.framework.events import ACTION_BY_NAME, Action, ClusterEvent
 
 _SINGLE = {name: action for name, action in ACTION_BY_NAME.items() if action.bit_count() == 1}
 

@@ -25,12 +25,12 @@ from tidelog.eventlog.records import (
     Scheduled,
     Waiting,
 )
-from tidelog.plugins.node_info import PodInfo
+from tidelog.framework.node_info import PodInfo
 from tidelog.queue.entity import pod_uid
 from tidelog.scheduler.cluster import Cluster
 from tidelog.scheduler.flights import Flights
-from tidelog.scheduler.group import is_group_key
-from tidelog.scheduler.group_flights import GroupFlights
+from tidelog.scheduler.groups.flights import GroupFlights
+from tidelog.scheduler.groups.group import is_group_key
 from tidelog.scheduler.preemption import Evictions, PendingEviction
 
 _PLACED = (Scheduled, Waiting)

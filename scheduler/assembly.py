@@ -15,18 +15,19 @@ from typing import Any
 from tidelog.api.errors import PluginError
 from tidelog.api.objects import Pod
 from tidelog.api.times import NANOS
-from tidelog.plugins.behaviours import check_behaviours
-from tidelog.plugins.configuration import SchedulerConfiguration
-from tidelog.plugins.derive import Rules
-from tidelog.plugins.events import WILDCARD
-from tidelog.plugins.interface import QueueSortPlugin
-from tidelog.plugins.profiles import Profile, build_profiles
+from tidelog.configuration.behaviours import check_behaviours
+from tidelog.configuration.configuration import SchedulerConfiguration
+from tidelog.configuration.profiles import Profile, build_profiles
+from tidelog.framework.events import WILDCARD
+from tidelog.framework.framework import Framework, FrameworkHandle
+from tidelog.framework.interface import QueueSortPlugin
+from tidelog.framework.object_events import Rules
 from tidelog.plugins.registry import Registry
 from tidelog.queue.entity import pod_key
 from tidelog.queue.scheduling_queue import QueueConfig, SchedulingQueue
 from tidelog.scheduler.cluster import Cluster
-from tidelog.scheduler.framework import Framework, FrameworkHandle
-from tidelog.scheduler.group import GroupSettings, group_name
+from tidelog.scheduler.evaluation.fast import FastEvaluation
+from tidelog.scheduler.groups.group import GroupSettings, group_name
 from tidelog.scheduler.preemption import Evictions, Preemption
 from tidelog.scheduler.unsupported import UnsupportedNeeds
 
@@ -100,7 +101,7 @@ class Assembly:
                 weights=profile.weights("score"),
                 placement_weights=profile.weights("placementScore"),
                 nominated=queue.nominator,
-                fast=self._fast,
+                fast=FastEvaluation if self._fast else None,
             )
             for name, profile in profiles.items()
         }

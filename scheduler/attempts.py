@@ -2,7 +2,7 @@
 
     pop ──► a waiting pod whose time is over ──► rejected, with those that wait together with it
         ├─► a pod of the queue   ──► `tidelog.scheduler.pod_cycle`
-        └─► a group of the queue ──► `tidelog.scheduler.group_cycle`
+        └─► a group of the queue ──► `tidelog.scheduler.groups.cycle`
 
 A pop takes its pod out of the queue, and so changes the core's state; deciding only reads it. What a decision is to count for is done
 afterwards (`tidelog.scheduler.adoption`).
@@ -12,16 +12,16 @@ from __future__ import annotations
 
 from tidelog.api.objects import Pod
 from tidelog.eventlog.records import Body, Unschedulable
-from tidelog.plugins.interface import unschedulable
-from tidelog.plugins.node_info import PodInfo
+from tidelog.framework.interface import unschedulable
+from tidelog.framework.node_info import PodInfo
 from tidelog.queue.entity import AnyEntity, QueuedGroup, QueuedPod, pod_uid
 from tidelog.scheduler.assembly import Assembly
 from tidelog.scheduler.cluster import Cluster
 from tidelog.scheduler.decision import Decision, Relies, relies_on_plan
 from tidelog.scheduler.fallback import with_fallback
-from tidelog.scheduler.group import record_key
-from tidelog.scheduler.group_cycle import GroupOptions
-from tidelog.scheduler.group_flights import GroupFlights
+from tidelog.scheduler.groups.cycle import GroupOptions
+from tidelog.scheduler.groups.flights import GroupFlights
+from tidelog.scheduler.groups.group import record_key
 from tidelog.scheduler.permits import Permit, Permits
 from tidelog.scheduler.pod_cycle import Stamp, reject_waiting, run_pod_cycle
 from tidelog.scheduler.rejections import Rejections

@@ -14,7 +14,7 @@ Nodes are listed in the order in which they are examined: round-robin over the z
 appeared, nodes in the order in which they were added to their zone. It follows from the order of the log's records alone.
 
 Every operation costs the size of the pod or node it is about. What changed since a generation is told by `changed_since`, which
-costs the number of changes; `tidelog.scheduler.snapshot` lives on it.
+costs the number of changes; `tidelog.framework.snapshot` lives on it.
 """
 
 from __future__ import annotations
@@ -27,11 +27,9 @@ import msgspec
 
 from tidelog.api.objects import Node, Pod
 from tidelog.api.pod_status import is_terminal
-from tidelog.plugins.node_info import NodeInfo, PodInfo
-from tidelog.scheduler.changes import ChangeList
-
-ZONE_LABEL = "topology.kubernetes.io/zone"
-REGION_LABEL = "topology.kubernetes.io/region"
+from tidelog.api.well_known import REGION, ZONE
+from tidelog.framework.changes import ChangeList
+from tidelog.framework.node_info import NodeInfo, PodInfo
 
 
 class CacheLayout(msgspec.Struct, frozen=True, kw_only=True):
@@ -305,7 +303,7 @@ def _dump_pod(pod: PodInfo) -> dict[str, Any]:
 
 def _zone(node: Node) -> tuple[str, str]:
     labels = node.metadata.labels
-    return labels.get(REGION_LABEL, ""), labels.get(ZONE_LABEL, "")
+    return labels.get(REGION, ""), labels.get(ZONE, "")
 
 
 def _round_robin(zones: list[list[str]]) -> list[str]:

@@ -1,10 +1,10 @@
 """The cluster as the log tells it: every object, and with each change of one everything that follows from it.
 
-A change of an object is worked through in one place and in one order (`tidelog.plugins.derive.effects` says what it means): first the
+A change of an object is worked through in one place and in one order (`tidelog.framework.object_events.effects` says what it means): first the
 cache, then the pod's own place in the queue, then the events that may wake other pods. A node's deletion raises its event first, while the
 node is still there to be looked at.
 
-While attempts are in flight, every change that could hurt a decision that did not see it is noted (`tidelog.scheduler.disturbance`).
+While attempts are in flight, every change that could hurt a decision that did not see it is noted (`tidelog.scheduler.commit_check`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,10 @@ from msgspec.structs import replace
 from tidelog.api.errors import InternalError
 from tidelog.api.objects import Node, Object, Pod
 from tidelog.api.pod_status import is_terminal
-from tidelog.plugins.derive import (
+from tidelog.framework.events import ClusterEvent
+from tidelog.framework.listers import Listers
+from tidelog.framework.node_info import PodInfo
+from tidelog.framework.object_events import (
     Effect,
     QueueStep,
     Raised,
@@ -27,16 +30,13 @@ from tidelog.plugins.derive import (
     is_leaving,
     pod_events,
 )
-from tidelog.plugins.events import ClusterEvent
-from tidelog.plugins.node_info import PodInfo
+from tidelog.framework.snapshot import Snapshot
 from tidelog.queue.entity import pod_uid
 from tidelog.queue.scheduling_queue import SchedulingQueue
 from tidelog.scheduler.cache import Cache, CacheLayout
-from tidelog.scheduler.disturbance import disturbance, released
-from tidelog.scheduler.group import GroupTable, group_name
-from tidelog.scheduler.listers import Listers
-from tidelog.scheduler.notes import Notes
-from tidelog.scheduler.snapshot import Snapshot
+from tidelog.scheduler.commit_check import disturbance, released
+from tidelog.scheduler.disturbances import Notes
+from tidelog.scheduler.groups.group import GroupTable, group_name
 
 
 class EventObserver(Protocol):

@@ -34,6 +34,7 @@ from msgspec.structs import replace
 from tidelog.api.errors import InternalError
 from tidelog.api.objects import Object, Pod
 from tidelog.api.pod_status import is_terminal, with_pod_condition
+from tidelog.configuration.configuration import SchedulerConfiguration
 from tidelog.eventlog.records import (
     AttemptAborted,
     AttemptError,
@@ -55,7 +56,7 @@ from tidelog.eventlog.records import (
     Waiting,
     decode_body,
 )
-from tidelog.plugins.configuration import SchedulerConfiguration
+from tidelog.framework.framework import Framework
 from tidelog.plugins.registry import Registry
 from tidelog.queue.entity import pod_uid
 from tidelog.queue.scheduling_queue import SchedulingQueue
@@ -64,12 +65,11 @@ from tidelog.scheduler.assembly import Assembly
 from tidelog.scheduler.attempts import Attempts, record_key_of
 from tidelog.scheduler.cache import CacheLayout
 from tidelog.scheduler.cluster import Cluster, wants_node
+from tidelog.scheduler.commit_check import Conflict, conflict
 from tidelog.scheduler.decision import Decision
-from tidelog.scheduler.disturbance import Conflict, conflict
 from tidelog.scheduler.flights import Flights
-from tidelog.scheduler.framework import Framework
-from tidelog.scheduler.group import is_group_key
-from tidelog.scheduler.group_flights import GroupFlights, aborted_group
+from tidelog.scheduler.groups.flights import GroupFlights, aborted_group
+from tidelog.scheduler.groups.group import is_group_key
 from tidelog.scheduler.outcomes import Outcomes
 from tidelog.scheduler.permits import Permit, Permits
 from tidelog.scheduler.pod_cycle import Stamp

@@ -9,8 +9,8 @@ from __future__ import annotations
 import msgspec
 
 from tidelog.eventlog.records import Body, Draft
-from tidelog.plugins.interface import Depends
-from tidelog.plugins.preemption_plan import PreemptionPlan
+from tidelog.framework.interface import Depends
+from tidelog.framework.preemption_plan import PreemptionPlan
 
 AUTHOR = "scheduler"
 

@@ -13,9 +13,9 @@ from msgspec.structs import replace
 
 from tidelog.api.objects import Pod, pod_condition
 from tidelog.eventlog.records import Body, Fallback, Nominated, Scheduled, Unschedulable, Waiting
-from tidelog.plugins.interface import CycleState
-from tidelog.plugins.pod_topology_spread_constraints import decision_of
-from tidelog.plugins.pod_topology_spread_fallback import (
+from tidelog.framework.interface import CycleState
+from tidelog.plugins.pod_topology_spread.constraints import decision_of
+from tidelog.plugins.pod_topology_spread.fallback import (
     NODE_PROVISIONING_IN_PROGRESS,
     PLUGIN,
     PREEMPTION_FAILED,

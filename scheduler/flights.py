@@ -1,7 +1,7 @@
 """The attempts that are in flight: decided, and not yet seen in the log.
 
 An attempt takes off when it is adopted and has landed when the outcomes of all its pods have been consumed. As long as any is in flight the
-cluster notes what could hurt it (`tidelog.scheduler.disturbance`), and what happened before the oldest one is forgotten here.
+cluster notes what could hurt it (`tidelog.scheduler.commit_check`), and what happened before the oldest one is forgotten here.
 
 Outcomes come in the order of the attempts, but parts of one (of a group) may land apart. Each step costs a few looks at dictionaries.
 """
@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tidelog.scheduler.cluster import Cluster
-from tidelog.scheduler.notes import Notes
+from tidelog.scheduler.disturbances import Notes
 
 
 class Flights:

@@ -37,13 +37,13 @@ from tidelog.eventlog.records import (
     Unschedulable,
     Waiting,
 )
-from tidelog.plugins.node_info import PodInfo
+from tidelog.framework.node_info import PodInfo
 from tidelog.queue.entity import pod_uid
 from tidelog.scheduler.cluster import Cluster, wants_node
-from tidelog.scheduler.disturbance import called_off, promised_again, released
+from tidelog.scheduler.commit_check import called_off, promised_again, released
 from tidelog.scheduler.fallback import preemption_marks
 from tidelog.scheduler.flights import Flights
-from tidelog.scheduler.group_flights import GroupFlights
+from tidelog.scheduler.groups.flights import GroupFlights
 from tidelog.scheduler.permits import Permits
 from tidelog.scheduler.preemption import Evictions
 from tidelog.scheduler.rejections import Rejections

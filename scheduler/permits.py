@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from tidelog.eventlog.records import Fallback, Waiting
-from tidelog.plugins.interface import CycleState
+from tidelog.framework.interface import CycleState
 from tidelog.scheduler.preemption import Evictions
 
 

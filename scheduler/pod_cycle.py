@@ -27,14 +27,14 @@ from tidelog.eventlog.records import (
     Unschedulable,
     Waiting,
 )
-from tidelog.plugins.default_preemption import DefaultPreemption
-from tidelog.plugins.events import WaitingPod
-from tidelog.plugins.interface import Code, CycleState, Depends, Status
-from tidelog.plugins.node_info import PodInfo
-from tidelog.plugins.preemption_plan import PreemptionPlan
-from tidelog.scheduler.diagnosis import NO_NODES, Diagnosis, FitError
+from tidelog.framework.diagnosis import NO_NODES, Diagnosis, FitError
+from tidelog.framework.events import WaitingPod
+from tidelog.framework.framework import Framework, ScheduleResult
+from tidelog.framework.interface import Code, CycleState, Depends, Status
+from tidelog.framework.node_info import PodInfo
+from tidelog.framework.preemption_plan import PreemptionPlan
+from tidelog.plugins.default_preemption.plugin import DefaultPreemption
 from tidelog.scheduler.fallback import explained, rejectors_of_preemption
-from tidelog.scheduler.framework import Framework, ScheduleResult
 from tidelog.scheduler.preemption import plan_outcomes, refusal_outcomes
 
 

@@ -20,17 +20,17 @@ import msgspec
 from tidelog.api.objects import Pod
 from tidelog.api.times import NANOS
 from tidelog.eventlog.records import Body, Evicted, EvictionRefused, Nominated
-from tidelog.plugins.disruption_budgets import EvictionsFromBudgets
-from tidelog.plugins.interface import CycleState, Depends, Status
-from tidelog.plugins.node_info import NodeInfo, PodInfo
+from tidelog.framework.disruption_budgets import EvictionsFromBudgets
+from tidelog.framework.framework import Framework
+from tidelog.framework.interface import CycleState, Depends, Status
+from tidelog.framework.node_info import NodeInfo, PodInfo
+from tidelog.framework.preemption_plan import EvictionPort, PreemptionPlan, RefusedEviction
 from tidelog.plugins.node_name import NodeName
 from tidelog.plugins.node_ports import NodePorts
-from tidelog.plugins.node_resources_fit import NodeResourcesFit
+from tidelog.plugins.node_resources.fit import NodeResourcesFit
 from tidelog.plugins.node_unschedulable import NodeUnschedulable
-from tidelog.plugins.preemption_plan import EvictionPort, PreemptionPlan, RefusedEviction
 from tidelog.plugins.taint_toleration import TaintToleration
 from tidelog.queue.entity import pod_uid
-from tidelog.scheduler.framework import Framework
 
 EXPIRY = 120 * NANOS
 """An eviction whose pod is still there after this is not coming any more, and charges its budgets no longer. As the disruption controller has it."""

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator
 from typing import ClassVar
 
 from tidelog.api.objects import Pod
-from tidelog.plugins.events import EventRegistration, Resource
-from tidelog.plugins.interface import Plugin, PreEnqueuePlugin, Status, unresolvable
+from tidelog.framework.events import EventRegistration, Resource
+from tidelog.framework.interface import Plugin, PreEnqueuePlugin, Status, unresolvable
 
 
 class UnsupportedNeeds(Plugin):

@@ -26,8 +26,8 @@ import pytest
 
 from tests.every_log import EveryLog, Unreadable, WrittenLog
 from tests.other_seed import OtherSeed, as_sent, place_of
+from tidelog.configuration.behaviours import BEHAVIOURS
 from tidelog.eventlog.records import Record
-from tidelog.plugins.behaviours import BEHAVIOURS
 from tidelog.plugins.registry import Registry
 from tidelog.replay.playback import recover
 from tidelog.scheduler.state import load_state
@@ -35,7 +35,17 @@ from tidelog.scheduler.state import load_state
 AssertReplays = Callable[..., str]
 
 TESTS = Path(__file__).parent
-MEASURED = ("api", "conformance", "eventlog", "kep", "plugins", "queue", "scheduler")
+MEASURED = (
+    "api",
+    "configuration",
+    "conformance",
+    "eventlog",
+    "framework",
+    "kep",
+    "plugins",
+    "queue",
+    "scheduler",
+)
 """The folders whose tests are traced for coverage, but for files and tests marked `no_cover`."""
 
 DISK = tempfile.gettempdir()

@@ -22,7 +22,7 @@ from urllib.parse import quote
 import pytest
 
 from tidelog.api.errors import LogError
-from tidelog.daemon.runtime import Runtime
+from tidelog.daemon.process.runtime import Runtime
 from tidelog.eventlog import database, opening
 from tidelog.eventlog.disk import Disk
 from tidelog.eventlog.memory import MemoryStore

@@ -17,9 +17,9 @@ from typing import Any, cast
 
 import msgspec
 
+from tidelog.configuration.behaviours import BEHAVIOURS
 from tidelog.eventlog.records import Record
-from tidelog.plugins.behaviours import BEHAVIOURS
-from tidelog.plugins.interface import Plugin
+from tidelog.framework.interface import Plugin
 from tidelog.plugins.registry import IN_TREE, Registry
 from tidelog.replay.playback import pops
 from tidelog.replay.verify import recover, verify

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from tidelog.daemon.cli import VERBS, overview, parser_of
+from tidelog.cli.main import VERBS, overview, parser_of
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "cli.md"
 

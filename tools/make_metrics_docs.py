@@ -6,9 +6,9 @@ import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from tidelog.daemon.metric_families import Description, number
-from tidelog.daemon.metrics import GATES_SHOWN, Metrics, Statistics
-from tidelog.daemon.pod_resources import DESCRIPTIONS
+from tidelog.daemon.metrics.families import Description, number
+from tidelog.daemon.metrics.metrics import GATES_SHOWN, Metrics, Statistics
+from tidelog.daemon.metrics.pod_resources import DESCRIPTIONS
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "metrics.md"
 

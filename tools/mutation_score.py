@@ -49,7 +49,7 @@ TESTS = {
         "tests/replay",
         "tests/conformance",
         "tests/kep",
-        "tests/plugins/test_pod_topology_spread_fallback.py",
+        "tests/plugins/pod_topology_spread/test_fallback.py",
     ],
 }
 """Where the tests of each package are; those of other packages that happen to run its code would only take longer."""

@@ -31,10 +31,10 @@ from typing import Any, NamedTuple
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from tidelog.api import builders as b
 from tidelog.api.objects import Object, object_key
-from tidelog.daemon.fact_messages import Apply, Delete, Facts, read_answer, write_request
+from tidelog.daemon.intake.messages import Apply, Delete, Facts, read_answer, write_request
 from tidelog.eventlog.handover import HandoverClient, NoWriter, connect
+from tidelog.testing import builders as b
 
 TIDELOG = str(Path(sys.executable).with_name("tidelog"))
 ACTORS = "nodeAgent:\n  startSeconds: 0.1\ndisruptionController:\n"

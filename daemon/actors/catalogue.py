@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tidelog.api.errors import InvalidObjects, TidelogError
-from tidelog.api.fields import ErrorList
+from tidelog.api.validation.field_errors import ErrorList
+from tidelog.configuration import strict
 from tidelog.daemon.actors.protocol import Actor
-from tidelog.plugins import strict
 from tidelog.plugins.registry import Registry
 
 

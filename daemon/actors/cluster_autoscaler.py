@@ -29,7 +29,8 @@ from tidelog.api.features import FeatureGates
 from tidelog.api.objects import Condition, Node, Pod, pod_condition
 from tidelog.api.pod_status import POD_SCHEDULED, UNSCHEDULABLE
 from tidelog.api.times import NANOS, format_time, parse_time
-from tidelog.api.validation import validate
+from tidelog.api.validation.rules import validate
+from tidelog.configuration.configuration import SchedulerConfiguration, default_configuration
 from tidelog.daemon.actors.node_groups import NODE_GROUP, NodeGroup, group_errors, node_name
 from tidelog.daemon.actors.protocol import NOTHING, Deeds, Errand, Objects
 from tidelog.daemon.actors.provisioning_simulation import LISTED, Simulation
@@ -43,8 +44,7 @@ from tidelog.eventlog.records import (
     Record,
     Unschedulable,
 )
-from tidelog.plugins.configuration import SchedulerConfiguration, default_configuration
-from tidelog.plugins.pod_topology_spread_fallback import NODE_PROVISIONING_IN_PROGRESS
+from tidelog.plugins.pod_topology_spread.fallback import NODE_PROVISIONING_IN_PROGRESS
 from tidelog.plugins.registry import Registry
 
 SCAN = "scan"

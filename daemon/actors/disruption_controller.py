@@ -50,8 +50,8 @@ from tidelog.eventlog.records import (
     Record,
     Scheduled,
 )
-from tidelog.plugins.disruption_budgets import has_paid, is_ready, selects
-from tidelog.plugins.node_info import PodInfo
+from tidelog.framework.disruption_budgets import has_paid, is_ready, selects
+from tidelog.framework.node_info import PodInfo
 from tidelog.scheduler.preemption import EXPIRY
 
 LOOK = "look at the budget"

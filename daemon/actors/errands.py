@@ -19,10 +19,10 @@ import msgspec
 from msgspec.structs import replace
 
 from tidelog.api.objects import Object
+from tidelog.configuration.configuration import SchedulerConfiguration
 from tidelog.daemon.actors.protocol import Actor, Configured, Errand, Objects
 from tidelog.eventlog.objects import ObjectTable
 from tidelog.eventlog.records import Body, ConfigurationLoaded, Draft, Record
-from tidelog.plugins.configuration import SchedulerConfiguration
 
 
 class Entry(NamedTuple):

@@ -11,16 +11,15 @@ from collections.abc import Iterator, Sequence
 import msgspec
 from msgspec.structs import replace
 
-from tidelog.api import names
 from tidelog.api.errors import FieldError
 from tidelog.api.features import FeatureGates
-from tidelog.api.fields import NOT_NEGATIVE, ErrorList
 from tidelog.api.objects import Node, NodeSpec, NodeStatus, ObjectMeta, Quantity, Taint
 from tidelog.api.times import NANOS, parse_time
-from tidelog.api.validation import validate
+from tidelog.api.validation import names
+from tidelog.api.validation.field_errors import NOT_NEGATIVE, ErrorList
+from tidelog.api.validation.rules import validate
+from tidelog.api.well_known import HOSTNAME, ZONE
 
-ZONE = "topology.kubernetes.io/zone"
-HOSTNAME = "kubernetes.io/hostname"
 NODE_GROUP = "tidelog.io/node-group"
 """The label that says which group a node is of."""
 

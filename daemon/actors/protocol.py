@@ -21,8 +21,8 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from tidelog.api.objects import Object
+from tidelog.configuration.configuration import SchedulerConfiguration
 from tidelog.eventlog.records import Body, Draft, Record
-from tidelog.plugins.configuration import SchedulerConfiguration
 
 
 class Errand(NamedTuple):

@@ -16,15 +16,15 @@ from msgspec.structs import replace
 from tidelog.api.features import FeatureGates
 from tidelog.api.objects import Node, Object, Pod
 from tidelog.api.pod_status import is_terminal
-from tidelog.plugins.configuration import SchedulerConfiguration
-from tidelog.plugins.interface import CycleState
-from tidelog.plugins.node_info import NodeInfo, PodInfo
-from tidelog.plugins.profiles import ProfileSpec, build_profile
+from tidelog.configuration.configuration import SchedulerConfiguration
+from tidelog.configuration.profiles import ProfileSpec, build_profile
+from tidelog.framework.framework import Feasible, Framework, FrameworkHandle
+from tidelog.framework.interface import CycleState
+from tidelog.framework.listers import Listers
+from tidelog.framework.node_info import NodeInfo, PodInfo
+from tidelog.framework.snapshot import Snapshot
 from tidelog.plugins.registry import Registry
 from tidelog.scheduler.cache import Cache
-from tidelog.scheduler.framework import Feasible, Framework, FrameworkHandle
-from tidelog.scheduler.listers import Listers
-from tidelog.scheduler.snapshot import Snapshot
 
 LISTED = ("Namespace", "Service", "ReplicaSet", "ReplicationController", "StatefulSet")
 _POINTS = ("preFilter", "filter")

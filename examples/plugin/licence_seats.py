@@ -1,7 +1,7 @@
 """Pods labelled `licence: <product>` take one of the seats that a node's label `seats.example.com/<product>` promises."""
 
-from tidelog.plugins.events import Action, ClusterEvent, EventRegistration, Hint, Resource
-from tidelog.plugins.interface import Depends, Plugin, unschedulable
+from tidelog.framework.events import Action, ClusterEvent, EventRegistration, Hint, Resource
+from tidelog.framework.interface import Depends, Plugin, unschedulable
 
 LABEL, SEATS = "licence", "seats.example.com/"
 NO_SEAT = "node(s) had no free licence seat"

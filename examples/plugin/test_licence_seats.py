@@ -2,10 +2,10 @@
 
 from licence_seats import LABEL, NO_SEAT, SEATS, LicenceSeats
 
-from tidelog.api.builders import node, pod
-from tidelog.plugins.interface import CycleState, unschedulable
-from tidelog.plugins.node_info import NodeInfo, PodInfo
-from tidelog.plugins.testing import World, check_plugin
+from tidelog.framework.interface import CycleState, unschedulable
+from tidelog.framework.node_info import NodeInfo, PodInfo
+from tidelog.testing.builders import node, pod
+from tidelog.testing.plugin_kit import World, check_plugin
 
 
 class Licences(World):

@@ -14,12 +14,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from tidelog.api import builders as b
 from tidelog.api.errors import TidelogError
 from tidelog.api.objects import Node
-from tidelog.daemon.fact_messages import Apply, read_answer, write_request
+from tidelog.daemon.intake.messages import Apply, read_answer, write_request
 from tidelog.eventlog.handover import HandoverClient, connect
 from tidelog.eventlog.records import Record
+from tidelog.testing import builders as b
 
 CALLERS = 3
 PAUSE_SECONDS = 0.01

@@ -16,8 +16,8 @@ from pathlib import Path
 from tests.acceptance.daemons import daemon, placements, tidelog
 from tests.acceptance.load import Load, check_nothing_lost, nodes
 from tests.acceptance.test_real_faults import all_records, health
-from tidelog.api import builders as b
-from tidelog.api.manifests import dump_yaml
+from tidelog.api.manifests.manifests import dump_yaml
+from tidelog.testing import builders as b
 
 SIZE_MIB = 16
 RESERVE_KIB = SIZE_MIB * 1024 // 20

@@ -13,18 +13,18 @@ from pathlib import Path
 import pytest
 
 from tests.acceptance.daemons import Daemon, daemon, placements, pods, tidelog
-from tests.daemon.test_metrics import KUBE_SCHEDULER, OURS, rows
-from tidelog.api import builders as b
-from tidelog.api.manifests import dump_yaml
+from tests.daemon.metrics.test_metrics import KUBE_SCHEDULER, OURS, rows
+from tidelog.api.manifests.manifests import dump_yaml
 from tidelog.api.objects import Node, Pod
-from tidelog.daemon.recovering import recovered_core
-from tidelog.daemon.sandbox import assert_tables_agree
+from tidelog.daemon.process.recovery import recovered_core
 from tidelog.eventlog import database, head
 from tidelog.eventlog.log import open_log
 from tidelog.eventlog.reader import open_reader
 from tidelog.eventlog.records import Record
 from tidelog.plugins.registry import Registry
 from tidelog.replay.verify import recover, verify
+from tidelog.testing import builders as b
+from tidelog.testing.sandbox import assert_tables_agree
 
 ZONE = "topology.kubernetes.io/zone"
 

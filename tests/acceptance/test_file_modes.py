@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.acceptance.daemons import Daemon, tidelog
-from tidelog.api.builders import node, pod
-from tidelog.api.manifests import dump_yaml
+from tidelog.api.manifests.manifests import dump_yaml
+from tidelog.testing.builders import node, pod
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("api", "daemon", "eventlog", "plugins", "queue", "replay", "scheduler")

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from tidelog.api.builders import pod
-from tidelog.api.manifests import dump_yaml, load, to_builtins
+from tidelog.api.manifests.manifests import dump_yaml, load, to_builtins
+from tidelog.testing.builders import pod
 
 COMMAND = str(Path(sys.executable).with_name("tidelog"))
 HERE = Path(__file__).parent

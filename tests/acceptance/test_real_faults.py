@@ -21,12 +21,12 @@ import pytest
 
 from tests.acceptance.daemons import Daemon, daemon, tidelog
 from tests.acceptance.load import Load, check_nothing_lost, nodes
-from tidelog.api import builders as b
-from tidelog.api.manifests import dump_yaml
-from tidelog.daemon.fact_messages import Apply, read_answer, write_request
+from tidelog.api.manifests.manifests import dump_yaml
+from tidelog.daemon.intake.messages import Apply, read_answer, write_request
 from tidelog.eventlog.handover import connect
 from tidelog.eventlog.reader import open_reader
 from tidelog.eventlog.records import Record, SchedulerStarted, decode_body
+from tidelog.testing import builders as b
 
 ROUNDS = int(os.environ.get("TORTURE_ROUNDS", "4"))
 RECORDS = int(os.environ.get("TORTURE_RECORDS", "2000"))

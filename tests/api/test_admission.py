@@ -8,7 +8,6 @@ import pytest
 from msgspec.structs import replace
 
 from tests.api.conftest import made
-from tidelog.api import builders as build
 from tidelog.api.admission import Stamp, admit, admit_delete, uid_of
 from tidelog.api.errors import InvalidObjects
 from tidelog.api.features import FeatureGates
@@ -25,6 +24,7 @@ from tidelog.api.objects import (
     PriorityClass,
     Workload,
 )
+from tidelog.testing import builders as build
 
 OFF = FeatureGates()
 GUARDED = FeatureGates(disruption_policy_in_priority_class=True)

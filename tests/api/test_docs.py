@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from tidelog.api.documents import DEPTH_MAX, INPUT_BYTES_MAX
 from tidelog.api.features import GATES, Gate
-from tidelog.api.manifests import OBJECT_BYTES_MAX, VALUES_MAX
+from tidelog.api.manifests.documents import DEPTH_MAX, INPUT_BYTES_MAX
+from tidelog.api.manifests.manifests import OBJECT_BYTES_MAX, VALUES_MAX
+from tidelog.api.manifests.yaml_reader import DOCUMENTS_MAX
 from tidelog.api.object_table import INITIAL_OBJECTS
 from tidelog.api.objects import KINDS, Kind
-from tidelog.api.yaml_reader import DOCUMENTS_MAX
 
 PAGE = (Path(__file__).parents[2] / "docs" / "manifests.md").read_text()
 

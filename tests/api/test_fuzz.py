@@ -20,7 +20,7 @@ from tests.api.conftest import VALID
 from tidelog.api.admission import Stamp, admit
 from tidelog.api.errors import InvalidObjects
 from tidelog.api.features import FeatureGates
-from tidelog.api.manifests import dump_json, dump_yaml, load
+from tidelog.api.manifests.manifests import dump_json, dump_yaml, load
 from tidelog.api.object_table import ObjectTable
 from tidelog.api.objects import KIND_BY_NAME, Object, object_key
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from tidelog.api import builders as build
 from tidelog.api.conditions import set_condition, with_condition
 from tidelog.api.errors import InvalidObjects
 from tidelog.api.features import FeatureGates
 from tidelog.api.object_table import INITIAL_OBJECTS, ObjectTable, group_of
 from tidelog.api.times import format_time
-from tidelog.api.validation import validate
+from tidelog.api.validation.rules import validate
+from tidelog.testing import builders as build
 
 
 def test_objects_are_found_by_kind_namespace_and_name() -> None:

@@ -6,9 +6,9 @@ import pytest
 from msgspec.structs import replace
 
 from tidelog.api import pod_status
-from tidelog.api.builders import pod
 from tidelog.api.objects import Pod
 from tidelog.api.pod_status import bound_to, rejected
+from tidelog.testing.builders import pod
 
 WEB = pod("web").build()
 

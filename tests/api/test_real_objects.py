@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from tidelog.api.admission import Stamp, admit
 from tidelog.api.features import FeatureGates
-from tidelog.api.manifests import dump_json, dump_yaml, load, to_builtins
+from tidelog.api.manifests.manifests import dump_json, dump_yaml, load, to_builtins
 from tidelog.api.object_table import ObjectTable
 from tidelog.api.objects import KIND_BY_NAME, Object
 from tidelog.api.resources import occupied_requests, pod_requests

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from tidelog.api.builders import PodBuilder, pod
 from tidelog.api.objects import ContainerStatus, Pod, PodStatus, ResourceRequirements
 from tidelog.api.resources import (
     counted,
@@ -17,6 +16,7 @@ from tidelog.api.resources import (
     pod_requests,
     score_requests,
 )
+from tidelog.testing.builders import PodBuilder, pod
 
 MI = 1024 * 1024
 DEFAULT_MEMORY = 200 * MI

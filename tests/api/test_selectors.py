@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidelog.api import builders as build
 from tidelog.api.objects import (
     LabelSelector,
     LabelSelectorRequirement,
@@ -27,6 +26,7 @@ from tidelog.api.selectors import (
     pod_matches_node,
 )
 from tidelog.api.taints import is_tolerated, tolerates, untolerated
+from tidelog.testing import builders as build
 
 LABELS = {"app": "web", "tier": "front", "cores": "8", "empty": ""}
 

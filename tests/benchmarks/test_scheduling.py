@@ -17,7 +17,7 @@ from tidelog.eventlog import sqlite as eventlog_sqlite
 from tidelog.eventlog.reader import open_reader
 from tidelog.eventlog.records import Record
 from tidelog.plugins.registry import IN_TREE
-from tidelog.scheduler.fast import FastEvaluation
+from tidelog.scheduler.evaluation.fast import FastEvaluation
 
 NODES, PODS = 20, 12
 

@@ -6,7 +6,7 @@ import copy
 import importlib
 from typing import Any
 
-from .test_conformance import runner
+from tests.conformance.test_conformance import runner
 
 # Loading the runner put its folder, where the families are, on the path.
 family = importlib.import_module("families.podgroup")

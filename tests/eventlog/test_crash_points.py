@@ -14,13 +14,13 @@ from pathlib import Path
 import pytest
 
 from tidelog.api.errors import LogDamaged
-from tidelog.eventlog.faults import FaultyDisk
 from tidelog.eventlog.log import open_log
 from tidelog.eventlog.reader import open_reader
 from tidelog.eventlog.records import Draft, Tick
 from tidelog.eventlog.repair import repair
 from tidelog.eventlog.sqlite import SqliteStore
 from tidelog.eventlog.verify import verify
+from tidelog.testing.faulty_disk import FaultyDisk
 
 EVENTS = int(os.environ.get("CRASH_EVENTS", "40"))
 

@@ -17,12 +17,12 @@ import pytest
 
 from tidelog.api.errors import LogError, LogFull
 from tidelog.eventlog import database
-from tidelog.eventlog.faults import FaultyDisk, sqlite_error
 from tidelog.eventlog.log import Log, open_log
 from tidelog.eventlog.records import Draft, Tick
 from tidelog.eventlog.repair import repair
 from tidelog.eventlog.sqlite import RESERVE_BYTES
 from tidelog.eventlog.verify import verify
+from tidelog.testing.faulty_disk import FaultyDisk, sqlite_error
 
 
 def tick(number: int) -> Draft:

@@ -30,7 +30,6 @@ from tidelog.api.objects import (
     object_key,
 )
 from tidelog.api.times import NANOS
-from tidelog.eventlog.contract import head_after
 from tidelog.eventlog.log import Log, memory_log
 from tidelog.eventlog.objects import SNAPSHOT, ObjectTable, load_objects
 from tidelog.eventlog.records import (
@@ -58,6 +57,7 @@ from tidelog.eventlog.records import (
 )
 from tidelog.eventlog.store import CHANGES, EMPTY, Snapshot
 from tidelog.eventlog.verify import verify
+from tidelog.testing.store_contract import head_after
 
 START = 1_700_000_000 * NANOS
 KEY = "Pod/default/web"

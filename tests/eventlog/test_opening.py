@@ -13,13 +13,13 @@ import pytest
 from tidelog.api.errors import LogDamaged, LogError
 from tidelog.eventlog import database, opening
 from tidelog.eventlog.disk import Disk
-from tidelog.eventlog.faults import FaultyDisk, sqlite_error
 from tidelog.eventlog.head import HeadFile
 from tidelog.eventlog.lock import WriterLock
 from tidelog.eventlog.log import open_log
 from tidelog.eventlog.reader import open_reader
 from tidelog.eventlog.records import ChainBroken, Draft, Tick
 from tidelog.eventlog.store import EMPTY, Head
+from tidelog.testing.faulty_disk import FaultyDisk, sqlite_error
 
 
 async def make(path: Path, count: int = 5, compact_to: int = 0) -> None:

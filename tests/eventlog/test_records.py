@@ -11,10 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from tidelog.api.builders import pod
 from tidelog.api.errors import LogError
 from tidelog.api.objects import KINDS, Condition, ObjectMeta, Pod, PodSpec, object_key
-from tidelog.eventlog.contract import make_records, rows
 from tidelog.eventlog.records import (
     GENESIS,
     KIND_OF_BODY,
@@ -45,6 +43,8 @@ from tidelog.eventlog.records import (
     decode_body,
     encode_body,
 )
+from tidelog.testing.builders import pod
+from tidelog.testing.store_contract import make_records, rows
 
 ATTEMPT: dict[str, Any] = {"attempt": 7, "observed": 40, "at": 1_700_000_000_000_000_000, "epoch": 2}
 FALLBACK = Fallback(constraint=0, topology_key="zone", criteria=("NodeProvisioningFailed",), reason="timeout")

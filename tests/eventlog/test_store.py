@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tidelog.eventlog.contract import StoreContract
 from tidelog.eventlog.memory import MemoryStore
 from tidelog.eventlog.sqlite import SqliteStore
 from tidelog.eventlog.store import Snapshot, Store
+from tidelog.testing.store_contract import StoreContract
 
 pytestmark = pytest.mark.unreplayed("the rows of the contract are made by hand")
 

@@ -13,10 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidelog.api.errors import LogDamaged, LogError
-from tidelog.api.manifests import load
+from tidelog.api.manifests.manifests import load
 from tidelog.api.objects import ObjectMeta, Pod, object_key
 from tidelog.eventlog import transfer
-from tidelog.eventlog.contract import make_records
 from tidelog.eventlog.log import Log, memory_log, open_log
 from tidelog.eventlog.objects import SNAPSHOT, load_objects
 from tidelog.eventlog.reader import open_reader
@@ -30,6 +29,7 @@ from tidelog.eventlog.records import (
 )
 from tidelog.eventlog.transfer import body_json, export_log, import_log, record_json
 from tidelog.eventlog.verify import verify
+from tidelog.testing.store_contract import make_records
 
 pytestmark = pytest.mark.unreplayed("the records are made by hand: outcomes of no attempt")
 

@@ -15,13 +15,13 @@ import yaml
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
-from tidelog.api import builders as b
 from tidelog.api.errors import InvalidObjects, TidelogError
-from tidelog.daemon.cli import main
+from tidelog.cli.main import main
 from tidelog.eventlog.records import Record
 from tidelog.replay.driver import Driver
 from tidelog.replay.files import write_log
 from tidelog.scheduler.state import SNAPSHOT, encode_state
+from tidelog.testing import builders as b
 
 EXAMPLES = int(os.environ.get("TIDELOG_FUZZ_EXAMPLES", "60"))
 FUZZ = settings(

@@ -14,19 +14,19 @@ from hypothesis import strategies as st
 
 from tests.api.test_fuzz import mutants as manifests
 from tests.fuzz.conftest import EXAMPLES, FUZZ, a_pod, check_error, damaged, mutated
-from tidelog.api import builders as b
 from tidelog.api.errors import InvalidObjects, TidelogError
-from tidelog.api.manifests import load
+from tidelog.api.manifests.manifests import load
 from tidelog.api.objects import Object
 from tidelog.api.times import format_time
+from tidelog.configuration import strict
 from tidelog.daemon.actors.catalogue import Cast, cast_of
 from tidelog.daemon.actors.cluster_autoscaler import ORDERED
-from tidelog.daemon.fact_messages import Refused, SetCondition
-from tidelog.daemon.sandbox import Sandbox
-from tidelog.daemon.virtual_time import START
-from tidelog.plugins import strict
-from tidelog.plugins.pod_topology_spread_fallback import NODE_PROVISIONING_IN_PROGRESS
+from tidelog.daemon.intake.messages import Refused, SetCondition
+from tidelog.plugins.pod_topology_spread.fallback import NODE_PROVISIONING_IN_PROGRESS
 from tidelog.plugins.registry import Registry
+from tidelog.testing import builders as b
+from tidelog.testing.sandbox import Sandbox
+from tidelog.testing.virtual_time import START
 
 FEW = settings(FUZZ, max_examples=max(20, EXAMPLES // 2))
 """Each example runs a cluster."""

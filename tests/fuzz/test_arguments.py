@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.fuzz.conftest import FUZZ, check_said, command
-from tidelog.daemon.cli import VERBS
+from tidelog.cli.main import VERBS
 
 HARMLESS = [
     verb.name.split()

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.fuzz.conftest import FUZZ, check_error, damaged, mutated
 from tidelog.api.errors import TidelogError
-from tidelog.plugins.configuration import default_configuration, read_configuration, write_configuration
+from tidelog.configuration.configuration import default_configuration, read_configuration, write_configuration
 from tidelog.plugins.registry import Registry
 from tidelog.scheduler.core import Core
 

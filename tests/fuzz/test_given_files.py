@@ -1,6 +1,6 @@
 """Every other file that a command line can name, and what the environment names: any content, one clear answer, nothing else changed.
 
-Manifests at `apply` are fuzzed in tests/daemon/test_cli_bad_input.py, files of actors and configurations beside this one, logs in
+Manifests at `apply` are fuzzed in tests/cli/test_bad_input.py, files of actors and configurations beside this one, logs in
 test_log_files.py.
 """
 

@@ -14,10 +14,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.fuzz.conftest import FUZZ
-from tidelog.daemon.http import HttpServer
-from tidelog.daemon.http_server import Limits
-from tidelog.daemon.sources import ProcessState
-from tidelog.plugins.configuration import default_configuration
+from tidelog.configuration.configuration import default_configuration
+from tidelog.daemon.http.endpoints import HttpServer
+from tidelog.daemon.http.server import Limits
+from tidelog.daemon.http.sources import ProcessState
 from tidelog.plugins.registry import Registry
 
 Address = tuple[str, int]

@@ -23,10 +23,10 @@ from hypothesis import strategies as st
 
 from tests.fuzz.conftest import EXAMPLES, FUZZ, a_pod, check_said, command, mutated
 from tidelog.api.features import FeatureGates
-from tidelog.api.manifests import dump_json
+from tidelog.api.manifests.manifests import dump_json
 from tidelog.api.objects import object_key
-from tidelog.daemon.fact_messages import Answer, Apply, Delete, Facts, Result, write_request
-from tidelog.daemon.facts import FactService
+from tidelog.daemon.intake.facts import FactService
+from tidelog.daemon.intake.messages import Answer, Apply, Delete, Facts, Result, write_request
 from tidelog.eventlog.handover import serve
 from tidelog.eventlog.lock import WriterLock
 from tidelog.eventlog.log import open_log

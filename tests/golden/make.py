@@ -15,12 +15,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from tests.replay.histories import node, pod, random_history
-from tidelog.api import builders as b
+from tidelog.configuration.configuration import resolve_configuration
 from tidelog.eventlog.reader import open_reader
 from tidelog.eventlog.transfer import export_log
-from tidelog.plugins.configuration import resolve_configuration
 from tidelog.replay.driver import Driver
 from tidelog.replay.files import write_log
+from tidelog.testing import builders as b
 
 HERE = Path(__file__).resolve().parent
 

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
+from tests.kep.spread_world import NP, PROVISIONING
 from tidelog.api.objects import Node, Pod, pod_condition
 from tidelog.api.pod_status import POD_SCHEDULED
 from tidelog.api.times import NANOS, parse_time
@@ -23,8 +24,6 @@ from tidelog.eventlog.records import (
     Unschedulable,
     decode_body,
 )
-
-from .spread_world import NP, PROVISIONING
 
 PATIENCE = (30 + 10) * NANOS
 """From one tick to the next, and the longest backoff."""

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from tidelog.api import builders as b
-from tidelog.api.builders import ZONE, PodBuilder
 from tidelog.api.objects import Condition, Node, Pod
 from tidelog.api.times import NANOS
+from tidelog.configuration.configuration import SchedulerConfiguration, resolve_configuration
 from tidelog.eventlog.records import (
     Body,
     Fallback,
@@ -19,10 +18,11 @@ from tidelog.eventlog.records import (
     Unschedulable,
     decode_body,
 )
-from tidelog.plugins.configuration import SchedulerConfiguration, resolve_configuration
 from tidelog.plugins.registry import Registry
 from tidelog.replay.driver import START, Driver
 from tidelog.replay.verify import recover, verify
+from tidelog.testing import builders as b
+from tidelog.testing.builders import ZONE, PodBuilder
 
 PROVISIONING = "NodeProvisioningFailed"
 PREEMPTION = "PreemptionFailed"

@@ -8,18 +8,18 @@ import msgspec
 import pytest
 
 from tidelog.api.admission import Stamp, admit
-from tidelog.api.builders import HOSTNAME, ZONE, PodBuilder, node, pod, service
 from tidelog.api.errors import InvalidObjects
 from tidelog.api.features import FeatureGates, parse_feature_gates
 from tidelog.api.object_table import ObjectTable
 from tidelog.api.objects import Object, Pod
-from tidelog.plugins.interface import SKIP, CycleState
-from tidelog.plugins.node_info import PodInfo
-from tidelog.plugins.pod_topology_spread import PodTopologySpread, PodTopologySpreadArgs
+from tidelog.framework.framework import FrameworkHandle
+from tidelog.framework.interface import SKIP, CycleState
+from tidelog.framework.listers import Listers
+from tidelog.framework.node_info import PodInfo
+from tidelog.framework.snapshot import Snapshot
+from tidelog.plugins.pod_topology_spread.plugin import PodTopologySpread, PodTopologySpreadArgs
 from tidelog.scheduler.cache import Cache
-from tidelog.scheduler.framework import FrameworkHandle
-from tidelog.scheduler.listers import Listers
-from tidelog.scheduler.snapshot import Snapshot
+from tidelog.testing.builders import HOSTNAME, ZONE, PodBuilder, node, pod, service
 
 FOO = pod("p").label(foo="bar")
 REASON = "node(s) didn't match pod topology spread constraints"

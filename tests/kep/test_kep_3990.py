@@ -4,15 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tidelog.api.admission import Stamp, admit
-from tidelog.api.builders import HOSTNAME
-from tidelog.api.errors import InvalidObjects
-from tidelog.api.features import FeatureGates
-from tidelog.api.object_table import ObjectTable
-from tidelog.api.objects import Pod
-from tidelog.eventlog.records import Draft, Tick
-
-from .spread_world import (
+from tests.kep.spread_world import (
     NP,
     PREEMPTION,
     PROVISIONING,
@@ -23,6 +15,13 @@ from .spread_world import (
     two_zones,
     web,
 )
+from tidelog.api.admission import Stamp, admit
+from tidelog.api.errors import InvalidObjects
+from tidelog.api.features import FeatureGates
+from tidelog.api.object_table import ObjectTable
+from tidelog.api.objects import Pod
+from tidelog.eventlog.records import Draft, Tick
+from tidelog.testing.builders import HOSTNAME
 
 NOW = Stamp(seq=7, at=1_800_000_000_000_000_000)
 ON = FeatureGates(pod_topology_spread_fallback_mode=True)

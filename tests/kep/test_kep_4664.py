@@ -8,21 +8,20 @@ from collections.abc import Sequence
 import pytest
 from msgspec.structs import replace
 
+from tests.scheduler.preemption_world import World, budget, configuration, pending, running
 from tidelog.api.admission import Stamp, admit
-from tidelog.api.builders import PodBuilder, node, pod, priority_class
 from tidelog.api.errors import InvalidObjects
 from tidelog.api.features import FeatureGates
 from tidelog.api.object_table import ObjectTable
 from tidelog.api.objects import Object, Pod, PriorityClass
 from tidelog.eventlog.records import Evicted, Nominated, Unschedulable
-from tidelog.plugins.disruption_budgets import Allowances
-from tidelog.plugins.node_info import PodInfo
-from tidelog.plugins.preemption_plan import Refusal
+from tidelog.framework.disruption_budgets import Allowances
+from tidelog.framework.node_info import PodInfo
+from tidelog.framework.preemption_plan import Refusal
 from tidelog.plugins.registry import Registry
 from tidelog.replay.verify import verify
 from tidelog.scheduler.core import Core
-
-from ..scheduler.preemption_world import World, budget, configuration, pending, running  # noqa: TID252
+from tidelog.testing.builders import PodBuilder, node, pod, priority_class
 
 NOW = Stamp(seq=7, at=1_800_000_000_000_000_000)
 ON = FeatureGates(disruption_policy_in_priority_class=True)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.scheduler.group_world import (
+from tests.scheduler.groups.group_world import (
     BLOCK,
     GATES,
     HEADER,
@@ -26,7 +26,6 @@ from tests.scheduler.group_world import (
     started,
     worker,
 )
-from tidelog.api import builders as b
 from tidelog.api.admission import Stamp, admit
 from tidelog.api.features import FeatureGates
 from tidelog.api.objects import (
@@ -36,13 +35,14 @@ from tidelog.api.objects import (
     WorkloadPodGroup,
     pod_condition,
 )
-from tidelog.api.validation import validate
+from tidelog.api.validation.rules import validate
+from tidelog.configuration.configuration import resolve_configuration
 from tidelog.eventlog.objects import ObjectTable
 from tidelog.eventlog.records import PlacementChosen, Unschedulable, decode_body
-from tidelog.plugins.configuration import resolve_configuration
-from tidelog.plugins.interface import CycleState, GroupInfo, Placement, Plugin, Status, unschedulable
+from tidelog.framework.interface import CycleState, GroupInfo, Placement, Plugin, Status, unschedulable
 from tidelog.plugins.registry import Registry
 from tidelog.replay.driver import Driver
+from tidelog.testing import builders as b
 
 
 def chosen(driver: Driver) -> PlacementChosen:

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from tidelog.api.builders import NodeBuilder, PodBuilder
 from tidelog.api.features import FeatureGates
-from tidelog.plugins.events import ClusterEvent, Hint, matches
-from tidelog.plugins.interface import Plugin, Status
-from tidelog.plugins.node_info import NodeInfo, PodInfo
-from tidelog.plugins.testing import Cluster, Subject, Waiting
+from tidelog.framework.events import ClusterEvent, Hint, matches
+from tidelog.framework.interface import Plugin, Status
+from tidelog.framework.node_info import NodeInfo, PodInfo
+from tidelog.testing.builders import NodeBuilder, PodBuilder
+from tidelog.testing.plugin_kit import Cluster, Subject, Waiting
 
 
 class Bench:

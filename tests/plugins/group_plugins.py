@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tidelog.api import builders as b
 from tidelog.api.features import FeatureGates
 from tidelog.api.objects import Node, Object
-from tidelog.plugins.interface import LevelConstraint
-from tidelog.plugins.node_info import PodInfo
+from tidelog.framework.framework import FrameworkHandle
+from tidelog.framework.interface import LevelConstraint
+from tidelog.framework.listers import Listers
+from tidelog.framework.node_info import PodInfo
+from tidelog.framework.snapshot import Snapshot
 from tidelog.scheduler.cache import Cache
-from tidelog.scheduler.framework import FrameworkHandle
-from tidelog.scheduler.group import Group, GroupRule, GroupSettings
-from tidelog.scheduler.listers import Listers
-from tidelog.scheduler.snapshot import Snapshot
+from tidelog.scheduler.groups.group import Group, GroupRule, GroupSettings
+from tidelog.testing import builders as b
 
 RACK, BLOCK = "rack", "block"
 

@@ -9,7 +9,6 @@ import msgspec
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from tidelog.api.builders import NodeBuilder, PodBuilder, node, pod
 from tidelog.api.features import FeatureGates
 from tidelog.api.objects import (
     LabelSelector,
@@ -21,15 +20,16 @@ from tidelog.api.objects import (
     Pod,
     PodAffinityTerm,
 )
-from tidelog.plugins.derive import Rules, effects, pod_events
-from tidelog.plugins.events import ClusterEvent, Hint
-from tidelog.plugins.events import matches as matches_event
-from tidelog.plugins.interface import SKIP, CycleState, Plugin
-from tidelog.plugins.node_info import NodeInfo, PodInfo
+from tidelog.framework.events import ClusterEvent, Hint
+from tidelog.framework.events import matches as matches_event
+from tidelog.framework.framework import FrameworkHandle
+from tidelog.framework.interface import SKIP, CycleState, Plugin
+from tidelog.framework.listers import Listers
+from tidelog.framework.node_info import NodeInfo, PodInfo
+from tidelog.framework.object_events import Rules, effects, pod_events
+from tidelog.framework.snapshot import Snapshot
 from tidelog.scheduler.cache import Cache
-from tidelog.scheduler.framework import FrameworkHandle
-from tidelog.scheduler.listers import Listers
-from tidelog.scheduler.snapshot import Snapshot
+from tidelog.testing.builders import NodeBuilder, PodBuilder, node, pod
 
 HOST = "kubernetes.io/hostname"
 ZONE = "topology.kubernetes.io/zone"

@@ -13,13 +13,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from tidelog.plugins.configuration import WITHOUT_EFFECT, SchedulerConfiguration, read_configuration
-from tidelog.plugins.configuration_v1 import KubeSchedulerConfiguration, Profile, TidelogSection
-from tidelog.plugins.events import Action, Resource
-from tidelog.plugins.interface import Code, Depends
-from tidelog.plugins.profiles import DEFAULT_PLUGINS
+from tidelog.configuration.configuration import WITHOUT_EFFECT, SchedulerConfiguration, read_configuration
+from tidelog.configuration.file_v1 import KubeSchedulerConfiguration, Profile, TidelogSection
+from tidelog.configuration.profiles import DEFAULT_PLUGINS
+from tidelog.framework.events import Action, Resource
+from tidelog.framework.interface import Code, Depends
 from tidelog.plugins.registry import IN_TREE, POINTS, REMOVED, UNSUPPORTED, Registry
-from tidelog.plugins.testing import BrokenPromise, check_plugin
+from tidelog.testing.plugin_kit import BrokenPromise, check_plugin
 
 ROOT = Path(__file__).parent.parent.parent
 EXAMPLE = ROOT / "examples" / "plugin"
@@ -89,7 +89,7 @@ def test_guides_arguments_work() -> None:
     (source,) = [block for block in blocks(AUTHORS, "python") if "validate_args" in block]
     names: dict[str, Any] = {}
     exec(  # The block leaves out the imports that the text around it has made clear.
-        "from tidelog.api.errors import FieldError\nfrom tidelog.plugins.interface import Plugin, PluginArgs\n"
+        "from tidelog.api.errors import FieldError\nfrom tidelog.framework.interface import Plugin, PluginArgs\n"
         + source,
         names,
     )

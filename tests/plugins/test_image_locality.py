@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from tidelog.api.builders import NodeBuilder, PodBuilder, node, pod
 from tidelog.api.objects import Volume
+from tidelog.framework.framework import FrameworkHandle
+from tidelog.framework.interface import CycleState
+from tidelog.framework.listers import Listers
+from tidelog.framework.node_info import PodInfo
+from tidelog.framework.snapshot import Snapshot
 from tidelog.plugins.image_locality import ImageLocality, normalized_image, pod_images
-from tidelog.plugins.interface import CycleState
-from tidelog.plugins.node_info import PodInfo
 from tidelog.scheduler.cache import Cache
-from tidelog.scheduler.framework import FrameworkHandle
-from tidelog.scheduler.listers import Listers
-from tidelog.scheduler.snapshot import Snapshot
+from tidelog.testing.builders import NodeBuilder, PodBuilder, node, pod
 
 MB = 1024 * 1024
 

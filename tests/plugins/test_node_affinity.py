@@ -8,7 +8,6 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from tidelog.api.builders import NodeBuilder, PodBuilder, node, pod
 from tidelog.api.features import FeatureGates
 from tidelog.api.objects import (
     NodeAffinity as Affinity,
@@ -20,9 +19,10 @@ from tidelog.api.objects import (
     PreferredSchedulingTerm,
 )
 from tidelog.api.selectors import SelectorError
-from tidelog.plugins.events import Action, ClusterEvent, Hint, Resource
-from tidelog.plugins.interface import SKIP, Code, Status, unresolvable
+from tidelog.framework.events import Action, ClusterEvent, Hint, Resource
+from tidelog.framework.interface import SKIP, Code, Status, unresolvable
 from tidelog.plugins.node_affinity import NodeAffinity, NodeAffinityArgs
+from tidelog.testing.builders import NodeBuilder, PodBuilder, node, pod
 
 REJECTED = unresolvable("node(s) didn't match Pod's node affinity/selector")
 ENFORCED = unresolvable("node(s) didn't match scheduler-enforced node affinity")

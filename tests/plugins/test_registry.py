@@ -12,10 +12,10 @@ import pytest
 
 from tidelog.api.errors import PluginError
 from tidelog.api.features import FeatureGates
-from tidelog.plugins.events import ACTION_BY_NAME, Action
-from tidelog.plugins.interface import Plugin, PluginArgs, Status
+from tidelog.framework.events import ACTION_BY_NAME, Action
+from tidelog.framework.interface import Plugin, PluginArgs, Status
 from tidelog.plugins.registry import IN_TREE, POINTS, UNSUPPORTED, Registry, implements, load_entry_points
-from tidelog.plugins.testing import Subject
+from tidelog.testing.plugin_kit import Subject
 
 REFERENCE = Path(__file__).parent.parent / "conformance" / "reference"
 PROFILE = json.loads((REFERENCE / "default-profile.json").read_text())
@@ -166,7 +166,7 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str,
 
 
 GOOD = """
-from tidelog.plugins.interface import Plugin
+from tidelog.framework.interface import Plugin
 
 class Offered(Plugin):
     name = "Offered"

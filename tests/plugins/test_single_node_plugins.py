@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
-from tidelog.api.builders import NodeBuilder, PodBuilder, node, pod
+from tidelog.framework.events import Action, ClusterEvent, Hint, Resource
+from tidelog.framework.interface import SKIP, CycleState, unresolvable, unschedulable
+from tidelog.framework.node_info import PodInfo
 from tidelog.plugins import (
     default_binder,
     node_name,
@@ -16,9 +18,7 @@ from tidelog.plugins import (
     scheduling_gates,
     taint_toleration,
 )
-from tidelog.plugins.events import Action, ClusterEvent, Hint, Resource
-from tidelog.plugins.interface import SKIP, CycleState, unresolvable, unschedulable
-from tidelog.plugins.node_info import PodInfo
+from tidelog.testing.builders import NodeBuilder, PodBuilder, node, pod
 
 NODE_ADD = ClusterEvent(Resource.NODE, Action.ADD)
 NODE_TAINT = ClusterEvent(Resource.NODE, Action.UPDATE_NODE_TAINT)

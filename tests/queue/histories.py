@@ -13,10 +13,9 @@ from typing import Any
 
 import msgspec
 
+from tests.queue.naive import NaiveQueue
+from tests.queue.traces import driver
 from tidelog.queue.entity import QueuedGroup
-
-from .naive import NaiveQueue
-from .traces import driver
 
 Json = dict[str, Any]
 

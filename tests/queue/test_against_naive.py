@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from .histories import OPERATIONS, History
+from tests.queue.histories import OPERATIONS, History
 
 pytestmark = pytest.mark.no_cover  # Hundreds of long histories; the other tests of the queue cover it.
 

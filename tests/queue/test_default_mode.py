@@ -21,15 +21,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tidelog.api import builders as build
-from tidelog.api.objects import Pod
-from tidelog.api.times import NANOS
-from tidelog.plugins.events import TIME, ClusterEvent, Hint, Tick, WaitingPod, matches
-from tidelog.queue.entity import AnyEntity, QueuedGroup, QueuedPod
-from tidelog.queue.group_rules import GroupInfo
-from tidelog.queue.scheduling_queue import Rejection
-
-from .toys import (
+from tests.queue.toys import (
     NODE_ADD,
     NODE_LABEL,
     POD_DELETE,
@@ -43,6 +35,13 @@ from .toys import (
     on,
     uid,
 )
+from tidelog.api.objects import Pod
+from tidelog.api.times import NANOS
+from tidelog.framework.events import TIME, ClusterEvent, Hint, Tick, WaitingPod, matches
+from tidelog.queue.entity import AnyEntity, QueuedGroup, QueuedPod
+from tidelog.queue.group_rules import GroupInfo
+from tidelog.queue.scheduling_queue import Rejection
+from tidelog.testing import builders as build
 
 HISTORIES = int(os.environ.get("TIDELOG_QUEUE_HISTORIES", "100"))
 EVENTS = [NODE_ADD, NODE_LABEL, POD_DELETE]

@@ -13,13 +13,13 @@ from collections.abc import Callable
 from msgspec.structs import replace
 
 from tidelog.api.objects import Object, Pod, PodSchedulingGate
-from tidelog.plugins.configuration import default_configuration
-from tidelog.plugins.interface import CycleState
-from tidelog.plugins.node_info import PodInfo
-from tidelog.plugins.testing_worlds import Dice, World
-from tidelog.queue.soundness import HintSoundness, Sleeper
+from tidelog.configuration.configuration import default_configuration
+from tidelog.framework.framework import Feasible
+from tidelog.framework.interface import CycleState
+from tidelog.framework.node_info import PodInfo
 from tidelog.replay.driver import Driver
-from tidelog.scheduler.framework import Feasible
+from tidelog.testing.hint_soundness import HintSoundness, Sleeper
+from tidelog.testing.plugin_worlds import Dice, World
 
 STORIES = int(os.environ.get("TIDELOG_QUEUE_HISTORIES", "100"))
 Change = Callable[[], None]

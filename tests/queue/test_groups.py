@@ -6,14 +6,7 @@ from typing import Any
 
 import pytest
 
-from tidelog.api import builders as build
-from tidelog.api.errors import InternalError
-from tidelog.api.times import NANOS
-from tidelog.plugins.events import WILDCARD
-from tidelog.queue.group_rules import GroupInfo
-from tidelog.queue.scheduling_queue import Rejection
-
-from .toys import (
+from tests.queue.toys import (
     NODE_ADD,
     NODE_LABEL,
     TARGET_LABEL,
@@ -28,6 +21,12 @@ from .toys import (
     toy,
     uid,
 )
+from tidelog.api.errors import InternalError
+from tidelog.api.times import NANOS
+from tidelog.framework.events import WILDCARD
+from tidelog.queue.group_rules import GroupInfo
+from tidelog.queue.scheduling_queue import Rejection
+from tidelog.testing import builders as build
 
 KEY = "default/g"
 FIT = Rejection(("Fit",))

@@ -6,24 +6,7 @@ from typing import Any
 
 import pytest
 
-from tidelog.api import builders as build
-from tidelog.api.errors import InvalidObjects, PluginError
-from tidelog.plugins.events import (
-    FORCE_ACTIVATE,
-    TIME,
-    WILDCARD,
-    Action,
-    ClusterEvent,
-    EventRegistration,
-    Resource,
-    Tick,
-)
-from tidelog.plugins.interface import Plugin, Status
-from tidelog.queue.entity import QueuedGroup, QueuedPod, Strategy
-from tidelog.queue.hints import HintMap, registrations_of
-from tidelog.queue.in_flight import InFlightEvent
-
-from .toys import (
+from tests.queue.toys import (
     NODE_ADD,
     NODE_LABEL,
     TARGET_LABEL,
@@ -38,6 +21,22 @@ from .toys import (
     toy,
     yes,
 )
+from tidelog.api.errors import InvalidObjects, PluginError
+from tidelog.framework.events import (
+    FORCE_ACTIVATE,
+    TIME,
+    WILDCARD,
+    Action,
+    ClusterEvent,
+    EventRegistration,
+    Resource,
+    Tick,
+)
+from tidelog.framework.interface import Plugin, Status
+from tidelog.queue.entity import QueuedGroup, QueuedPod, Strategy
+from tidelog.queue.hints import HintMap, registrations_of
+from tidelog.queue.in_flight import InFlightEvent
+from tidelog.testing import builders as build
 
 
 def waiting(

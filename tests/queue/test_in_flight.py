@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from tidelog.api import builders as build
+from tests.queue.toys import NODE_ADD, NODE_LABEL, TARGET_LABEL, node
 from tidelog.api.objects import Pod
-from tidelog.plugins.events import FORCE_ACTIVATE, TIME, WILDCARD, ClusterEvent, Tick
+from tidelog.framework.events import FORCE_ACTIVATE, TIME, WILDCARD, ClusterEvent, Tick
 from tidelog.queue.entity import QueuedPod
 from tidelog.queue.in_flight import Attempt, InFlight
-
-from .toys import NODE_ADD, NODE_LABEL, TARGET_LABEL, node
+from tidelog.testing import builders as build
 
 
 def pod(name: str) -> QueuedPod:

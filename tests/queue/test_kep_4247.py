@@ -6,12 +6,7 @@ from typing import Any
 
 import pytest
 
-from tidelog.api import builders as build
-from tidelog.api.times import NANOS
-from tidelog.plugins.events import Hint, HintFn, WaitingPod
-from tidelog.queue.scheduling_queue import DEFAULT_CONFIG
-
-from .toys import (
+from tests.queue.toys import (
     NODE_ADD,
     NODE_LABEL,
     POD_DELETE,
@@ -26,6 +21,10 @@ from .toys import (
     uid,
     yes,
 )
+from tidelog.api.times import NANOS
+from tidelog.framework.events import Hint, HintFn, WaitingPod
+from tidelog.queue.scheduling_queue import DEFAULT_CONFIG
+from tidelog.testing import builders as build
 
 
 @pytest.mark.parametrize(("fit", "affinity"), [(yes, no), (no, yes), (yes, yes)])

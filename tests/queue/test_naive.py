@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from .naive import NaiveQueue
-from .traces import recorded
+from tests.queue.naive import NaiveQueue
+from tests.queue.traces import recorded
 
 
 @pytest.mark.parametrize("family", ["queue", "queue_groups"])

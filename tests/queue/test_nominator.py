@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tidelog.api import builders as build
 from tidelog.api.objects import Pod
 from tidelog.queue.nominator import Nominator
+from tidelog.testing import builders as build
 
 
 def names(nominator: Nominator, node: str) -> list[str]:

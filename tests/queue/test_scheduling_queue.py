@@ -6,12 +6,7 @@ from typing import Any
 
 import pytest
 
-from tidelog.api import builders as build
-from tidelog.api.errors import InternalError
-from tidelog.api.times import NANOS
-from tidelog.plugins.events import TIME, WILDCARD, EventRegistration, Hint, WaitingPod
-
-from .toys import (
+from tests.queue.toys import (
     NODE_ADD,
     TARGET_CONDITION,
     TARGET_LABEL,
@@ -26,6 +21,10 @@ from .toys import (
     toy,
     uid,
 )
+from tidelog.api.errors import InternalError
+from tidelog.api.times import NANOS
+from tidelog.framework.events import TIME, WILDCARD, EventRegistration, Hint, WaitingPod
+from tidelog.testing import builders as build
 
 # --- order --------------------------------------------------------------------------------------------------------------
 

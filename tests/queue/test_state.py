@@ -11,13 +11,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tidelog.api import builders as build
+from tests.queue.toys import NODE_ADD, Bench, Gate, Listener, node, toy, uid
 from tidelog.api.errors import InternalError
 from tidelog.api.objects import Pod
-from tidelog.plugins.events import ACTION_BY_NAME, TIME, WILDCARD, Action, ClusterEvent, Resource, Tick
+from tidelog.framework.events import ACTION_BY_NAME, TIME, WILDCARD, Action, ClusterEvent, Resource, Tick
 from tidelog.queue.state import dump_object, load_object
-
-from .toys import NODE_ADD, Bench, Gate, Listener, node, toy, uid
+from tidelog.testing import builders as build
 
 
 def busy_bench() -> Bench:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from tidelog.api import builders as build
+from tests.queue.toys import NODE_ADD, NODE_LABEL, Bench, Gate, Listener, Toy, for_me, no, node, on, toy
 from tidelog.api.times import NANOS
-from tidelog.plugins.events import WILDCARD
-
-from .toys import NODE_ADD, NODE_LABEL, Bench, Gate, Listener, Toy, for_me, no, node, on, toy
+from tidelog.framework.events import WILDCARD
+from tidelog.testing import builders as build
 
 
 def test_event_reaches_those_whom_an_interested_plugin_rejected() -> None:

@@ -5,14 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from tidelog.api import builders as build
 from tidelog.api.objects import Node, Pod
 from tidelog.api.times import NANOS
-from tidelog.plugins.events import Action, ClusterEvent, EventRegistration, Hint, HintFn, Resource, WaitingPod
-from tidelog.plugins.interface import Status, unschedulable
+from tidelog.framework.events import (
+    Action,
+    ClusterEvent,
+    EventRegistration,
+    Hint,
+    HintFn,
+    Resource,
+    WaitingPod,
+)
+from tidelog.framework.interface import Status, unschedulable
 from tidelog.plugins.priority_sort import PrioritySort
 from tidelog.queue.entity import AnyEntity, QueuedGroup, QueuedPod
 from tidelog.queue.scheduling_queue import QueueConfig, Rejection, SchedulingQueue
+from tidelog.testing import builders as build
 
 NODE_ADD = ClusterEvent(Resource.NODE, Action.ADD)
 NODE_LABEL = ClusterEvent(Resource.NODE, Action.UPDATE_NODE_LABEL)

@@ -7,9 +7,9 @@ from random import Random
 
 from msgspec.structs import replace
 
-from tidelog.api import builders as b
 from tidelog.api.objects import Node, Pod
 from tidelog.replay.driver import Driver
+from tidelog.testing import builders as b
 
 SCHEDULER = "default-scheduler"
 

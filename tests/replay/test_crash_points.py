@@ -6,11 +6,11 @@ import pytest
 
 from tests.golden import make
 from tests.kep.spread_world import PREEMPTION, two_zones, web
-from tidelog.api import builders as b
 from tidelog.plugins.registry import Registry
 from tidelog.replay.driver import Driver
 from tidelog.replay.playback import pops
 from tidelog.replay.verify import recover, verify
+from tidelog.testing import builders as b
 
 RACK = "example.com/rack"
 

@@ -10,8 +10,8 @@ from tests.replay.histories import node, pod, random_history
 from tidelog.api.errors import LogError, TidelogError
 from tidelog.eventlog.log import open_log
 from tidelog.eventlog.records import Unschedulable
-from tidelog.plugins.interface import CycleState, Plugin
-from tidelog.plugins.node_info import NodeInfo, PodInfo
+from tidelog.framework.interface import CycleState, Plugin
+from tidelog.framework.node_info import NodeInfo, PodInfo
 from tidelog.plugins.registry import IN_TREE, Registry
 from tidelog.replay.driver import Driver
 from tidelog.replay.files import write_log
@@ -108,7 +108,7 @@ class Elsewhere(Plugin):
 
 
 async def test_a_plugin_that_is_not_installed_is_named(tmp_path: Path) -> None:
-    from tidelog.plugins.configuration import resolve_configuration
+    from tidelog.configuration.configuration import resolve_configuration
 
     registry = Registry([*IN_TREE, Elsewhere])
     section = {"plugins": {"multiPoint": {"enabled": [{"name": "Elsewhere"}]}}}

@@ -11,13 +11,12 @@ from typing import Any
 import pytest
 
 from tests.replay.histories import SCHEDULER, node, pod, random_history
-from tidelog.api import builders as b
 from tidelog.api.errors import TidelogError
 from tidelog.api.objects import Pod
-from tidelog.daemon.cli import main
+from tidelog.cli.main import main
 from tidelog.eventlog.log import open_log
-from tidelog.plugins.interface import CycleState, Plugin
-from tidelog.plugins.node_info import NodeInfo, PodInfo
+from tidelog.framework.interface import CycleState, Plugin
+from tidelog.framework.node_info import NodeInfo, PodInfo
 from tidelog.plugins.registry import IN_TREE, Registry
 from tidelog.replay.driver import Driver
 from tidelog.replay.files import write_log
@@ -27,6 +26,7 @@ from tidelog.replay.redact import redact
 from tidelog.replay.to_test import packed, slice_of, to_test, unpacked, unpacked_state
 from tidelog.replay.verify import recover, verify
 from tidelog.scheduler.state import SNAPSHOT, encode_state
+from tidelog.testing import builders as b
 
 SECRETS = (
     "acme", "payroll", "vault", "registry.acme.example", "oracle", "team-x", "eu-secret-1", "quota-gate", "sidecar-acme",
@@ -107,7 +107,7 @@ class LikesShortNames(Plugin):
 
 
 def test_a_log_whose_decisions_depend_on_names_is_refused() -> None:
-    from tidelog.plugins.configuration import resolve_configuration
+    from tidelog.configuration.configuration import resolve_configuration
 
     registry = Registry([*IN_TREE, LikesShortNames])
     section = {"plugins": {"multiPoint": {"enabled": [{"name": "LikesShortNames", "weight": 100}]}}}

@@ -14,7 +14,7 @@ import pytest
 
 from tests.replay import unsteady_plugins
 from tests.replay.histories import node, pod, random_history
-from tidelog.daemon.cli import main
+from tidelog.cli.main import main
 from tidelog.eventlog.records import Record, Scheduled, Unschedulable, decode_body, encode_body
 from tidelog.eventlog.store import CHANGES
 from tidelog.plugins.registry import Registry

@@ -11,11 +11,10 @@ import pytest
 from msgspec.structs import replace
 
 from tests.replay.histories import node, pod, random_history
-from tidelog.api import builders as b
 from tidelog.api.times import NANOS
-from tidelog.daemon.cli import main
+from tidelog.cli.main import main
+from tidelog.configuration.configuration import SchedulerConfiguration, resolve_configuration
 from tidelog.eventlog.records import Draft, ObjectDeleted, ObjectPut, Scheduled, decode_body
-from tidelog.plugins.configuration import SchedulerConfiguration, resolve_configuration
 from tidelog.plugins.registry import Registry
 from tidelog.replay.comparison import Comparison, compare
 from tidelog.replay.driver import Driver
@@ -24,6 +23,7 @@ from tidelog.replay.files import write_log
 from tidelog.replay.playback import CannotFollow
 from tidelog.replay.verify import verify
 from tidelog.replay.what_if import Injection, Outcomes, run_what_if
+from tidelog.testing import builders as b
 
 HEADER = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
 

@@ -10,9 +10,9 @@ import random
 import sys
 import time
 
-from tidelog.plugins.configuration import SchedulerConfiguration, resolve_configuration
-from tidelog.plugins.interface import CycleState, Depends, Plugin, Status, unschedulable
-from tidelog.plugins.node_info import NodeInfo, PodInfo
+from tidelog.configuration.configuration import SchedulerConfiguration, resolve_configuration
+from tidelog.framework.interface import CycleState, Depends, Plugin, Status, unschedulable
+from tidelog.framework.node_info import NodeInfo, PodInfo
 from tidelog.plugins.registry import IN_TREE, Registry
 from tidelog.replay.to_test import unpacked
 from tidelog.replay.verify import verify

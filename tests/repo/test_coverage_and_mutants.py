@@ -101,7 +101,10 @@ def test_a_package_below_one_of_its_figures_is_named(
         counts = {"num_statements": 300, "covered_lines": lines, "num_branches": 100}
         return {"summary": {**counts, "covered_branches": branches}}
 
-    files = {f"{package}/a.py": summary(300, 95) for package in ("api", "plugins", "scheduler")}
+    files = {
+        f"{package}/a.py": summary(300, 95)
+        for package in ("api", "configuration", "framework", "plugins", "scheduler")
+    }
     files |= {"queue/a.py": summary(300, 100), "eventlog/a.py": summary(lines, branches)}
     report = tmp_path / "coverage.json"
     report.write_text(json.dumps({"files": files}))

@@ -15,10 +15,10 @@ import pytest
 import yaml
 
 from tidelog.api.times import parse_duration
-from tidelog.daemon import cli
-from tidelog.daemon.metric_families import Description
-from tidelog.daemon.metrics import Metrics, Statistics
-from tidelog.daemon.pod_resources import DESCRIPTIONS
+from tidelog.cli import main as cli
+from tidelog.daemon.metrics.families import Description
+from tidelog.daemon.metrics.metrics import Metrics, Statistics
+from tidelog.daemon.metrics.pod_resources import DESCRIPTIONS
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 DEPLOY = ROOT / "deploy"

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tidelog.daemon import cli
+from tidelog.cli import main as cli
 
 ROOT = Path(__file__).resolve().parents[2]
 TEXT_SUFFIXES = {".md", ".py", ".toml", ".yaml", ".yml", ".json", ".txt", ".sh", ".service", ".cfg", ""}
@@ -142,8 +142,12 @@ def test_every_verb_is_documented_with_an_example(verb: cli.Verb) -> None:
 
 def test_every_verb_has_its_module_and_every_module_its_verb() -> None:
     helpers = {"options", "reporting"}
-    folder = ROOT / "daemon" / "commands"
-    modules = {path.stem for path in tracked() if path.parent == folder} - {"__init__"} - helpers
+    folder = ROOT / "cli" / "commands"
+    modules = (
+        {path.stem for path in tracked() if path.parent == folder and path.suffix == ".py"}
+        - {"__init__"}
+        - helpers
+    )
 
     assert modules == {verb.module for verb in cli.VERBS}
 

@@ -11,23 +11,28 @@ from typing import Any
 import msgspec
 import pytest
 
-from tidelog.api import quantity, validate_common, validate_devices, validate_groups, validate_placement
+from tidelog.api import quantity
 from tidelog.api.admission import Stamp, admit
-from tidelog.api.documents import read_documents
 from tidelog.api.errors import InvalidObjects, LogError
 from tidelog.api.features import FeatureGates
-from tidelog.api.fields import ERRORS_MAX
-from tidelog.api.manifests import OBJECT_BYTES_MAX, VALUES_MAX, load
-from tidelog.api.names import NAME_LENGTH_MAX, SUBDOMAIN_LENGTH_MAX
+from tidelog.api.manifests.documents import read_documents
+from tidelog.api.manifests.manifests import OBJECT_BYTES_MAX, VALUES_MAX, load
+from tidelog.api.manifests.yaml_reader import DEPTH_MAX, DOCUMENTS_MAX, INPUT_BYTES_MAX
 from tidelog.api.object_table import ObjectTable
-from tidelog.api.yaml_reader import DEPTH_MAX, DOCUMENTS_MAX, INPUT_BYTES_MAX
-from tidelog.daemon import facts, http_server
+from tidelog.api.validation import common as validate_common
+from tidelog.api.validation import devices as validate_devices
+from tidelog.api.validation import groups as validate_groups
+from tidelog.api.validation import placement as validate_placement
+from tidelog.api.validation.field_errors import ERRORS_MAX
+from tidelog.api.validation.names import NAME_LENGTH_MAX, SUBDOMAIN_LENGTH_MAX
+from tidelog.configuration import strict
 from tidelog.daemon.actors import node_groups
-from tidelog.daemon.fact_messages import OBJECTS_MAX, TEXT_BYTES_MAX, VERSION, read_request
+from tidelog.daemon.http import server as http_server
+from tidelog.daemon.intake import facts
+from tidelog.daemon.intake.messages import OBJECTS_MAX, TEXT_BYTES_MAX, VERSION, read_request
 from tidelog.eventlog import handover, log, records, sqlite
 from tidelog.eventlog.log import memory_log
 from tidelog.eventlog.records import Draft, SchedulerStarted
-from tidelog.plugins import strict
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "limits.md").read_text()
 UNSATISFIABLE = validate_placement.UNSATISFIABLE

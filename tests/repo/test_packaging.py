@@ -14,7 +14,19 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-FOLDERS = ("api", "daemon", "eventlog", "plugins", "queue", "replay", "scheduler")
+FOLDERS = (
+    "api",
+    "cli",
+    "configuration",
+    "daemon",
+    "eventlog",
+    "framework",
+    "plugins",
+    "queue",
+    "replay",
+    "scheduler",
+    "testing",
+)
 SHIPPED = ("benchmarks", "examples")
 """Folders that the wheel has because verbs need them (docs/decisions/0002); they are no part of the import contract."""
 NOT_OURS = "import queue; queue.SimpleQueue; import aiosqlite; print(queue.__file__)"
@@ -71,8 +83,8 @@ def test_tests_run_beside_what_an_editable_install_leaves_in_the_root(tmp_path: 
     left.mkdir()
     (left / "PKG-INFO").write_text("Metadata-Version: 2.4\nName: tidelog\nVersion: 0.1.0\n")
     (left / "SOURCES.txt").write_text("api/selectors.py\nqueue/order.py\n")
-    (left / "entry_points.txt").write_text("[pytest11]\ntidelog = tidelog.daemon.pytest_plugin\n")
-    command = (sys.executable, "-m", "pytest", "--collect-only", "-q", "tests/api/test_names.py")
+    (left / "entry_points.txt").write_text("[pytest11]\ntidelog = tidelog.testing.pytest_plugin\n")
+    command = (sys.executable, "-m", "pytest", "--collect-only", "-q", "tests/api/validation/test_names.py")
 
     done = subprocess.run(
         command,

@@ -7,9 +7,13 @@ from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
-from tidelog.api import builders as b
 from tidelog.api.features import FeatureGates
 from tidelog.api.objects import Node, Pod, PodDisruptionBudget, pod_condition
+from tidelog.configuration.configuration import (
+    SchedulerConfiguration,
+    default_configuration,
+    resolve_configuration,
+)
 from tidelog.eventlog.objects import ObjectTable
 from tidelog.eventlog.records import (
     Body,
@@ -21,15 +25,11 @@ from tidelog.eventlog.records import (
     SchedulerStarted,
     decode_body,
 )
-from tidelog.plugins.configuration import (
-    SchedulerConfiguration,
-    default_configuration,
-    resolve_configuration,
-)
-from tidelog.plugins.interface import Plugin
+from tidelog.framework.interface import Plugin
 from tidelog.plugins.registry import IN_TREE, Registry
 from tidelog.replay.driver import Driver
 from tidelog.replay.verify import recover, verify
+from tidelog.testing import builders as b
 
 GUARDED = FeatureGates(disruption_policy_in_priority_class=True)
 T = TypeVar("T")

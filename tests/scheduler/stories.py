@@ -5,13 +5,13 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-from tidelog.api import builders as b
 from tidelog.api.objects import Node, Pod
-from tidelog.plugins.configuration import SchedulerConfiguration, resolve_configuration
-from tidelog.plugins.interface import Code, CycleState, PermitResult, Plugin, Status
-from tidelog.plugins.node_info import PodInfo
+from tidelog.configuration.configuration import SchedulerConfiguration, resolve_configuration
+from tidelog.framework.interface import Code, CycleState, PermitResult, Plugin, Status
+from tidelog.framework.node_info import PodInfo
 from tidelog.plugins.registry import IN_TREE, Registry
 from tidelog.replay.driver import Driver
+from tidelog.testing import builders as b
 
 ZONE = "topology.kubernetes.io/zone"
 

@@ -19,10 +19,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
 from msgspec.structs import replace
 
-from tidelog.api.builders import HOSTNAME, ZONE, NodeBuilder, PodBuilder, node, pod
-from tidelog.plugins.node_info import NodeInfo, PodInfo
+from tidelog.framework.node_info import NodeInfo, PodInfo
+from tidelog.framework.snapshot import Snapshot
 from tidelog.scheduler.cache import Cache
-from tidelog.scheduler.snapshot import Snapshot
+from tidelog.testing.builders import HOSTNAME, ZONE, NodeBuilder, PodBuilder, node, pod
 
 
 def info(builder: PodBuilder) -> PodInfo:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from tidelog.api import builders as b
 from tidelog.api.objects import Node, Pod
-from tidelog.plugins.events import ClusterEvent
+from tidelog.framework.events import ClusterEvent
 from tidelog.queue.entity import QueuedPod
 from tidelog.queue.in_flight import InFlightEvent
 from tidelog.queue.scheduling_queue import SchedulingQueue
 from tidelog.replay.driver import Driver
+from tidelog.testing import builders as b
 
 
 def node(name: str, cpu: str) -> Node:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from tidelog.api import builders as b
 from tidelog.api.errors import InternalError, PluginError
 from tidelog.api.objects import Condition, Node, Pod, pod_condition
 from tidelog.api.pod_status import POD_SCHEDULED
+from tidelog.configuration.configuration import SchedulerConfiguration, resolve_configuration
 from tidelog.eventlog.records import (
     AttemptAborted,
     Draft,
@@ -19,13 +19,13 @@ from tidelog.eventlog.records import (
     Unschedulable,
     decode_body,
 )
-from tidelog.plugins.configuration import SchedulerConfiguration, resolve_configuration
-from tidelog.plugins.events import Action, ClusterEvent, EventRegistration, Hint, Resource
-from tidelog.plugins.interface import Code, CycleState, PermitResult, Plugin, Status
-from tidelog.plugins.node_info import PodInfo
+from tidelog.framework.events import Action, ClusterEvent, EventRegistration, Hint, Resource
+from tidelog.framework.interface import Code, CycleState, PermitResult, Plugin, Status
+from tidelog.framework.node_info import PodInfo
 from tidelog.plugins.registry import IN_TREE, Registry
 from tidelog.replay.driver import Driver
 from tidelog.replay.verify import recover, verify
+from tidelog.testing import builders as b
 
 ZONE = "topology.kubernetes.io/zone"
 

@@ -6,15 +6,15 @@ from typing import Any, ClassVar
 
 import pytest
 
-from tidelog.api import builders as b
 from tidelog.api.objects import Pod, PodGroup, pod_condition
 from tidelog.api.pod_status import POD_SCHEDULED
+from tidelog.configuration.configuration import resolve_configuration
 from tidelog.eventlog.records import AttemptError, Unschedulable, decode_body
-from tidelog.plugins.configuration import resolve_configuration
-from tidelog.plugins.events import Action, ClusterEvent, EventRegistration, Hint, Resource
-from tidelog.plugins.interface import Code, PermitResult, Plugin, Status, unschedulable
+from tidelog.framework.events import Action, ClusterEvent, EventRegistration, Hint, Resource
+from tidelog.framework.interface import Code, PermitResult, Plugin, Status, unschedulable
 from tidelog.plugins.registry import Registry
 from tidelog.replay.driver import Driver
+from tidelog.testing import builders as b
 
 HEADER = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
 CHOSEN = "p"

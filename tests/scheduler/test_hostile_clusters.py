@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterable
 
 import pytest
 
-from tidelog.api import builders as b
-from tidelog.plugins import affinity_terms
-from tidelog.plugins.affinity_terms import AffinityTerm
+from tidelog.framework import affinity_terms
+from tidelog.framework.affinity_terms import AffinityTerm
 from tidelog.replay.driver import Driver
-from tidelog.scheduler import fast_spread
 from tidelog.scheduler.core import Core
-from tidelog.scheduler.fast_spread import Spread
+from tidelog.scheduler.evaluation import spread as fast_spread
+from tidelog.scheduler.evaluation.spread import Spread
+from tidelog.testing import builders as b
 
 PODS, TERMS = 12, 32
 

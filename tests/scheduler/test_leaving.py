@@ -7,14 +7,14 @@ from typing import ClassVar
 import pytest
 from msgspec.structs import replace
 
-from tidelog.api import builders as b
 from tidelog.api.objects import Pod
+from tidelog.configuration.configuration import read_configuration
 from tidelog.eventlog.records import Scheduled
-from tidelog.plugins.configuration import read_configuration
-from tidelog.plugins.interface import Code, CycleState, PermitResult, Plugin, Status
-from tidelog.plugins.node_info import PodInfo
+from tidelog.framework.interface import Code, CycleState, PermitResult, Plugin, Status
+from tidelog.framework.node_info import PodInfo
 from tidelog.plugins.registry import IN_TREE, Registry
 from tidelog.replay.driver import Driver
+from tidelog.testing import builders as b
 
 
 class Holds(Plugin):

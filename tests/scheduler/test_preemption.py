@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from msgspec.structs import replace
 
-from tidelog.api import builders as b
+from tests.scheduler.preemption_world import PluginWorld, World, budget, node, pending, running, transactions
 from tidelog.api.features import FeatureGates
 from tidelog.api.objects import ContainerStatus, pod_condition
 from tidelog.api.pod_status import is_preempted
@@ -20,14 +20,13 @@ from tidelog.eventlog.records import (
     Unschedulable,
     Waiting,
 )
-from tidelog.plugins.default_preemption import WAITING
-from tidelog.plugins.interface import Code, CycleState, PermitResult, Plugin, Status
-from tidelog.plugins.node_info import PodInfo
+from tidelog.framework.interface import Code, CycleState, PermitResult, Plugin, Status
+from tidelog.framework.node_info import PodInfo
+from tidelog.plugins.default_preemption.plugin import WAITING
 from tidelog.plugins.registry import Registry
 from tidelog.replay.verify import verify
 from tidelog.scheduler.preemption import EXPIRY, Evictions, PendingEviction
-
-from .preemption_world import PluginWorld, World, budget, node, pending, running, transactions
+from tidelog.testing import builders as b
 
 
 @pytest.fixture

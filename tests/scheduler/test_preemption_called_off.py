@@ -5,12 +5,11 @@ A scheduler that comes back from that log has to stand, record by record, where 
 
 from __future__ import annotations
 
+from tests.scheduler.preemption_world import PluginWorld, World, node, pending, running
 from tidelog.api.times import NANOS
 from tidelog.eventlog.records import AttemptAborted
-from tidelog.plugins.interface import Code, CycleState, PermitResult, Plugin, Status
-from tidelog.plugins.node_info import PodInfo
-
-from .preemption_world import PluginWorld, World, node, pending, running
+from tidelog.framework.interface import Code, CycleState, PermitResult, Plugin, Status
+from tidelog.framework.node_info import PodInfo
 
 
 class Hold(Plugin):

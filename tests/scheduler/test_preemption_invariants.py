@@ -22,7 +22,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from tidelog.api import builders as b
+from tests.scheduler.preemption_world import World, node, pending, running, transactions
 from tidelog.api.objects import (
     Condition,
     Node,
@@ -36,9 +36,8 @@ from tidelog.api.pod_status import with_pod_condition
 from tidelog.api.quantity import parse_exact
 from tidelog.eventlog.objects import ObjectTable
 from tidelog.eventlog.records import Body, Evicted, Nominated, Record
-from tidelog.plugins.preemption_memory import Pattern, Recollection
-
-from .preemption_world import World, node, pending, running, transactions
+from tidelog.plugins.default_preemption.memory import Pattern, Recollection
+from tidelog.testing import builders as b
 
 pytestmark = pytest.mark.no_cover  # Thousands of clusters; the tests of preemption cover it.
 

@@ -7,16 +7,15 @@ import random
 
 import pytest
 
-from tidelog.api import builders as b
-from tidelog.daemon.sandbox import assert_tables_agree
+from tests.scheduler.stories import node, registry, story
 from tidelog.plugins.registry import Registry
 from tidelog.replay.driver import Driver
 from tidelog.replay.verify import recover
 from tidelog.scheduler.core import Core, NotTheRecorded
 from tidelog.scheduler.recovery import Recovery
 from tidelog.scheduler.state import encode_state, load_state
-
-from .stories import node, registry, story
+from tidelog.testing import builders as b
+from tidelog.testing.sandbox import assert_tables_agree
 
 STORIES = int(os.environ.get("TIDELOG_STORIES", "20"))
 

@@ -7,14 +7,13 @@ import os
 import msgspec
 import pytest
 
-from tidelog.api import builders as b
+from tests.scheduler.stories import Story, node, registry, story
 from tidelog.api.errors import LogError
 from tidelog.plugins.registry import Registry
 from tidelog.replay.driver import Driver
 from tidelog.scheduler.core import Core
 from tidelog.scheduler.state import VERSION, capture_state, encode_state, load_state
-
-from .stories import Story, node, registry, story
+from tidelog.testing import builders as b
 
 STORIES = int(os.environ.get("TIDELOG_STORIES", "20"))
 

@@ -7,15 +7,15 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from tidelog.api import builders as b
 from tidelog.api.objects import Pod, Volume
-from tidelog.plugins.configuration import resolve_configuration
-from tidelog.plugins.events import Action, ClusterEvent, EventRegistration, Resource
-from tidelog.plugins.interface import CycleState, Plugin, Status
-from tidelog.plugins.node_info import NodeInfo, PodInfo
+from tidelog.configuration.configuration import resolve_configuration
+from tidelog.framework.events import Action, ClusterEvent, EventRegistration, Resource
+from tidelog.framework.interface import CycleState, Plugin, Status
+from tidelog.framework.node_info import NodeInfo, PodInfo
 from tidelog.plugins.registry import Registry
 from tidelog.replay.driver import Driver
 from tidelog.replay.waits import waits_of
+from tidelog.testing import builders as b
 
 
 def pod(name: str = "web") -> b.PodBuilder:

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from tests.simulation.plugins import SLOW
 from tidelog.api.objects import Condition, Node, Object, Pod, PodDisruptionBudget, PodGroup, Workload
 from tidelog.api.quantity import parse_resource
 from tidelog.api.times import NANOS, format_time
@@ -32,8 +33,6 @@ from tidelog.eventlog.records import (
     Unschedulable,
     Waiting,
 )
-
-from .plugins import SLOW
 
 SPREAD = "PodTopologySpread"
 EXPIRY = 120 * NANOS

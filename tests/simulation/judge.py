@@ -42,10 +42,12 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from tests.simulation.cluster import SeenBudget, SeenCluster, SeenNode, SeenPod
+from tests.simulation.rules import fits, is_attracted, misfit, selects
 from tidelog.api.objects import Object, Pod
 from tidelog.api.times import NANOS, parse_time
-from tidelog.daemon.fact_messages import Answer
-from tidelog.daemon.facts import CLUSTER
+from tidelog.daemon.intake.facts import CLUSTER
+from tidelog.daemon.intake.messages import Answer
 from tidelog.eventlog.records import (
     GENESIS,
     AttemptAborted,
@@ -68,9 +70,6 @@ from tidelog.eventlog.records import (
 from tidelog.eventlog.store import EMPTY, Head
 from tidelog.queue.entity import QueuedGroup
 from tidelog.scheduler.core import Core
-
-from .cluster import SeenBudget, SeenCluster, SeenNode, SeenPod
-from .rules import fits, is_attracted, misfit, selects
 
 PROVISIONING = "NodeProvisioningFailed"
 PROGRESS = "NodeProvisioningInProgress"

@@ -11,6 +11,9 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
+from tests.simulation.judge import Judge
+from tests.simulation.plugins import SLOW, SlowPermit
+from tests.simulation.rules import fits
 from tidelog.api.times import NANOS
 from tidelog.eventlog.records import (
     Body,
@@ -27,11 +30,7 @@ from tidelog.queue.entity import AnyEntity, QueuedGroup
 from tidelog.replay.driver import Driver
 from tidelog.replay.verify import recover
 from tidelog.scheduler.core import Core
-from tidelog.scheduler.group import record_key
-
-from .judge import Judge
-from .plugins import SLOW, SlowPermit
-from .rules import fits
+from tidelog.scheduler.groups.group import record_key
 
 REST_SECONDS = 47
 """Longer than from one tick to the next and the longest backoff together; two of them and the flush of the pool is still far away."""

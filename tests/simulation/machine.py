@@ -52,26 +52,26 @@ from tests.simulation.telling import asked_about, facts_of
 from tidelog.api.errors import InternalError, LogDamaged, LogError, LogLocked, TidelogError
 from tidelog.api.objects import Object
 from tidelog.api.times import NANOS
-from tidelog.daemon import fact_messages
+from tidelog.configuration.configuration import SchedulerConfiguration, resolve_configuration
 from tidelog.daemon.actors.catalogue import cast_of
-from tidelog.daemon.candidate import Candidate
-from tidelog.daemon.clock import SystemClock
-from tidelog.daemon.compacting import compact
-from tidelog.daemon.fact_messages import read_answer, write_request
-from tidelog.daemon.recovering import recovered_core
-from tidelog.daemon.runtime import Limits, Runtime, Watcher
-from tidelog.daemon.virtual_time import START
+from tidelog.daemon.intake import messages as fact_messages
+from tidelog.daemon.intake.messages import read_answer, write_request
+from tidelog.daemon.process.candidate import Candidate
+from tidelog.daemon.process.clock import SystemClock
+from tidelog.daemon.process.compaction import compact
+from tidelog.daemon.process.recovery import recovered_core
+from tidelog.daemon.process.runtime import Limits, Runtime, Watcher
 from tidelog.eventlog.handover import Handler, HandoverClient, HandoverServer
 from tidelog.eventlog.log import Log
 from tidelog.eventlog.objects import ObjectTable
 from tidelog.eventlog.reader import LogReader
 from tidelog.eventlog.records import Body, Record, Row
 from tidelog.eventlog.verify import verify as verify_chain
-from tidelog.plugins.configuration import SchedulerConfiguration, resolve_configuration
 from tidelog.plugins.registry import Registry
 from tidelog.replay.history import History
 from tidelog.replay.verify import recover, verify
 from tidelog.scheduler.core import Core
+from tidelog.testing.virtual_time import START
 
 T = TypeVar("T")
 
@@ -175,7 +175,7 @@ class _LockedStore(SimStore):
 
 
 class SimPlace:
-    """Implements `tidelog.daemon.place.Place`."""
+    """Implements `tidelog.daemon.process.place.Place`."""
 
     def __init__(self, machine: Machine, program: Program) -> None:
         self._machine = machine

@@ -10,8 +10,8 @@ from unittest.mock import patch
 from tests.simulation import machine, sim_store
 from tests.simulation.disk import SimDisk
 from tests.simulation.sim_store import Frame, SimStore
-from tidelog.daemon.recovering import recovered_core
-from tidelog.daemon.standby import Standby
+from tidelog.daemon.process.recovery import recovered_core
+from tidelog.daemon.process.standby import Standby
 from tidelog.eventlog import log as eventlog
 from tidelog.eventlog.log import Log
 from tidelog.eventlog.objects import SNAPSHOT as OBJECTS

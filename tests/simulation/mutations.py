@@ -17,19 +17,20 @@ from unittest.mock import patch
 from msgspec.structs import replace
 
 from tidelog.api.objects import Pod, object_key
-from tidelog.daemon import facts
-from tidelog.daemon.fact_messages import Refused
-from tidelog.daemon.runtime import Runtime
+from tidelog.daemon.intake import facts
+from tidelog.daemon.intake.messages import Refused
+from tidelog.daemon.process.runtime import Runtime
 from tidelog.eventlog import log as eventlog
 from tidelog.eventlog.records import SchedulerStarted, Unschedulable
-from tidelog.plugins.default_preemption import TERMINATING, DefaultPreemption
-from tidelog.plugins.disruption_budgets import Allowances
-from tidelog.plugins.events import Hint, Resource
-from tidelog.plugins.node_resources_fit import NodeResourcesFit
-from tidelog.plugins.pod_topology_spread_constraints import SpreadRules
-from tidelog.plugins.pod_topology_spread_fallback import FallbackRules
-from tidelog.plugins.preemption_dry_run import _Trial
-from tidelog.plugins.topology_placement import TopologyPlacement
+from tidelog.framework.disruption_budgets import Allowances
+from tidelog.framework.events import Hint, Resource
+from tidelog.framework.framework import Framework
+from tidelog.plugins.default_preemption.dry_run import _Trial
+from tidelog.plugins.default_preemption.plugin import TERMINATING, DefaultPreemption
+from tidelog.plugins.node_resources.fit import NodeResourcesFit
+from tidelog.plugins.placement.topology import TopologyPlacement
+from tidelog.plugins.pod_topology_spread.constraints import SpreadRules
+from tidelog.plugins.pod_topology_spread.fallback import FallbackRules
 from tidelog.queue import state as queue_state
 from tidelog.queue.in_flight import InFlight
 from tidelog.queue.nominator import Nominator
@@ -38,9 +39,8 @@ from tidelog.scheduler.adoption import Adoption
 from tidelog.scheduler.cache import Cache
 from tidelog.scheduler.cluster import Cluster
 from tidelog.scheduler.core import Core
-from tidelog.scheduler.framework import Framework
-from tidelog.scheduler.group import Group
-from tidelog.scheduler.group_cycle import GroupOptions
+from tidelog.scheduler.groups.cycle import GroupOptions
+from tidelog.scheduler.groups.group import Group
 
 Bug = Callable[[], AbstractContextManager[Any]]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from tidelog.plugins.events import TIME, Action, ClusterEvent, EventRegistration, Hint, Resource, WaitingPod
-from tidelog.plugins.interface import Code, CycleState, PermitResult, Plugin, Status
-from tidelog.plugins.node_info import PodInfo
+from tidelog.framework.events import TIME, Action, ClusterEvent, EventRegistration, Hint, Resource, WaitingPod
+from tidelog.framework.interface import Code, CycleState, PermitResult, Plugin, Status
+from tidelog.framework.node_info import PodInfo
 from tidelog.plugins.registry import IN_TREE, Registry
 
 SLOW = "slow"

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 
+from tests.simulation.cluster import SeenCluster, SeenNode, SeenPod
 from tidelog.api.objects import LabelSelector, NodeSelectorTerm, PodAffinityTerm, TopologySpreadConstraint
-
-from .cluster import SeenCluster, SeenNode, SeenPod
 
 UNSCHEDULABLE = "node.kubernetes.io/unschedulable"
 

@@ -13,13 +13,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from tidelog.api import builders as b
-from tidelog.api.objects import Object, PodGroup, Workload
-from tidelog.api.times import NANOS, format_time
-from tidelog.daemon.virtual_time import START
-
-from .plugins import SLOW, SlowPermit
-from .steps import (
+from tests.simulation.plugins import SLOW, SlowPermit
+from tests.simulation.steps import (
     Advance,
     AnyStep,
     Apply,
@@ -42,6 +37,10 @@ from .steps import (
     Stop,
     Story,
 )
+from tidelog.api.objects import Object, PodGroup, Workload
+from tidelog.api.times import NANOS, format_time
+from tidelog.testing import builders as b
+from tidelog.testing.virtual_time import START
 
 ZONE, RACK = b.ZONE, b.RACK
 ZONES, RACKS = "abc", "xy"

@@ -14,22 +14,10 @@ import sys
 from collections.abc import Callable
 from typing import NamedTuple
 
-from tidelog.api import manifests
-from tidelog.api.errors import TidelogError
-from tidelog.api.objects import Object, Pod, object_key
-from tidelog.api.times import NANOS
-from tidelog.daemon import fact_messages
-from tidelog.daemon.actors.catalogue import cast_of
-from tidelog.daemon.fact_messages import Answer, Facts
-from tidelog.daemon.runtime import Limits
-from tidelog.daemon.sandbox import Sandbox
-from tidelog.eventlog.records import Record
-from tidelog.replay.verify import recover, verify
-
-from .judge import Judge, Violation
-from .liveness import LOOKS, REST_SECONDS, stuck
-from .plugins import registry
-from .steps import (
+from tests.simulation.judge import Judge, Violation
+from tests.simulation.liveness import LOOKS, REST_SECONDS, stuck
+from tests.simulation.plugins import registry
+from tests.simulation.steps import (
     Advance,
     AnyStep,
     Apply,
@@ -47,7 +35,18 @@ from .steps import (
     Story,
     edited,
 )
-from .story import make_story
+from tests.simulation.story import make_story
+from tidelog.api.errors import TidelogError
+from tidelog.api.manifests import manifests
+from tidelog.api.objects import Object, Pod, object_key
+from tidelog.api.times import NANOS
+from tidelog.daemon.actors.catalogue import cast_of
+from tidelog.daemon.intake import messages as fact_messages
+from tidelog.daemon.intake.messages import Answer, Facts
+from tidelog.daemon.process.runtime import Limits
+from tidelog.eventlog.records import Record
+from tidelog.replay.verify import recover, verify
+from tidelog.testing.sandbox import Sandbox
 
 TURNS = 6
 """At most so many of the event loop between two requests of which the second does not wait for the first: they meet half-way."""

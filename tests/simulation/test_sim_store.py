@@ -6,8 +6,8 @@ import random
 
 from tests.simulation.disk import SimDisk
 from tests.simulation.sim_store import SimFiles, SimStore
-from tidelog.eventlog.contract import StoreContract
 from tidelog.eventlog.store import Store
+from tidelog.testing.store_contract import StoreContract
 
 PATH = "/simulated/cluster.db"
 

@@ -21,16 +21,16 @@ from tidelog.api.objects import (
     StatefulSet,
 )
 from tidelog.api.pod_status import is_terminal
-from tidelog.plugins.configuration import default_configuration
-from tidelog.plugins.interface import CycleState, Status
-from tidelog.plugins.node_info import NodeInfo, PodInfo
-from tidelog.plugins.profiles import build_profile
+from tidelog.configuration.configuration import default_configuration
+from tidelog.configuration.profiles import build_profile
+from tidelog.framework.diagnosis import FitError
+from tidelog.framework.framework import Feasible, FixedNominations, Framework, FrameworkHandle, ScheduleResult
+from tidelog.framework.interface import CycleState, Status
+from tidelog.framework.listers import Listers
+from tidelog.framework.node_info import NodeInfo, PodInfo
+from tidelog.framework.snapshot import Snapshot
 from tidelog.plugins.registry import Registry
 from tidelog.scheduler.cache import Cache
-from tidelog.scheduler.diagnosis import FitError
-from tidelog.scheduler.framework import Feasible, FixedNominations, Framework, FrameworkHandle, ScheduleResult
-from tidelog.scheduler.listers import Listers
-from tidelog.scheduler.snapshot import Snapshot
 
 Answer = dict[str, Any]
 

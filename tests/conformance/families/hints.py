@@ -12,8 +12,8 @@ import msgspec
 
 from tidelog.api.features import FeatureGates
 from tidelog.api.objects import Namespace, Node, Pod
-from tidelog.plugins.derive import node_events, pod_events
-from tidelog.plugins.events import ACTION_BY_NAME, ClusterEvent, EventRegistration, Hint, Resource, matches
+from tidelog.framework.events import ACTION_BY_NAME, ClusterEvent, EventRegistration, Hint, Resource, matches
+from tidelog.framework.object_events import node_events, pod_events
 from tidelog.plugins.registry import Registry
 
 Case = dict[str, Any]

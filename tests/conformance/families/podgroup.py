@@ -11,17 +11,17 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from tidelog.api import builders as b
 from tidelog.api.objects import Node, Pod, Taint, Toleration, pod_condition
-from tidelog.plugins.configuration import resolve_configuration
+from tidelog.configuration.configuration import resolve_configuration
 from tidelog.plugins.registry import Registry
 from tidelog.queue.entity import QueuedGroup, Where
 from tidelog.replay.driver import Driver
 from tidelog.replay.verify import verify
 from tidelog.scheduler.core import Core
-from tidelog.scheduler.group_cycle import GroupOptions, GroupResult
-from tidelog.scheduler.group_trial import Evaluation
+from tidelog.scheduler.groups.cycle import GroupOptions, GroupResult
+from tidelog.scheduler.groups.trial import Evaluation
 from tidelog.scheduler.pod_cycle import Stamp
+from tidelog.testing import builders as b
 
 Json = dict[str, Any]
 SCORES = {"PlacementBinPacking": "NodeResourcesFit", "PlacementPodCountScorer": "PodGroupPodsCount"}

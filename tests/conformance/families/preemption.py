@@ -14,11 +14,11 @@ from families import filter_score
 
 from tidelog.api.objects import Pod, PodDisruptionBudget
 from tidelog.api.pod_status import is_preempted
-from tidelog.plugins.default_preemption import DefaultPreemption
-from tidelog.plugins.disruption_budgets import Allowances
-from tidelog.plugins.interface import Code, CycleState, Status
-from tidelog.plugins.node_info import PodInfo
-from tidelog.scheduler.diagnosis import FitError
+from tidelog.framework.diagnosis import FitError
+from tidelog.framework.disruption_budgets import Allowances
+from tidelog.framework.interface import Code, CycleState, Status
+from tidelog.framework.node_info import PodInfo
+from tidelog.plugins.default_preemption.plugin import DefaultPreemption
 from tidelog.scheduler.preemption import Evictions, Preemption
 
 Answer = dict[str, Any]

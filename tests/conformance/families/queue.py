@@ -22,8 +22,7 @@ from tidelog.api.objects import (
     ResourceRequirements,
     Toleration,
 )
-from tidelog.plugins.derive import pod_events
-from tidelog.plugins.events import (
+from tidelog.framework.events import (
     ACTION_BY_NAME,
     Action,
     ClusterEvent,
@@ -32,7 +31,8 @@ from tidelog.plugins.events import (
     Resource,
     WaitingPod,
 )
-from tidelog.plugins.interface import Status, unschedulable
+from tidelog.framework.interface import Status, unschedulable
+from tidelog.framework.object_events import pod_events
 from tidelog.plugins.priority_sort import PrioritySort
 from tidelog.queue.entity import AnyEntity, QueuedGroup, QueuedPod, Where
 from tidelog.queue.group_rules import GroupInfo

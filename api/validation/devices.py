@@ -1,0 +1,232 @@
+"""The rules of devices and claims (DRA), as far as shared devices need them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+from tidelog.api.device_selectors import DeviceSelectorError, device_matcher
+from tidelog.api.objects import (
+    Device,
+    DeviceClaim,
+    DeviceClass,
+    DeviceConstraint,
+    DeviceRequest,
+    DeviceSelector,
+    ExactDeviceRequest,
+    ResourceClaim,
+    ResourceClaimSpec,
+    ResourceClaimTemplate,
+    ResourceSlice,
+)
+from tidelog.api.validation import common as validate_common
+from tidelog.api.validation import names
+from tidelog.api.validation import placement as validate_placement
+from tidelog.api.validation.field_errors import IMMUTABLE, POSITIVE, ErrorList
+from tidelog.api.validation.resources import quantity
+
+DEVICES_MAX = 128
+ATTRIBUTES_MAX = 32
+REQUESTS_MAX = 32
+RESULTS_MAX = 32
+CONSTRAINTS_MAX = 32
+SELECTORS_MAX = 32
+RESERVED_MAX = 256
+ALLOCATION_MODES = ("ExactCount", "All")
+NODE_FIELDS = "`nodeName`, `nodeSelector`, `allNodes`, `perDeviceNodeSelection`"
+
+
+def validate_slice(found: ResourceSlice, errors: ErrorList) -> None:
+    """Driver, pool, exactly one way to say where the devices are, and the devices."""
+    validate_common.metadata(errors, found.metadata, False, names.dns_subdomain)
+    spec = found.spec
+    _required_name(errors, spec.driver, "spec.driver")
+    _required_name(errors, spec.pool.name, "spec.pool.name")
+    if spec.pool.resource_slice_count < 1:
+        errors.invalid("spec.pool.resourceSliceCount", spec.pool.resource_slice_count, POSITIVE)
+    given = [
+        bool(spec.node_name),
+        spec.node_selector is not None,
+        bool(spec.all_nodes),
+        bool(spec.per_device_node_selection),
+    ]
+    if sum(given) != 1:
+        rule = f"exactly one of {NODE_FIELDS} is required"
+        errors.invalid("spec", f"{sum(given)} of them are set", rule)
+    if spec.node_name:
+        errors.invalid_each("spec.nodeName", spec.node_name, names.dns_subdomain(spec.node_name))
+    if spec.node_selector is not None:
+        validate_placement.node_selector(errors, spec.node_selector, "spec.nodeSelector")
+    if len(spec.devices) > DEVICES_MAX:
+        errors.too_many("spec.devices", len(spec.devices), DEVICES_MAX)
+    seen: set[str] = set()
+    for index, device in enumerate(spec.devices):
+        path = f"spec.devices[{index}]"
+        _device(errors, device, path)
+        if device.name in seen:
+            errors.duplicate(f"{path}.name", device.name)
+        seen.add(device.name)
+
+
+def _required_name(errors: ErrorList, value: str, path: str) -> None:
+    if value:
+        errors.invalid_each(path, value, names.dns_subdomain(value))
+    else:
+        errors.required(path)
+
+
+def _device(errors: ErrorList, device: Device, path: str) -> None:
+    if device.name:
+        errors.invalid_each(f"{path}.name", device.name, names.dns_label(device.name))
+    else:
+        errors.required(f"{path}.name")
+    count = len(device.attributes) + len(device.capacity)
+    if count > ATTRIBUTES_MAX:
+        errors.too_many(f"{path}.attributes", count, ATTRIBUTES_MAX)
+    for name, attribute in device.attributes.items():
+        where = f"{path}.attributes[{name}]"
+        errors.invalid_each(where, name, names.label_key(name))
+        values = (attribute.int_value, attribute.bool_value, attribute.string, attribute.version)
+        if sum(value is not None for value in values) != 1:
+            errors.invalid(where, None, "exactly one of `int`, `bool`, `string`, `version` is required")
+    for name, capacity in device.capacity.items():
+        where = f"{path}.capacity[{name}]"
+        errors.invalid_each(where, name, names.label_key(name))
+        quantity(errors, "", capacity.value, f"{where}.value")
+    for index, taint in enumerate(device.taints):
+        where = f"{path}.taints[{index}]"
+        errors.invalid_each(f"{where}.key", taint.key, names.label_key(taint.key))
+        if taint.effect not in ("NoSchedule", "NoExecute", "None"):
+            errors.not_supported(f"{where}.effect", taint.effect, ("NoSchedule", "NoExecute", "None"))
+
+
+def validate_slice_update(old: ResourceSlice, new: ResourceSlice, errors: ErrorList) -> None:
+    """A slice stays with its driver, its pool and its node."""
+    for path, was, now in (
+        ("spec.driver", old.spec.driver, new.spec.driver),
+        ("spec.pool.name", old.spec.pool.name, new.spec.pool.name),
+        ("spec.nodeName", old.spec.node_name, new.spec.node_name),
+    ):
+        if was != now:
+            errors.invalid(path, now, IMMUTABLE)
+
+
+def validate_device_class(found: DeviceClass, errors: ErrorList) -> None:
+    """Its selectors."""
+    validate_common.metadata(errors, found.metadata, False, names.dns_subdomain)
+    _selectors(errors, found.spec.selectors, "spec.selectors")
+
+
+def _selectors(errors: ErrorList, selectors: Collection[DeviceSelector], path: str) -> None:
+    if len(selectors) > SELECTORS_MAX:
+        errors.too_many(path, len(selectors), SELECTORS_MAX)
+    for index, selector in enumerate(selectors):
+        where = f"{path}[{index}].cel"
+        if selector.cel is None:
+            errors.required(where)
+            continue
+        try:
+            device_matcher(selector.cel.expression)
+        except DeviceSelectorError as error:
+            errors.invalid(f"{where}.expression", selector.cel.expression, str(error))
+
+
+def validate_claim(found: ResourceClaim, errors: ErrorList) -> None:
+    """What it asks for, what it got, and for whom."""
+    validate_common.metadata(errors, found.metadata, True, names.dns_subdomain)
+    _claim(errors, found.spec.devices, "spec.devices")
+    allocation, reserved = found.status.allocation, found.status.reserved_for
+    if allocation is not None:
+        results = allocation.devices.results
+        if len(results) > RESULTS_MAX:
+            errors.too_many("status.allocation.devices.results", len(results), RESULTS_MAX)
+        if allocation.node_selector is not None:
+            path = "status.allocation.nodeSelector"
+            validate_placement.node_selector(errors, allocation.node_selector, path)
+    if len(reserved) > RESERVED_MAX:
+        errors.too_many("status.reservedFor", len(reserved), RESERVED_MAX)
+    seen: set[tuple[str, str]] = set()
+    for index, consumer in enumerate(reserved):
+        path = f"status.reservedFor[{index}]"
+        for field, value in (("resource", consumer.resource), ("name", consumer.name)):
+            if not value:
+                errors.required(f"{path}.{field}")
+        if (consumer.resource, consumer.uid or consumer.name) in seen:
+            errors.duplicate(path, consumer.name)
+        seen.add((consumer.resource, consumer.uid or consumer.name))
+
+
+def validate_claim_update(old: ResourceClaim, new: ResourceClaim, errors: ErrorList) -> None:
+    """What a claim asks for stays."""
+    _spec_update(errors, old.spec, new.spec)
+
+
+def validate_template(found: ResourceClaimTemplate, errors: ErrorList) -> None:
+    """The claim that it makes."""
+    validate_common.metadata(errors, found.metadata, True, names.dns_subdomain)
+    _claim(errors, found.spec.spec.devices, "spec.spec.devices")
+
+
+def validate_template_update(
+    old: ResourceClaimTemplate, new: ResourceClaimTemplate, errors: ErrorList
+) -> None:
+    """Templates stay."""
+    _spec_update(errors, old.spec.spec, new.spec.spec)
+
+
+def _spec_update(errors: ErrorList, old: ResourceClaimSpec, new: ResourceClaimSpec) -> None:
+    if old != new:
+        errors.invalid("spec", None, IMMUTABLE)
+
+
+def _claim(errors: ErrorList, claim: DeviceClaim, path: str) -> None:
+    if len(claim.requests) > REQUESTS_MAX:
+        errors.too_many(f"{path}.requests", len(claim.requests), REQUESTS_MAX)
+    if len(claim.constraints) > CONSTRAINTS_MAX:
+        errors.too_many(f"{path}.constraints", len(claim.constraints), CONSTRAINTS_MAX)
+    request_names: set[str] = set()
+    for index, request in enumerate(claim.requests):
+        _request(errors, request, f"{path}.requests[{index}]")
+        if request.name in request_names:
+            errors.duplicate(f"{path}.requests[{index}].name", request.name)
+        request_names.add(request.name)
+    for index, constraint in enumerate(claim.constraints):
+        _constraint(errors, constraint, f"{path}.constraints[{index}]", request_names)
+
+
+def _request(errors: ErrorList, request: DeviceRequest, path: str) -> None:
+    if request.name:
+        errors.invalid_each(f"{path}.name", request.name, names.dns_label(request.name))
+    else:
+        errors.required(f"{path}.name")
+    if request.exactly is None:
+        errors.required(f"{path}.exactly", "only exact requests are supported")
+    else:
+        _exactly(errors, request.exactly, f"{path}.exactly")
+
+
+def _exactly(errors: ErrorList, exact: ExactDeviceRequest, path: str) -> None:
+    _required_name(errors, exact.device_class_name, f"{path}.deviceClassName")
+    _selectors(errors, exact.selectors, f"{path}.selectors")
+    if exact.allocation_mode and exact.allocation_mode not in ALLOCATION_MODES:
+        errors.not_supported(f"{path}.allocationMode", exact.allocation_mode, ALLOCATION_MODES)
+    if exact.count is not None and exact.allocation_mode == "All":
+        errors.invalid(f"{path}.count", exact.count, "must not be specified when allocationMode is 'All'")
+    elif exact.count is not None and exact.count < 1:
+        errors.invalid(f"{path}.count", exact.count, POSITIVE)
+
+
+def _constraint(
+    errors: ErrorList, constraint: DeviceConstraint, path: str, request_names: Iterable[str]
+) -> None:
+    attributes = (constraint.match_attribute, constraint.distinct_attribute)
+    if (attributes[0] is None) == (attributes[1] is None):
+        errors.invalid(path, None, "exactly one of `matchAttribute`, `distinctAttribute` is required")
+    for field, attribute in zip(("matchAttribute", "distinctAttribute"), attributes, strict=True):
+        if attribute is None:
+            continue
+        errors.invalid_each(f"{path}.{field}", attribute, names.label_key(attribute))
+        if "/" not in attribute:
+            errors.invalid(f"{path}.{field}", attribute, "must include a domain")
+    for index, name in enumerate(constraint.requests):
+        if name not in request_names:
+            errors.invalid(f"{path}.requests[{index}]", name, "must be the name of a request in the claim")

@@ -1,0 +1,109 @@
+"""What the verbs that ask about the past have in common: which pod, which moment, and the log opened for it."""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+from tidelog.api.errors import TidelogError, UsageError
+from tidelog.api.objects import Pod
+from tidelog.cli.commands.options import DEFAULT_NAMESPACE
+from tidelog.cli.moments import NOW, At, seq_of
+from tidelog.eventlog.records import ObjectPut, Record, decode_body
+from tidelog.replay.history import History, open_history
+from tidelog.scheduler.core import Core
+
+GROUPS = ("podgroup", "podgroups")
+
+
+def add_at(parser: argparse.ArgumentParser) -> None:
+    """`--at`."""
+    parser.add_argument("--at", metavar="SEQ|TIME", help="as it was after this record, or at this time")
+
+
+def pod_key(text: str, namespace: str | None) -> str:
+    """The record key of the pod that `web-1`, `pod/web-1` or `default/web-1` names."""
+    kind, slash, rest = text.partition("/")
+    if slash and kind.lower() in ("pod", "pods", "po"):
+        text = rest
+    elif slash and kind.lower() in GROUPS:
+        raise UsageError(
+            f"{text}: the story of a group is told with that of each of its pods; `tidelog get pods` names them"
+        )
+    first, slash, name = text.rpartition("/")
+    if slash and namespace and first != namespace:
+        raise UsageError(f"{text} is in another namespace than --namespace {namespace}")
+    if not name or "/" in first:
+        raise UsageError(f"{text!r} is no name of a pod; write NAME or NAMESPACE/NAME")
+    return f"Pod/{first or namespace or DEFAULT_NAMESPACE}/{name}"
+
+
+class PodPast(NamedTuple):
+    """What it takes to tell about a pod: the state before it came, the records since, and those just behind."""
+
+    core: Core
+    records: list[Record]
+    later: list[Record]
+    seq: int
+    at: int
+    """The moment of the question."""
+
+
+class Moment(NamedTuple):
+    """A record, and the time that the question counts from."""
+
+    seq: int
+    at: int
+
+
+async def moment_of(history: History, at: At) -> Moment:
+    """The moment that `--at` names; now, where it names none."""
+    seq = await seq_of(history.log, at)
+    if at == NOW:
+        return Moment(seq, time.time_ns())
+    if at.time is not None:
+        return Moment(seq, at.time)
+    return Moment(seq, (await history.log.record(seq)).at if seq > history.log.anchor.seq else 0)
+
+
+def _collect_little() -> None:
+    """This process answers one question and ends: what the collector would find in its state meanwhile is nothing."""
+    gc.set_threshold(200_000, 50, 1_000)
+
+
+async def past_of(history: History, key: str, at: At) -> PodPast:
+    """The records since the pod is known. Reading starts at the nearest snapshot before it, and ends where its story does."""
+    _collect_little()
+    moment = await moment_of(history, at)
+    span = await history.span_of(key, moment.seq)
+    if span is None:
+        name = key.partition("/")[2]
+        raise TidelogError(
+            f"pod {name} is not in the log{'' if at == NOW else f' up to record {moment.seq}'}"
+        )
+    first, newest = span
+    core = await history.core_from_snapshot(first.seq - 1)
+    last = newest.seq if _is_settled(newest) else moment.seq
+    records = await history.records(core.seq + 1, last)
+    return PodPast(core, records, await history.later(last), moment.seq, moment.at)
+
+
+def _is_settled(newest: Record) -> bool:
+    """Nothing that comes after this record, the last about a pod, changes what there is to tell: it is placed, or gone."""
+    if newest.kind == "ObjectPut":
+        body = decode_body(newest)
+        return (
+            isinstance(body, ObjectPut) and isinstance(body.object, Pod) and bool(body.object.spec.node_name)
+        )
+    return newest.kind in ("Scheduled", "ObjectDeleted")
+
+
+async def state_at(path: Path, at: At) -> tuple[Core, Moment]:
+    """The scheduler's state at a moment, attempts in flight included."""
+    _collect_little()
+    async with await open_history(path) as history:
+        moment = await moment_of(history, at)
+        return await history.core_at(moment.seq), moment

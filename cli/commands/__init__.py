@@ -1,0 +1,1 @@
+"""One module for each verb of the command line; see `tidelog.cli.main`."""

@@ -1,0 +1,48 @@
+"""`tidelog apply`."""
+
+from __future__ import annotations
+
+import argparse
+
+from tidelog.cli.commands.options import DEFAULT_NAMESPACE, add_dry_run, add_namespace, add_output
+
+DESCRIPTION = """\
+Put the objects of manifests into the log: YAML with any number of documents, JSON, lists, what `kubectl get -o json`
+prints. All of them enter, or none: when one breaks a rule, every error of every object is listed and nothing is changed.
+What is already so appends nothing. A log that does not exist is made."""
+EXAMPLES = """\
+  tidelog apply --log cluster.db -f examples/
+  tidelog apply -f nodes.yaml -f pods.yaml --dry-run
+  kubectl get nodes,pods -A -o json | tidelog apply -f -
+"""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments."""
+    parser.add_argument(
+        "-f",
+        "--filename",
+        action="append",
+        required=True,
+        metavar="FILE|DIR|-",
+        help="a manifest, a directory of manifests, or - for stdin; may be given several times",
+    )
+    parser.add_argument("-R", "--recursive", action="store_true", help="look into directories of directories")
+    add_namespace(parser)
+    add_dry_run(parser)
+    add_output(parser, "table", "json", "yaml")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Read, submit, report."""
+    from tidelog.cli.commands.options import log_path
+    from tidelog.cli.commands.reporting import submit_and_report
+    from tidelog.cli.manifest_files import read_manifests
+    from tidelog.daemon.intake.messages import Apply
+
+    log_path(args)
+    found = read_manifests(
+        args.filename, namespace=args.namespace or DEFAULT_NAMESPACE, recursive=args.recursive
+    )
+    facts = Apply(objects=[m.object for m in found], sources=[m.source for m in found])
+    return submit_and_report(args, facts, "apply")

@@ -1,0 +1,62 @@
+"""`tidelog describe`."""
+
+from __future__ import annotations
+
+import argparse
+
+from tidelog.api.errors import TidelogError, UsageError
+from tidelog.cli.commands.options import add_namespace, add_output, log_path
+
+DESCRIPTION = """\
+Show a pod as kubectl does: what it asks for, its conditions, and its events with the full text of each failed attempt. What
+waits and what would help is told by `tidelog why`."""
+EXAMPLES = """\
+  tidelog describe pod web-1
+  tidelog describe pod web-1 --at 1200
+"""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments."""
+    from tidelog.cli.asking import add_at
+
+    parser.add_argument("object", nargs="+", metavar="pod NAME | pod/NAME", help="the pod")
+    add_namespace(parser)
+    add_at(parser)
+    add_output(parser, "table", "json", "yaml")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Play the log back to the moment, print the pod and its events."""
+    import asyncio
+
+    from tidelog.api.manifests.manifests import to_builtins
+    from tidelog.api.text import formatted
+    from tidelog.cli.asking import PodPast, past_of, pod_key
+    from tidelog.cli.moments import parse_at
+    from tidelog.cli.object_names import named_objects
+    from tidelog.cli.text.describe import describe_lines, events_of
+    from tidelog.replay.history import open_history
+    from tidelog.replay.why import why
+
+    words = args.object
+    (kind, name), *more = named_objects([words[0].replace("pod ", "pod/"), *words[1:]])
+    if more or name is None or kind.name != "Pod":
+        raise UsageError("name one pod: `tidelog describe pod web-1`")
+    key, at = pod_key(name, args.namespace), parse_at(args.at)
+
+    async def read() -> PodPast:
+        async with await open_history(log_path(args)) as history:
+            return await past_of(history, key, at)
+
+    past = asyncio.run(read())
+    found = why(past.records, past.core, key, later=past.later, seq=past.seq, at=past.at)
+    pod = past.core.cluster.pod(key)
+    if pod is None:
+        raise TidelogError(f"pod {found.pod} was deleted; `tidelog why` still tells its story")
+    events = events_of(found)
+    if args.output == "table":
+        print("\n".join(describe_lines(pod, found, events)))
+    else:
+        print(formatted({"pod": to_builtins(pod), "events": events}, args.output))
+    return 0

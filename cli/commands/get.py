@@ -1,0 +1,63 @@
+"""`tidelog get`."""
+
+from __future__ import annotations
+
+import argparse
+
+from tidelog.api.errors import UsageError
+from tidelog.cli.commands.options import DEFAULT_NAMESPACE, add_namespace, add_output, log_path
+
+DESCRIPTION = """\
+List objects as the log has them: now, or with --at after an earlier record or at an earlier time. Ages count from that
+moment. `all` stands for every kind; short names are kubectl's (po, no, pdb, pc, …)."""
+EXAMPLES = """\
+  tidelog get pods
+  tidelog get nodes,pods -A -o wide
+  tidelog get pod web-1 -o yaml
+  tidelog get pods -l 'app in (web, api), !canary, tier!=test'
+  tidelog get pods --at 120
+  tidelog get pods --at 2026-03-01T14:03:00Z
+"""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments."""
+    parser.add_argument(
+        "objects",
+        nargs="+",
+        metavar="KIND[,KIND] [NAME…] | KIND/NAME…",
+        help="what to list; all: everything",
+    )
+    add_namespace(parser)
+    parser.add_argument("-A", "--all-namespaces", action="store_true", help="the objects of every namespace")
+    parser.add_argument(
+        "-l", "--selector", default="", metavar="SELECTOR", help="only objects with these labels"
+    )
+    parser.add_argument("--at", metavar="SEQ|TIME", help="as it was after this record, or at this time")
+    parser.add_argument("--no-headers", action="store_true", help="leave out the headings of tables")
+    add_output(parser, "table", "wide", "json", "yaml", "name")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Read the log, select, print."""
+    import asyncio
+
+    from tidelog.cli.moments import objects_at, parse_at
+    from tidelog.cli.object_names import named_objects
+    from tidelog.cli.tables.listing import Listing, selected
+
+    wanted = named_objects(args.objects)
+    names = [(kind, name) for kind, name in wanted if name is not None]
+    if names and (args.all_namespaces or args.selector):
+        raise UsageError("objects that are named are not selected as well: leave out -A and -l, or the names")
+    at = parse_at(args.at)
+    matches = selected(args.selector)
+    table, now = asyncio.run(objects_at(log_path(args), at))
+    namespace = None if args.all_namespaces else args.namespace or DEFAULT_NAMESPACE
+    listing = Listing(table, now, namespace)
+    if names:
+        listing.add_named(names)
+    else:
+        listing.add_kinds([kind for kind, _ in wanted], matches, initial=args.objects != ["all"])
+    listing.print(args.output, headings=not args.no_headers)
+    return 0

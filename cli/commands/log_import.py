@@ -1,0 +1,55 @@
+"""`tidelog log import`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+from tidelog.api.errors import TidelogError
+from tidelog.cli.commands.options import add_output, log_path
+
+DESCRIPTION = """\
+Make a new log of what `tidelog log export` printed: the same records with the same digests. The chain is checked on the
+way, and an export that was changed or cut short is refused; then there is no new log."""
+EXAMPLES = """\
+  tidelog log import cluster.jsonl --log copy.db
+  zcat cluster.jsonl.gz | tidelog log import - --log copy.db
+"""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments."""
+    parser.add_argument("lines", metavar="FILE|-", help="exported JSON lines; - for stdin")
+    add_output(parser, "table", "json", "yaml")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Make the log."""
+    from tidelog.api.text import formatted
+
+    path = log_path(args)
+    if args.lines == "-":
+        records = _import(path, sys.stdin.buffer)
+    else:
+        try:
+            with open(args.lines, "rb") as file:
+                records = _import(path, file)
+        except OSError as error:
+            raise TidelogError(f"cannot read {args.lines}: {error.strerror or error}") from error
+    if args.output == "table":
+        print(f"{records} records imported into {path}, chain ok")
+    else:
+        print(formatted({"records": records, "log": str(path)}, args.output))
+    return 0
+
+
+def _import(path: Path, lines: Iterable[bytes]) -> int:
+    import asyncio
+
+    from tidelog.cli.terminal import Progress
+    from tidelog.eventlog.transfer import import_log
+
+    with Progress("importing", "records") as progress:
+        return asyncio.run(import_log(path, lines, progress.update)).seq

@@ -1,0 +1,60 @@
+"""`tidelog log redact`."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from tidelog.cli.commands.options import log_path
+
+DESCRIPTION = """\
+Make a copy of a log without names, to be shared: the same name becomes the same number everywhere, and every decision is made anew
+from the redacted facts, so that the copy verifies and gives nothing away. Annotations, descriptions and messages are dropped;
+amounts, times, the configuration and what Kubernetes coined stay."""
+EXAMPLES = """\
+  tidelog log redact cluster.db shared.db
+"""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments."""
+    parser.add_argument(
+        "files",
+        nargs="+",
+        metavar="[LOG] COPY",
+        help="the log (default: that of --log), and the copy to make",
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Read, retell, write."""
+    import asyncio
+
+    from tidelog.api.errors import TidelogError, UsageError
+    from tidelog.cli.terminal import Progress
+    from tidelog.replay.files import refuse_existing, write_log
+    from tidelog.replay.history import open_history
+    from tidelog.replay.redact import Redacted, redact
+
+    if len(args.files) > 2:
+        raise UsageError("name the log and the copy to make: `tidelog log redact cluster.db shared.db`")
+    path = Path(args.files[0]) if len(args.files) == 2 else log_path(args)
+    copy = args.files[-1]
+    refuse_existing(copy)
+
+    async def make() -> Redacted:
+        async with await open_history(path) as history:
+            if history.log.anchor.seq:
+                raise TidelogError(
+                    f"{path}: the log was compacted to record {history.log.anchor.seq}: redacting needs it from its first record; "
+                    "import an export made before (`tidelog log import`), if there is one"
+                )
+            records = await history.records()
+            with Progress("redacting", "records") as progress:
+                made = redact(records, history.registry, progress.update)
+        await write_log(copy, made.records)
+        return made
+
+    made = asyncio.run(make())
+    print(f"{copy}: {len(made.records):,} records, {made.names:,} names replaced")
+    return 0

@@ -1,0 +1,193 @@
+"""`tidelog replay what-if`."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tidelog.api.errors import TidelogError, UsageError
+from tidelog.cli.commands.options import DEFAULT_NAMESPACE, add_output, log_path
+
+if TYPE_CHECKING:
+    from tidelog.configuration.configuration import SchedulerConfiguration
+    from tidelog.eventlog.records import Record
+    from tidelog.plugins.registry import Registry
+    from tidelog.replay.history import History
+    from tidelog.replay.what_if import Injection, Outcomes
+
+DESCRIPTION = """\
+Take the facts of a log and decide anew under another configuration, on a virtual clock: what would have been different? As long
+as the decisions are the recorded ones, the what-if follows the log exactly; from the first difference on it is on its own. Facts
+that only answered a decision that was not made are left out."""
+EXAMPLES = """\
+  tidelog replay what-if cluster.db --config new.yaml
+  tidelog replay what-if cluster.db --gate PodTopologySpreadFallbackMode=false --pods
+  tidelog replay what-if cluster.db --drop node/n7
+  tidelog replay what-if cluster.db --inject more-nodes.yaml --before 1200 -o json
+"""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments."""
+    parser.add_argument("file", nargs="?", metavar="LOG", help="the log (default: that of --log)")
+    parser.add_argument(
+        "--config", metavar="FILE", help="the configuration to decide under (default: as recorded)"
+    )
+    parser.add_argument(
+        "--gate",
+        action="append",
+        default=[],
+        metavar="GATE=BOOL",
+        help="a feature gate that is to be different",
+    )
+    parser.add_argument(
+        "--drop",
+        action="append",
+        default=[],
+        metavar="SEQ|KIND/NAME",
+        help="a fact, or an object, that never was",
+    )
+    parser.add_argument(
+        "--inject",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="manifests of objects that were not there",
+    )
+    parser.add_argument(
+        "--before",
+        type=int,
+        default=1,
+        metavar="SEQ",
+        help="where the injected objects come (default: at the beginning)",
+    )
+    parser.add_argument("-n", "--namespace", metavar="NAMESPACE", help="of what --drop and --inject name")
+    parser.add_argument("--pods", action="store_true", help="show every pod whose fate differs")
+    parser.add_argument("--save", metavar="FILE", help="keep the log of the what-if")
+    add_output(parser, "table", "json", "yaml")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Decide anew, compare, print. The exit code is 0 whether or not anything differs: that was the question."""
+    import asyncio
+
+    from tidelog.api.text import formatted
+    from tidelog.cli.text.what_if import as_data, comparison_lines
+    from tidelog.replay.comparison import compare
+    from tidelog.replay.files import write_log
+
+    path = Path(args.file) if args.file else log_path(args)
+    records, made = asyncio.run(_made(path, args))
+    found = compare(records, made)
+    if args.save:
+        asyncio.run(write_log(args.save, made.driver.records))
+    if args.output == "table":
+        print("\n".join(comparison_lines(found, pods=args.pods)))
+    else:
+        print(formatted(as_data(found, pods=args.pods), args.output))
+    return 0
+
+
+async def _made(path: Path, args: argparse.Namespace) -> tuple[list[Record], Outcomes]:
+    from tidelog.cli.terminal import Progress
+    from tidelog.replay.history import open_history
+    from tidelog.replay.what_if import run_what_if
+
+    async with await open_history(path) as history:
+        if history.log.anchor.seq:
+            raise TidelogError(
+                f"{path}: the log was compacted to record {history.log.anchor.seq}: a what-if needs it from its "
+                "first record; import an export made before (`tidelog log import`), if there is one"
+            )
+        records = await history.records()
+        drop = [await _dropped(history, word, args.namespace) for word in args.drop]
+        configure = _configure(args, history.registry)
+        inject = _injections(args, history.log.head.seq)
+        with Progress("deciding anew", "records") as progress:
+            made = run_what_if(
+                records, history.registry, configure, drop=drop, inject=inject, progress=progress.update
+            )
+    return records, made
+
+
+async def _dropped(history: History, word: str, namespace: str | None) -> str | int:
+    """The record's number or the object's key; refuses what is not in the log."""
+    from tidelog.api.kinds import kind_named
+    from tidelog.cli.object_names import key_of
+    from tidelog.replay.playback import decode_outcome
+
+    if word.isascii() and word.isdigit():
+        if not 1 <= int(word) <= history.log.head.seq:
+            raise UsageError(f"--drop {word}: the log has the records 1 to {history.log.head.seq}")
+        record = await history.log.record(int(word))
+        if decode_outcome(record) is not None:
+            raise UsageError(
+                f"--drop {word}: that record is a decision ({record.kind}); only facts can be left out"
+            )
+        return int(word)
+    kind, slash, name = word.partition("/")
+    if not slash or not name:
+        raise UsageError(f"--drop {word}: must be the number of a record, or an object as KIND/NAME")
+    first, inner, last = name.rpartition("/")
+    key = key_of(kind_named(kind), first if inner else namespace or DEFAULT_NAMESPACE, last)
+    if await history.span_of(key) is None:
+        raise UsageError(f"--drop {word}: there is no such object in the log")
+    return key
+
+
+def _configure(
+    args: argparse.Namespace, registry: Registry
+) -> Callable[[SchedulerConfiguration], SchedulerConfiguration]:
+    """Turns each recorded configuration into the one that is to be tried."""
+    import msgspec
+
+    from tidelog.cli.terminal import notice
+    from tidelog.configuration.configuration import read_configuration
+
+    gates = _gates(args.gate)
+    if args.config:
+        try:
+            text = Path(args.config).read_bytes()
+        except OSError as error:
+            raise TidelogError(f"cannot read {args.config}: {error.strerror or error}") from error
+        loaded = read_configuration(text, registry, source=args.config, gates=gates or None)
+        for warning in loaded.warnings:
+            notice(f"warning: {args.config}: {warning}")
+        return lambda _recorded: loaded.configuration
+    if not gates:
+        return lambda recorded: recorded
+
+    def with_gates(recorded: SchedulerConfiguration) -> SchedulerConfiguration:
+        plain = msgspec.to_builtins(recorded)
+        plain["featureGates"].update(gates)
+        return msgspec.convert(plain, type(recorded))
+
+    return with_gates
+
+
+def _gates(words: Sequence[str]) -> dict[str, bool]:
+    """The gates that were named, by name."""
+    import msgspec
+
+    from tidelog.api.features import parse_feature_gates
+
+    text = ",".join(words)
+    named = {word.partition("=")[0].strip() for word in text.split(",")}
+    plain = msgspec.to_builtins(parse_feature_gates(text))
+    return {name: value for name, value in plain.items() if name in named}
+
+
+def _injections(args: argparse.Namespace, head: int) -> list[Injection]:
+    from tidelog.cli.manifest_files import read_manifests
+    from tidelog.replay.what_if import Injection
+
+    if not args.inject:
+        return []
+    if args.before < 1:
+        raise UsageError(f"--before {args.before}: the first record is 1")
+    if args.before > head:
+        raise UsageError(f"--before {args.before}: the log has the records 1 to {head}")
+    found = read_manifests(args.inject, namespace=args.namespace or DEFAULT_NAMESPACE, recursive=False)
+    return [Injection(args.before, manifest.object) for manifest in found]

@@ -1,0 +1,51 @@
+"""`tidelog why-not`."""
+
+from __future__ import annotations
+
+import argparse
+
+from tidelog.cli.commands.options import add_namespace, add_output, log_path
+
+DESCRIPTION = """\
+Ask every plugin about a pod and one node, each by itself, so that also the second and the third reason show. For a pod that
+was placed the question is put in the state in which that was decided, and a node that would have done is scored beside the winner."""
+EXAMPLES = """\
+  tidelog why-not web-1 node-7
+  tidelog why-not -n shop web-1 node-7 --at 1200
+"""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments."""
+    from tidelog.cli.asking import add_at
+
+    parser.add_argument("pod", metavar="POD", help="the pod's name, or NAMESPACE/NAME")
+    parser.add_argument("node", metavar="NODE", help="the node's name")
+    add_namespace(parser)
+    add_at(parser)
+    add_output(parser, "table", "json", "yaml")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Play the log back to the moment, ask, print."""
+    import asyncio
+
+    from tidelog.api.text import formatted
+    from tidelog.cli.asking import past_of, pod_key
+    from tidelog.cli.moments import parse_at
+    from tidelog.cli.text.why import why_not_lines
+    from tidelog.replay.history import open_history
+    from tidelog.replay.why import WhyNot, why_not
+
+    async def ask() -> WhyNot:
+        key, at = pod_key(args.pod, args.namespace), parse_at(args.at)
+        async with await open_history(log_path(args)) as history:
+            past = await past_of(history, key, at)
+        return why_not(past.records, past.core, key, args.node)
+
+    found = asyncio.run(ask())
+    if args.output == "table":
+        print("\n".join(why_not_lines(found)))
+    else:
+        print(formatted(found, args.output))
+    return 0

@@ -1,0 +1,117 @@
+"""How a command gets its facts into a log: by appending them itself, or through whoever holds the log.
+
+With no writer the command takes the lock, appends, and lets go. While a daemon runs, the facts go to it over its socket,
+and the same service in the daemon does the same (`tidelog.daemon.intake.facts`). Another command that holds the lock is waited
+for, since it is done in a moment; a holder that does not answer is named.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+
+from tidelog.api.errors import LogError, LogLocked
+from tidelog.api.features import FeatureGates
+from tidelog.cli.terminal import notice
+from tidelog.daemon.intake.facts import FactService
+from tidelog.daemon.intake.messages import Answer, Facts, read_answer, write_request
+from tidelog.eventlog.handover import HandoverClient, NoWriter, connect
+from tidelog.eventlog.lock import read_holder
+from tidelog.eventlog.log import Log, memory_log, open_log
+from tidelog.eventlog.objects import SNAPSHOT
+from tidelog.eventlog.opening import log_path
+from tidelog.eventlog.store import CHANGES
+
+LOCK_SECONDS = 3.0
+"""So long a holder without socket is waited for: longer than any command takes, not so long that one wonders."""
+ANSWER_SECONDS = 60.0
+"""So long a holder may take to answer."""
+POLL_SECONDS = 0.05
+SNAPSHOT_EACH = 50_000
+"""A command that had to read so many records leaves a snapshot for the next one; about half a second of reading."""
+
+
+async def submit(
+    path: Path,
+    facts: Facts,
+    *,
+    verb: str,
+    create: bool = True,
+    dry_run: bool = False,
+    gates: FeatureGates | None = None,
+) -> Answer:
+    """Get the facts into the log at `path`; answered when they are durable. With `create` it may be a new log.
+
+    They are admitted under `gates`, by default those that the log's last scheduler had.
+
+    Raises Refused when they break rules; then nothing was changed, and no log made.
+    """
+    deadline = time.monotonic() + LOCK_SECONDS
+    while True:
+        try:
+            return await _append(path, facts, verb, create, dry_run, gates)
+        except LogLocked as locked:
+            try:
+                client = await connect(path)
+            except NoWriter:
+                if time.monotonic() > deadline:
+                    raise locked from None
+                await asyncio.sleep(POLL_SECONDS)
+                continue
+            return await _hand_over(path, client, facts, dry_run, gates)
+
+
+async def _append(
+    path: Path, facts: Facts, verb: str, create: bool, dry_run: bool, gates: FeatureGates | None
+) -> Answer:
+    """By ourselves, holding the lock."""
+    is_new = create and _is_new(path)
+    if is_new:
+        # Whatever is refused must not leave a log behind.
+        answer = await _try_on_empty(facts, gates)
+        if dry_run:
+            return answer
+    async with await open_log(path, create=create, what=f"tidelog {verb}") as log:
+        if is_new:
+            notice(f"new log {path}")
+        service = await FactService.start(log, gates)
+        answer = await service.submit(facts, dry_run=dry_run)
+        await _keep_snapshot(log, service)
+        return answer
+
+
+def _is_new(path: Path) -> bool:
+    return not path.exists()
+
+
+async def _try_on_empty(facts: Facts, gates: FeatureGates | None) -> Answer:
+    async with await memory_log() as log:
+        service = await FactService.start(log, gates)
+        return await service.submit(facts, dry_run=True)
+
+
+async def _keep_snapshot(log: Log, service: FactService) -> None:
+    """Spare the next command what this one had to read."""
+    names = (SNAPSHOT, SNAPSHOT + CHANGES)
+    newest = max((s.seq for s in await log.snapshots() if s.name in names), default=log.anchor.seq)
+    if log.head.seq - newest >= SNAPSHOT_EACH:
+        await service.catch_up()
+        await log.put_snapshot(SNAPSHOT, service.objects.seq, service.objects.encode())
+
+
+async def _hand_over(
+    path: Path, client: HandoverClient, facts: Facts, dry_run: bool, gates: FeatureGates | None
+) -> Answer:
+    """Through the process that holds the lock."""
+    request = write_request(facts, dry_run=dry_run, gates=gates)
+    async with client:
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS):
+                return read_answer(await client.request(request))
+        except TimeoutError:
+            holder = read_holder(log_path(path))
+            raise LogError(
+                f"{path}: the log is being written by {holder}, which has not answered for {ANSWER_SECONDS:.0f} s; "
+                "whether it will still do what was asked, `tidelog get` shows: look after that process"
+            ) from None

@@ -1,0 +1,116 @@
+"""What `tidelog get` does once the objects are known: choose, and print in one of its formats."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Sequence
+
+from tidelog.api.errors import TidelogError, UsageError
+from tidelog.api.manifests.manifests import as_list, dump_yaml, to_builtins
+from tidelog.api.objects import KIND_OF_TYPE, Kind, Object, Pod
+from tidelog.api.selector_text import parse_label_selector
+from tidelog.api.selectors import SelectorError, label_matcher
+from tidelog.api.text import as_json, safe, table
+from tidelog.cli.object_names import key_of
+from tidelog.cli.tables.columns import Column, View, columns_of
+from tidelog.daemon.intake.messages import short_name
+from tidelog.eventlog.objects import ObjectTable
+
+
+def selected(selector: str) -> Callable[[Object], bool]:
+    """Whether an object has the labels that `-l` asks for; raises UsageError."""
+    try:
+        match = label_matcher(parse_label_selector(selector))
+    except SelectorError as error:
+        raise UsageError(f"--selector: {error}") from None
+    return lambda obj: match(obj.metadata.labels)
+
+
+class Listing:
+    """Objects of one or more kinds, in the order in which they are printed."""
+
+    def __init__(self, objects: ObjectTable, now: int, namespace: str | None) -> None:
+        """`namespace` None stands for all of them."""
+        self._table = objects
+        self._now = now
+        self._namespace = namespace
+        self._kinds: list[Kind] = []
+        self._chosen: list[Object] = []
+        self._single = False
+        """One object was asked for by name, so it is not wrapped into a list."""
+        self._where = ""
+        """Said when nothing was found."""
+
+    def add_named(self, names: Sequence[tuple[Kind, str]]) -> None:
+        """These objects; raises TidelogError if one does not exist."""
+        assert self._namespace is not None
+        missing = []
+        for kind, name in names:
+            namespace = self._namespace if kind.namespaced else ""
+            found = self._table.cluster.get(kind.name, namespace, name)
+            if found is None:
+                missing.append(short_name(key_of(kind, namespace, name)))
+            else:
+                self._chosen.append(found)
+        if missing:
+            raise TidelogError(f"not found in namespace {self._namespace}: {', '.join(missing)}")
+        self._kinds = list(dict.fromkeys(kind for kind, _ in names))
+        self._single = len(names) == 1
+
+    def add_kinds(self, kinds: Sequence[Kind], matches: Callable[[Object], bool], *, initial: bool) -> None:
+        """The objects of these kinds that match, with `initial` also those that exist in every cluster."""
+        if self._namespace is not None and any(kind.namespaced for kind in kinds):
+            self._where = f" in namespace {self._namespace}"
+        for kind in kinds:
+            found = [obj for obj in self._all(kind, initial) if matches(obj)]
+            if found or len(kinds) == 1:
+                self._kinds.append(kind)
+            self._chosen += found
+
+    def _all(self, kind: Kind, initial: bool) -> Iterable[Object]:
+        if kind.namespaced:
+            found: Iterable[Object] = (entry.object for entry in self._table.of_kind(kind.name))
+            return (o for o in found if self._namespace in (None, o.metadata.namespace))
+        if initial:
+            return sorted(self._table.cluster.of_kind(kind.name), key=lambda o: o.metadata.name)
+        return (entry.object for entry in self._table.of_kind(kind.name))
+
+    def print(self, output: str, *, headings: bool = True) -> None:
+        """To stdout; that there is nothing is said on stderr."""
+        if output == "json":
+            print(as_json(to_builtins(self._chosen[0]) if self._single else as_list(self._chosen)))
+        elif output == "yaml":
+            print(_yaml(self._chosen, wrap=not self._single), end="")
+        elif not self._chosen:
+            print(f"nothing found{safe(self._where)}", file=sys.stderr)
+        elif output == "name":
+            print("\n".join(f"{_kind(o).name.lower()}/{o.metadata.name}" for o in self._chosen))
+        else:
+            print("\n\n".join(self._tables(output == "wide", headings)))
+
+    def _tables(self, wide: bool, headings: bool) -> Iterable[str]:
+        pods = (entry.object for entry in self._table.of_kind("Pod"))
+        view = View(self._now, (pod for pod in pods if isinstance(pod, Pod)))
+        for kind in self._kinds:
+            objects = [obj for obj in self._chosen if _kind(obj) is kind]
+            columns = (*self._identity(kind), *columns_of(kind.type, wide))
+            rows = [[column.cell(obj, view) for column in columns] for obj in objects]
+            yield table([column.heading for column in columns], rows, headings=headings)
+
+    def _identity(self, kind: Kind) -> Iterable[Column]:
+        """Namespace and name; the kind in front of the name where several kinds are listed, as kubectl does it."""
+        if kind.namespaced and self._namespace is None:
+            yield Column("NAMESPACE", lambda obj, _: obj.metadata.namespace)
+        prefix = f"{kind.name.lower()}/" if len(self._kinds) > 1 else ""
+        yield Column("NAME", lambda obj, _: prefix + obj.metadata.name)
+
+
+def _kind(obj: Object) -> Kind:
+    return KIND_OF_TYPE[type(obj)]
+
+
+def _yaml(objects: Sequence[Object], *, wrap: bool) -> str:
+    text = dump_yaml(objects, wrap=wrap)
+    if all(line.isprintable() for line in text.split("\n")):
+        return text
+    return dump_yaml(objects, wrap=wrap, ascii=True)

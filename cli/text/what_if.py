@@ -1,0 +1,90 @@
+"""What `replay what-if` found, for people and for programs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from tidelog.api.text import as_yaml, safe, table
+from tidelog.replay.comparison import Comparison, PodResult, PodRow
+from tidelog.replay.figures import Figures, Waits
+from tidelog.replay.words import short
+
+_WORDS = {
+    "same": "the same fate",
+    "another_node": "placed on another node",
+    "placed_only_recorded": "placed as recorded, not in the what-if",
+    "placed_only_what_if": "placed in the what-if only",
+    "other": "different otherwise",
+}
+
+
+def as_data(found: Comparison, *, pods: bool) -> dict[str, Any]:
+    """Everything; the table of pods only on request."""
+    plain: dict[str, Any] = msgspec.to_builtins(found)
+    rows = plain.pop("by_pod")
+    if pods:
+        plain["by_pod"] = [row for row in rows if row["differs"]]
+    return plain
+
+
+def comparison_lines(found: Comparison, *, pods: bool) -> Iterator[str]:
+    """How much differs, where it began, the figures side by side."""
+    outcomes = found.outcomes
+    yield (
+        f"{outcomes['recorded']:,} outcomes recorded, {outcomes['what_if']:,} in the what-if: "
+        f"{outcomes['identical']:,} identical, {outcomes['differing']:,} differ"
+    )
+    total = sum(found.pods.values())
+    told = ", ".join(f"{count:,} {_WORDS[name]}" for name, count in found.pods.items() if count)
+    yield f"{total:,} pods: {told or 'none'}"
+    if found.first_difference is not None:
+        yield from _first(found)
+    yield ""
+    yield table(
+        ["FIGURE", "RECORDED", "WHAT-IF"], _figures(found.figures["recorded"], found.figures["what_if"])
+    )
+    if pods:
+        yield ""
+        rows = [_pod(row) for row in found.by_pod if row.differs]
+        yield (
+            table(["POD", "RECORDED", "AFTER", "WHAT-IF", "AFTER"], rows) if rows else "no pod's fate differs"
+        )
+
+
+def _first(found: Comparison) -> Iterator[str]:
+    first = found.first_difference
+    assert first is not None
+    attempt = f", attempt {first.attempt}" if first.attempt else ""
+    about = f", {short(first.key)}" if first.key else ""
+    yield safe(
+        f"the what-if leaves the recorded history before record {first.seq}{attempt}{about}: {first.reason}"
+    )
+    for title, body in (("recorded", first.recorded), ("what-if", first.computed)):
+        if body is not None:
+            yield f"  {title}:"
+            yield from (f"    {line}" for line in as_yaml(body).splitlines())
+
+
+def _figures(recorded: Figures, what_if: Figures) -> Iterator[tuple[object, ...]]:
+    for name in Figures.__struct_fields__:
+        one, other = getattr(recorded, name), getattr(what_if, name)
+        words = name.replace("_", " ")
+        if isinstance(one, Waits):
+            for part in ("p50", "p90", "p99"):
+                yield f"{words}, {part}", f"{getattr(one, part):g}", f"{getattr(other, part):g}"
+        else:
+            yield words, f"{one:g}", f"{other:g}"
+
+
+def _pod(row: PodRow) -> tuple[object, ...]:
+    return (row.pod, *_result(row.recorded), *_result(row.what_if))
+
+
+def _result(result: PodResult | None) -> tuple[str, str]:
+    if result is None:
+        return "never there", ""
+    where = result.node or "pending"
+    return where + (", evicted" if result.evicted else ""), f"{result.pending_seconds:g}s"

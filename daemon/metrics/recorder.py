@@ -1,0 +1,271 @@
+"""Counts what a runtime does: the `Watcher` that fills the metrics.
+
+An attempt is counted when its outcome is durable, as what it came to: an aborted one only as aborted, one that waits when its wait is
+over. What has to be known about its pod is looked up when the decision is made, because afterwards the queue has forgotten it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from tidelog.daemon.metrics.families import Distribution
+from tidelog.daemon.metrics.framework_recorder import FrameworkRecorder
+from tidelog.daemon.metrics.group_recorder import profile_of, record_group
+from tidelog.daemon.metrics.metrics import Metrics
+from tidelog.daemon.metrics.queue_recorder import QueueRecorder
+from tidelog.daemon.process.logs import fields
+from tidelog.daemon.process.runtime import Watcher
+from tidelog.eventlog.records import (
+    AttemptAborted,
+    AttemptError,
+    Body,
+    Evicted,
+    EvictionRefused,
+    Nominated,
+    ObjectDeleted,
+    Outcome,
+    Record,
+    Scheduled,
+    Unschedulable,
+    Waiting,
+)
+from tidelog.framework.events import ClusterEvent
+from tidelog.plugins.default_preemption.plugin import NOT_ELIGIBLE, PREFIX
+from tidelog.queue.entity import AnyEntity, Where
+from tidelog.scheduler.core import Core
+from tidelog.scheduler.decision import Decision
+from tidelog.scheduler.groups.group import is_group_key
+
+_log = logging.getLogger("tidelog.scheduler")
+
+ABORT_REASONS = (
+    ("node deleted", "was deleted"),
+    ("node replaced", "was created anew"),
+    ("node replaced", "was replaced"),
+    ("node cordoned", "was cordoned"),
+    ("node changed", "the taints of node"),
+    ("node changed", "the labels of node"),
+    ("node changed", "the allocatable resources of node"),
+    ("room taken", "took room on node"),
+    ("pod gone", "the pod is gone"),
+    ("pod gone", "the pod is being deleted"),
+    ("pod bound", "the pod was bound"),
+    ("pod changed", "the pod"),
+    ("cluster changed", "changed, and the choice depends on more"),
+    ("budget changed", "PDB "),
+    ("victim changed", "which was to make room"),
+    ("room promised", "is promised to others"),
+    ("preemption called off", "was called off"),
+)
+"""Label → words of the reason: reasons hold names, which must not become labels. The first that fits counts."""
+
+
+def abort_label(reason: str) -> str:
+    """The reason of an abort, as a label."""
+    return next((label for label, words in ABORT_REASONS if words in reason), "other")
+
+
+class _Entity(NamedTuple):
+    """What is known of a pod when it is decided about."""
+
+    profile: str
+    attempts: int
+    entered_at: int
+    after_flush: bool
+    rejectors: tuple[str, ...]
+
+
+class _Flight(NamedTuple):
+    """An attempt whose outcome is not durable."""
+
+    began: int
+    algorithm: int
+    at: int
+    pods: dict[str, _Entity]
+    """By record key."""
+    landed: list[tuple[str, Body]]
+    preemption: str
+    """What the attempt to make room came to; empty if there was none."""
+    group_profile: str = ""
+    """The profile of the group that it was about; empty if it was about a pod."""
+
+
+class QueueWatcher(QueueRecorder):
+    """Counts what the queue says, and how long entities were in its queues, on the log's clock."""
+
+    def __init__(self, metrics: Metrics, core: Core, clock: Callable[[], int]) -> None:
+        super().__init__(metrics.queue, clock)
+        self._core = core
+        self._entered: dict[str, tuple[Where, int]] = {}
+        """Who is in which queue since when."""
+        self._waits: dict[Where, Distribution] = {
+            where: metrics.queue.wait.labels(where.value)
+            for where in (Where.ACTIVE, Where.BACKOFF, Where.UNSCHEDULABLE)
+        }
+
+    def entered(self, entity: AnyEntity, event: ClusterEvent) -> None:
+        """The entity entered a queue, and so left another."""
+        super().entered(entity, event)
+        self.left(entity.key, self._core.at)
+        self._entered[entity.key] = entity.where, self._core.at
+
+    def left(self, key: str, at: int) -> None:
+        """The entity is in no queue any more."""
+        known = self._entered.pop(key, None)
+        if known is not None and known[0] in self._waits:
+            self._waits[known[0]].observe(max(at - known[1], 0))
+
+    def forget(self, key: str) -> None:
+        """It was deleted while it waited: that is no wait that ended."""
+        self._entered.pop(key, None)
+
+
+class Recorder(Watcher):
+    """Fills `metrics`. `lap` measures how long something takes."""
+
+    def __init__(self, metrics: Metrics, lap: Callable[[], int]) -> None:
+        self._metrics = metrics
+        self._lap = lap
+        self._queue: QueueWatcher | None = None
+        self._flights: dict[int, _Flight] = {}
+        self._waiting: dict[str, int] = {}
+        """Keys of pods that wait in Permit, and since when."""
+
+    def configured(self, core: Core) -> None:
+        if self._queue is None:
+            self._queue = QueueWatcher(self._metrics, core, self._lap)
+            core.cluster.observer = self._queue
+        assert core.queue is not None
+        core.queue.observe(self._queue)
+        for framework in core.frameworks.values():
+            FrameworkRecorder(framework, self._metrics, self._lap)
+
+    def consuming(self) -> None:
+        if self._queue is not None:
+            self._queue.begin()
+
+    # --- attempts -------------------------------------------------------------------------------------------------------
+
+    def attempted(self, core: Core, decision: Decision, nanos: int) -> None:
+        assert self._queue is not None
+        pods = {}
+        for key, _ in decision.outcomes:
+            if key not in pods and key.startswith("Pod/") and (entity := self._entity(core, key)):
+                pods[key] = entity
+                self._queue.left(key.removeprefix("Pod/"), decision.at)
+        self._queue.left(decision.key.partition("/")[2], decision.at)
+        now = self._lap()
+        profile = profile_of(core, decision.key) if is_group_key(decision.key) else ""
+        self._flights[decision.attempt] = _Flight(
+            now - nanos, nanos, decision.at, pods, [], preemption_outcome(core, decision), profile
+        )
+
+    def _entity(self, core: Core, key: str) -> _Entity | None:
+        assert core.queue is not None
+        pod = core.queue.get(key.removeprefix("Pod/"))
+        if pod is None:
+            return None
+        rejectors = (*pod.unschedulable_plugins, *pod.pending_plugins)
+        return _Entity(pod.profile, pod.attempts, pod.entered_active_at, pod.was_flushed, rejectors)
+
+    def consumed(self, record: Record, body: Body) -> None:
+        if isinstance(body, Outcome):
+            flight = self._flights.get(body.attempt)
+            if flight is not None:
+                flight.landed.append((record.key, body))
+            if _log.isEnabledFor(logging.DEBUG):
+                _log.debug("outcome", extra=fields(kind=record.kind, key=record.key, seq=record.seq))
+        elif isinstance(body, ObjectDeleted) and record.key.startswith("Pod/"):
+            self._waiting.pop(record.key, None)
+            if self._queue is not None:
+                self._queue.forget(record.key.removeprefix("Pod/"))
+
+    def committed(self, decisions: Sequence[Decision]) -> None:
+        now = self._lap()
+        for decision in decisions:
+            flight = self._flights.pop(decision.attempt, None)
+            if flight is not None:
+                for key, body in flight.landed:
+                    self._land(flight, key, body, now)
+                if flight.preemption and not any(
+                    isinstance(body, AttemptAborted) for _, body in flight.landed
+                ):
+                    self._metrics.preemption.outcomes.labels(flight.preemption).inc()
+
+    def _land(self, flight: _Flight, key: str, body: Body, now: int) -> None:
+        metrics, pod = self._metrics, flight.pods.get(key)
+        if is_group_key(key):
+            record_group(metrics.groups, flight.group_profile, body, now - flight.began, flight.algorithm)
+        if isinstance(body, AttemptAborted):
+            metrics.attempts.aborted.labels(abort_label(body.reason)).inc()
+            return
+        if isinstance(body, Waiting):
+            self._waiting[key] = body.at
+            return
+        if isinstance(body, Evicted):
+            metrics.preemption.evictions.labels("granted" if body.method == "evict" else "deleted").inc()
+            return
+        if isinstance(body, EvictionRefused):
+            metrics.preemption.evictions.labels("refused").inc()
+            return
+        if isinstance(body, Nominated) and body.victims:
+            metrics.preemption.victims.observe(len(body.victims))
+            metrics.preemption.execution_duration.labels("pod", "success").observe(now - flight.began)
+            metrics.preemption.disruptions.labels("pod").observe(len(body.victims))
+            metrics.preemption.budget_violations.labels("pod").inc(body.violations)
+            return
+        result = _result_of(body)
+        if result is None or pod is None:
+            return
+        metrics.attempts.finished(pod.profile, result, now - flight.began, flight.algorithm)
+        since = self._waiting.pop(key, None)
+        if since is not None:
+            metrics.attempts.permit_wait_duration.labels(result).observe(flight.at - since)
+        if result == "scheduled":
+            metrics.attempts.placed(
+                pod.attempts,
+                max(flight.at - pod.entered_at, 0) + now - flight.began,
+                after_flush=pod.after_flush,
+            )
+            for plugin in pod.rejectors if pod.after_flush else ():
+                metrics.queue.flush_needed.labels(plugin).inc()
+
+    # --- the log --------------------------------------------------------------------------------------------------------
+
+    def group_committed(self, records: Sequence[Record], nanos: int) -> None:
+        """The log made these durable, in this time."""
+        self._metrics.log.committed(Counter(record.kind for record in records), nanos)
+
+
+def preemption_outcome(core: Core, decision: Decision) -> str:
+    """What preemption came to in this attempt, as a label; empty if it was not tried."""
+    key, body = decision.outcomes[0]
+    if not isinstance(body, Unschedulable) or not key.startswith("Pod/"):
+        return ""
+    rest = [other for _, other in decision.outcomes[1:]]
+    if any(isinstance(other, Nominated) and other.victims for other in rest):
+        return "nominated"
+    if any(isinstance(other, EvictionRefused) for other in rest):
+        return "refused"
+    rejection = core.in_full(key, body)
+    if rejection.blocked_by:
+        return "blocked"
+    _, found, said = rejection.message.partition(PREFIX)
+    if not found:
+        return ""
+    return "not_eligible" if said.startswith(NOT_ELIGIBLE) else "no_candidate"
+
+
+def _result_of(body: Body) -> str | None:
+    match body:
+        case Scheduled():
+            return "scheduled"
+        case Unschedulable():
+            return "unschedulable"
+        case AttemptError():
+            return "error"
+        case _:
+            return None

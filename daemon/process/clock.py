@@ -1,0 +1,108 @@
+"""What time it is, and being woken at a time: the only way in which the daemon's tasks learn of either.
+
+`SystemClock` is the machine's. The sandbox has one that stands still until a test moves it (`tidelog.testing.virtual_time`), and then the
+very same tasks run on it.
+
+A `Bell` is what tasks of one event loop wait at for a change of something that they share: they look, and if there is nothing to do,
+they wait until it is rung or a time has come, and look again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+from tidelog.api.times import NANOS
+
+LONGEST_SLEEP = 30.0
+"""Seconds. Sleeping is measured on another clock than the one that is set; so the time is looked at again now and then."""
+
+
+class Handle(Protocol):
+    """A call that is to come."""
+
+    def cancel(self) -> None:
+        """Do not make it."""
+        ...
+
+
+class Clock(Protocol):
+    """Time for the tasks of one event loop."""
+
+    def now(self) -> int:
+        """Nanoseconds since 1970; never less than before."""
+        ...
+
+    def call_at(self, at: int, call: Callable[[], None]) -> Handle:
+        """Make this call when the clock shows `at`; perhaps earlier, never much later."""
+        ...
+
+    def not_before(self, at: int) -> None:
+        """Go on from here, if it shows less: it was set back since somebody else, whose time counts, has looked at it."""
+        ...
+
+    def lap(self) -> int:
+        """Nanoseconds of some clock that only measures how long work takes; on virtual time it stands still."""
+        ...
+
+
+class SystemClock:
+    """The machine's clock, made steady: set back it goes on at its own pace, set forward it follows."""
+
+    def __init__(
+        self, wall: Callable[[], int] = time.time_ns, steady: Callable[[], int] = time.monotonic_ns
+    ) -> None:
+        self._wall = wall
+        self._steady = steady
+        self._last = wall()
+        self._last_steady = steady()
+
+    def now(self) -> int:
+        steady = self._steady()
+        self._last = max(self._wall(), self._last + steady - self._last_steady)
+        self._last_steady = steady
+        return self._last
+
+    def call_at(self, at: int, call: Callable[[], None]) -> Handle:
+        delay = min(max(at - self.now(), 0) / NANOS, LONGEST_SLEEP)
+        return asyncio.get_running_loop().call_later(delay, call)
+
+    def not_before(self, at: int) -> None:
+        self._last = max(self.now(), at)
+
+    def lap(self) -> int:
+        return time.perf_counter_ns()
+
+
+class Bell:
+    """Rung when something has changed. It does not remember: who waits must have looked before, without a pause in between."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._waiting: dict[asyncio.Future[None], None] = {}
+
+    def ring(self) -> None:
+        """Wake everybody who waits now."""
+        waiting, self._waiting = self._waiting, {}
+        for future in waiting:
+            if not future.done():
+                future.set_result(None)
+
+    async def wait(self, until: int | None = None) -> None:
+        """Return when it is rung, or about when the clock shows `until`."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting[future] = None
+        handle = None if until is None else self._clock.call_at(until, lambda: self._wake(future))
+        try:
+            await future
+        finally:
+            self._waiting.pop(future, None)
+            if handle is not None:
+                handle.cancel()
+
+    def _wake(self, future: asyncio.Future[None]) -> None:
+        self._waiting.pop(future, None)
+        if not future.done():
+            future.set_result(None)

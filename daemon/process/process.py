@@ -1,0 +1,131 @@
+"""The process of `tidelog run`: from a path and a few options to a scheduler at work, and to its end.
+
+    configuration ─► HTTP ─► the log, led or followed (`tidelog.daemon.process.candidate`) until SIGTERM, SIGINT, or an error
+
+What is wrong with the options is told before anything is touched: the configuration is read first, then the address is taken, then the
+log. Whatever ends it is raised; the command line makes one line and an exit code of it. SIGHUP reads the configuration again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import signal
+from collections.abc import AsyncIterator, Iterator, Mapping
+from pathlib import Path
+
+import msgspec
+
+from tidelog.configuration.configuration import Loaded, SchedulerConfiguration
+from tidelog.daemon.actors.catalogue import Cast, nobody
+from tidelog.daemon.http.endpoints import HttpServer
+from tidelog.daemon.http.sources import ProcessState
+from tidelog.daemon.metrics.recorder import Recorder
+from tidelog.daemon.process.candidate import Candidate
+from tidelog.daemon.process.clock import SystemClock
+from tidelog.daemon.process.logs import fields
+from tidelog.daemon.process.place import LogFiles
+from tidelog.daemon.process.runtime import Limits, Runtime
+from tidelog.daemon.process.scheduler import installed_plugins, load_configuration
+from tidelog.eventlog.log import Log
+from tidelog.eventlog.opening import log_path
+from tidelog.plugins.registry import Registry
+from tidelog.scheduler.core import Core
+
+_log = logging.getLogger("tidelog.process")
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    """What the command line says."""
+
+    log: Path
+    config: Path | None = None
+    gates: Mapping[str, bool] | None = None
+    listen: str | None = None
+    """Address of the HTTP endpoints; None for none."""
+    standby: bool = True
+    """Wait if another process holds the log; False: that is an error."""
+    limits: Limits = Limits()
+
+
+class Process(Candidate):
+    """One run of the daemon. `actors` makes those that are to play along, anew each time it is called."""
+
+    def __init__(self, options: Options, actors: Cast = nobody) -> None:
+        """Raises what is wrong with the configuration."""
+        self._options = options
+        registry = installed_plugins()
+        configuration = self._loaded(registry).configuration
+        clock = SystemClock()
+        self.state = ProcessState(log_path(options.log), configuration)
+        self._recorder = Recorder(self.state.measured, clock.lap)
+        super().__init__(
+            LogFiles(options.log),
+            registry,
+            clock,
+            configuration,
+            source="" if options.config is None else str(options.config),
+            actors=actors,
+            limits=options.limits,
+            watcher=self._recorder,
+            standby=options.standby,
+        )
+
+    async def run(self) -> None:
+        """Return when a signal said to stop; raises what ended it otherwise."""
+        with self._signals():
+            async with contextlib.AsyncExitStack() as stack:
+                if self._options.listen is not None:
+                    await stack.enter_async_context(HttpServer(self._options.listen, self.state))
+                await self.work()
+        _log.info("stopped")
+
+    # --- what it is told ------------------------------------------------------------------------------------------------
+
+    def standing_by(self) -> None:
+        self.state.phase = "standby"
+
+    def followed(self, core: Core) -> None:
+        self.state.core = core
+
+    def taken(self, log: Log) -> None:
+        log.on_commit = self._recorder.group_committed
+
+    @contextlib.asynccontextmanager
+    async def leading(self, runtime: Runtime) -> AsyncIterator[None]:
+        state = self.state
+        state.runtime, state.core, state.phase = runtime, runtime.core, "leading"
+        yield
+
+    def finishing(self) -> None:
+        self.state.phase = "stopping"
+
+    # --- the configuration ----------------------------------------------------------------------------------------------
+
+    def read_configuration(self) -> SchedulerConfiguration:
+        return self._loaded(self._registry).configuration
+
+    def _loaded(self, registry: Registry) -> Loaded:
+        loaded = load_configuration(self._options.config, registry, self._options.gates)
+        for warning in loaded.warnings:
+            _log.warning("configuration", extra=fields(warning=warning))
+        return loaded
+
+    # --- signals --------------------------------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def _signals(self) -> Iterator[None]:
+        loop = asyncio.get_running_loop()
+        calls = {
+            signal.SIGTERM: self.stop,
+            signal.SIGINT: self.stop,
+            signal.SIGHUP: self.reload,
+        }
+        for number, call in calls.items():
+            loop.add_signal_handler(number, call)
+        try:
+            yield
+        finally:
+            for number in calls:
+                loop.remove_signal_handler(number)

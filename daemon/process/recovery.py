@@ -1,0 +1,103 @@
+"""Coming back: from the newest sound snapshot of the scheduler and the records after it to a core that has consumed the whole log.
+
+Nothing is decided anew: what the log says was decided is believed (`tidelog.scheduler.recovery`). The event loop gets its turn every
+few milliseconds, so that health checks are answered meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Iterable, Iterator
+
+from tidelog.api.errors import LogDamaged, TidelogError
+from tidelog.daemon.process.logs import fields
+from tidelog.eventlog.reader import LogReader
+from tidelog.eventlog.records import Record
+from tidelog.plugins.registry import Registry
+from tidelog.scheduler.core import Core
+from tidelog.scheduler.recovery import Recovery, contradiction
+from tidelog.scheduler.state import SNAPSHOT, load_state
+
+RECORDS_PER_TURN = 100
+"""Arbitrary; a few milliseconds."""
+
+_log = logging.getLogger("tidelog.scheduler")
+
+
+class CannotRecover(TidelogError):
+    """The log was written by a scheduler that decided by other rules: another version, or other plugins."""
+
+    exit_code = 3
+
+    def __init__(self, log: str, why: str) -> None:
+        super().__init__(log, why)
+        self.log = log
+        self.why = why
+
+    def __str__(self) -> str:
+        return (
+            f"{self.log}: its decisions cannot be followed: {self.why}; use the tidelog and the plugins that wrote it "
+            "(`tidelog replay verify` shows the first difference)"
+        )
+
+
+async def recovered_core(log: LogReader, registry: Registry) -> Core:
+    """The core after the newest record. Nobody may be writing the log, or only the caller."""
+    recovery = await begin_recovery(log, registry)
+    await follow(recovery, log)
+    await complete(recovery, log.name)
+    return recovery.core
+
+
+async def begin_recovery(log: LogReader, registry: Registry) -> Recovery:
+    """A recovery that stands at the newest usable snapshot, or before the first record."""
+    found = await log.snapshot(SNAPSHOT)
+    core = None
+    if found is not None:
+        changes = [change.blob for change in await log.changes(found)]
+        core = load_state(found.blob, registry, changes)
+    if core is None:
+        if log.anchor.seq:
+            why = "they were compacted, and no usable snapshot of the scheduler's state is left"
+            raise LogDamaged(log.name, 1, log.anchor.seq, why)
+        core = Core(registry)
+    _log.debug("recovering", extra=fields(snapshot=core.seq, head=log.head.seq))
+    return Recovery(core)
+
+
+async def follow(recovery: Recovery, log: LogReader) -> None:
+    """Read what is there, and consume what of it is certain."""
+    async for batch in log.read_batches(recovery.read + 1):
+        await take(recovery, batch, log.name)
+
+
+async def take(recovery: Recovery, batch: list[Record], name: str) -> None:
+    """Consume what becomes certain by these records."""
+    with _believing(name):
+        recovery.add(batch)
+    await _step(recovery.advance(), name)
+
+
+async def complete(recovery: Recovery, name: str) -> None:
+    """Consume the rest: the log has ended, nobody writes it."""
+    await _step(recovery.finish(), name)
+
+
+async def _step(records: Iterable[Record], name: str) -> None:
+    with _believing(name):
+        for count, _ in enumerate(records, start=1):
+            if count % RECORDS_PER_TURN == 0:
+                await asyncio.sleep(0)
+
+
+@contextlib.contextmanager
+def _believing(name: str) -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        why = contradiction(error)
+        if not why:
+            raise
+        raise CannotRecover(name, why) from error

@@ -1,0 +1,98 @@
+"""Snapshots of a running scheduler's states, so that no moment of the log is far behind one.
+
+Seldom a whole state, of the scheduler and of the objects that admission looks up: that costs a microsecond an object, and as many bytes as
+there are objects. In between, and beside it, only what is another since the last one, which costs what changed. A state is loaded from
+the newest whole one and the changes up to it; the records behind that are played back, which costs twenty times as much a record.
+
+The first one of a process is whole, because there is nothing to compare with.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+from tidelog.daemon.intake.facts import FactService
+from tidelog.daemon.process.logs import fields
+from tidelog.eventlog.log import Log
+from tidelog.eventlog.objects import SNAPSHOT as OBJECTS
+from tidelog.eventlog.objects import Mark
+from tidelog.eventlog.store import CHANGES
+from tidelog.scheduler.core import Core
+from tidelog.scheduler.state import SNAPSHOT as SCHEDULER
+from tidelog.scheduler.state import Capture, Encoding
+
+_log = logging.getLogger("tidelog.scheduler")
+
+
+def changes_every(objects: int) -> int:
+    """After how many records what changed is kept, where there are so many objects.
+
+    As seldom as half a second allows, because it costs processor time and room: every 4,000 records it was five microseconds and a
+    kilobyte for each pod that comes, every 10,000 it is half of that. The state at a moment takes 8 microseconds for each object to load and 17
+    for each record to play back: 25,000 records, or the same in objects, are 0.4 seconds. Where there are so many objects that
+    they take that long alone, looking for what changed costs so much that a tenth of their number has to come together.
+    """
+    return max(4_000, min(10_000, 25_000 - objects // 2), objects // 10)
+
+
+class Keeper:
+    """Knows what was kept, and writes what is to be kept next."""
+
+    def __init__(self, log: Log, facts: FactService, begin: int, every: int) -> None:
+        """`begin`: the record at which the process began. `every`: a whole state after so many records."""
+        self._log = log
+        self._facts = facts
+        self._every = every
+        self._kept = begin
+        self._whole = begin
+        self._capture: Capture | None = None
+        self._mark: Mark | None = None
+
+    def is_due(self, core: Core) -> bool:
+        """Whether so much has happened that something should be kept.
+
+        What it costs is a small share of what the records since the last time have cost: looking for changes is some 50 nanoseconds an
+        object, and the pending pods are always kept anew.
+        """
+        pending = 0 if core.queue is None else len(core.queue)
+        enough = max(changes_every(len(core.objects)), pending)
+        return core.seq - self._kept >= min(enough, max(self._every, pending))
+
+    async def keep(self, capture: Capture, durable: Callable[[int], Awaitable[None]]) -> None:
+        """Put this state, and the objects, into the log. `durable` waits until a record is."""
+        earlier, self._kept = self._capture, capture.seq
+        await durable(capture.seq)
+        if earlier is not None:
+            await self._put(SCHEDULER + CHANGES, capture.seq, await _encoded(capture.encoding(earlier)))
+        whole = earlier is None or capture.seq - self._whole >= max(self._every, len(capture.objects))
+        if whole:
+            await self._put(SCHEDULER, capture.seq, await _encoded(capture.encoding()))
+            self._whole = capture.seq
+        capture.forget_rest()
+        self._capture = capture
+        await self._keep_objects(whole, durable)
+
+    async def _keep_objects(self, whole: bool, durable: Callable[[int], Awaitable[None]]) -> None:
+        await self._facts.catch_up()
+        table = self._facts.objects
+        # All of it before the first wait: the table goes on.
+        seq, earlier, self._mark = table.seq, self._mark, table.mark()
+        changes = None if earlier is None else table.encode_changes(earlier)
+        blob = table.encode() if whole else None
+        await durable(seq)
+        if changes is not None:
+            await self._put(OBJECTS + CHANGES, seq, changes)
+        if blob is not None:
+            await self._put(OBJECTS, seq, blob)
+
+    async def _put(self, name: str, seq: int, blob: bytes) -> None:
+        await self._log.put_snapshot(name, seq, blob)
+        _log.debug("kept a snapshot", extra=fields(name=name, seq=seq, bytes=len(blob)))
+
+
+async def _encoded(encoding: Encoding) -> bytes:
+    for _ in encoding.work():
+        await asyncio.sleep(0)
+    return encoding.blob()

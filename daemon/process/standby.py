@@ -1,0 +1,138 @@
+"""A process that waits for the log: it follows another scheduler's decisions, and goes on with them when the lock falls free.
+
+    follow: read what is new, consume what is certain ──(every tenth of a second)──► try to take the lock
+                                                                                         │ taken
+                             the rest of the log, all of it certain now  ◄───────────────┘
+
+It opens the log read-only and writes nothing. Its core is as far behind the log as nothing tells it that no attempt is still under way
+(`tidelog.scheduler.recovery`): a snapshot of the other's, at which it looks now and then, does, if no outcome does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import NamedTuple
+
+from tidelog.api.errors import LogError, LogLocked
+from tidelog.daemon.process.clock import Clock
+from tidelog.daemon.process.logs import fields
+from tidelog.daemon.process.place import Place
+from tidelog.daemon.process.recovery import begin_recovery, complete, take
+from tidelog.eventlog.log import Log
+from tidelog.eventlog.reader import LogReader
+from tidelog.eventlog.store import CHANGES
+from tidelog.plugins.registry import Registry
+from tidelog.scheduler.core import Core
+from tidelog.scheduler.recovery import Recovery
+from tidelog.scheduler.state import SNAPSHOT
+
+POLL_SECONDS = 0.1
+"""How often it looks whether the lock is free, and what is new."""
+
+POLLS_PER_SNAPSHOT = 50
+"""It looks for snapshots at every so-many-th poll."""
+
+_log = logging.getLogger("tidelog.standby")
+
+
+class Taken(NamedTuple):
+    """The log, which is now ours to write, and the core that has consumed all of it."""
+
+    log: Log
+    core: Core
+
+
+class Standby:
+    """Follows the log at `place`; `followed` is told of each core that it keeps."""
+
+    def __init__(
+        self,
+        place: Place,
+        registry: Registry,
+        clock: Clock,
+        *,
+        what: str,
+        followed: Callable[[Core], None] = lambda _: None,
+        poll_seconds: float = POLL_SECONDS,
+    ) -> None:
+        self._place = place
+        self._registry = registry
+        self._clock = clock
+        self._what = what
+        self._followed = followed
+        self._poll_seconds = poll_seconds
+        self._recovery: Recovery | None = None
+        self._digest = b""
+        """Of the last record that was read."""
+
+    async def take_over(self) -> Taken:
+        """Return when the lock was free and is ours."""
+        _log.info("standing by", extra=fields(leader=self._place.leader()))
+        reader: LogReader | None = None
+        polls = 0
+        try:
+            while (log := await self._try_to_open()) is None:
+                try:
+                    reader = reader or await self._begin()
+                    await self._read(reader, look_for_snapshots=polls % POLLS_PER_SNAPSHOT == 0)
+                except LogError as error:
+                    # The writer may have compacted it away under us, or be about to make the file: begin anew.
+                    _log.debug("cannot follow, trying again", extra=fields(error=str(error)))
+                    if reader is not None:
+                        await reader.close()
+                    reader = self._recovery = None
+                polls += 1
+                await asyncio.sleep(self._poll_seconds)
+        finally:
+            if reader is not None:
+                await reader.close()
+        try:
+            return Taken(log, await self._complete(log))
+        except BaseException:
+            await log.close()
+            raise
+
+    async def _try_to_open(self) -> Log | None:
+        try:
+            return await self._place.open_log(self._what, self._clock.now)
+        except LogLocked:
+            return None
+
+    async def _begin(self) -> LogReader:
+        reader = await self._place.open_reader()
+        self._recovery = await begin_recovery(reader, self._registry)
+        self._followed(self._recovery.core)
+        return reader
+
+    async def _read(self, log: LogReader, *, look_for_snapshots: bool = False) -> None:
+        recovery = self._recovery
+        assert recovery is not None
+        if look_for_snapshots:
+            for info in await log.snapshots():
+                if info.name in (SNAPSHOT, SNAPSHOT + CHANGES):
+                    recovery.nothing_in_flight_at(info.seq)
+        async for batch in log.read_batches(recovery.read + 1):
+            self._digest = batch[-1].digest
+            await take(recovery, batch, log.name)
+        await take(recovery, [], log.name)
+
+    async def _complete(self, log: Log) -> Core:
+        """The state at the end of the log."""
+        recovery = self._recovery
+        if recovery is None or not await self._is_what_was_read(log, recovery.read):
+            self._recovery = recovery = await begin_recovery(log, self._registry)
+            self._followed(recovery.core)
+        await self._read(log)
+        await complete(recovery, log.name)
+        return recovery.core
+
+    async def _is_what_was_read(self, log: Log, seq: int) -> bool:
+        """Whether the log is the one that was followed, and goes on from there: a repaired one may have lost records, a compacted one dropped them."""
+        if not log.anchor.seq <= seq <= log.head.seq:
+            return False
+        if not self._digest:  # All that is known is from a snapshot.
+            return True
+        found = log.anchor if seq == log.anchor.seq else await log.record(seq)
+        return found.digest == self._digest

@@ -1,0 +1,828 @@
+"""The framework of one profile: its plugins in order, and how each extension point treats their answers.
+
+A pod's cycle (`tidelog.scheduler.pod_cycle`) only strings these steps together:
+
+    run_pre_filter → find_feasible → (nobody: run_post_filter)
+                                   → score_nodes → select → run_reserve → run_permit → run_pre_bind → run_bind → run_post_bind
+
+`schedule_pod` is the part up to the choice of a node. What is here is the plain evaluation: every plugin on every node, which
+costs plugins × nodes calls. The fast path must give the same answers, and is tested against this.
+
+A plugin that raises does not stop the scheduler: it becomes a status of code ERROR with the plugin's name, and fails the attempt.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol, TypeGuard, TypeVar
+
+from tidelog.api.features import FeatureGates
+from tidelog.api.objects import Pod
+from tidelog.api.times import NANOS
+from tidelog.framework.arithmetic import scan_start
+from tidelog.framework.diagnosis import NO_NODES, Diagnosis, FitError
+from tidelog.framework.interface import (
+    BindPlugin,
+    Code,
+    CycleState,
+    Depends,
+    FilterPlugin,
+    GroupInfo,
+    NormalizeScore,
+    PermitPlugin,
+    PermitResult,
+    Placement,
+    PlacementGeneratePlugin,
+    PlacementScorePlugin,
+    PlacementStatePlugin,
+    Plugin,
+    PodHooks,
+    PostBindPlugin,
+    PostFilterPlugin,
+    PostFilterResult,
+    PreBindPlugin,
+    PreEnqueuePlugin,
+    PreFilterPlugin,
+    PreFilterResult,
+    PreScorePlugin,
+    QueueSortPlugin,
+    ReservePlugin,
+    ScorePlugin,
+    Status,
+    unresolvable,
+)
+from tidelog.framework.listers import Listers
+from tidelog.framework.node_info import NodeInfo, PodInfo
+from tidelog.framework.preemption_plan import PreemptionPort
+from tidelog.framework.snapshot import Snapshot
+
+MAX_NODE_SCORE = 100
+MAX_PERMIT_NANOSECONDS = 15 * 60 * NANOS
+"""A longer wait in Permit is cut to this."""
+
+T = TypeVar("T")
+
+_UNRESOLVABLE = Code.UNSCHEDULABLE_AND_UNRESOLVABLE
+
+
+class NominatedPods(Protocol):
+    """Pods for which preemption made room somewhere; the queue's nominator provides them."""
+
+    def pods_on(self, node: str) -> Sequence[PodInfo]:
+        """The pods nominated to the node of this name, in a reproducible order."""
+        ...
+
+
+class FixedNominations:
+    """Nominations that do not change, by node: none at all, or those of a test or a case."""
+
+    def __init__(self, pods: Mapping[str, Sequence[PodInfo]] | None = None) -> None:
+        self._pods = pods or {}
+
+    def pods_on(self, node: str) -> Sequence[PodInfo]:
+        return self._pods.get(node, ())
+
+
+class Observer(Protocol):
+    """Told of every answer of a plugin, for counting. Called for each node at Filter: it must be quick."""
+
+    def plugin_ran(self, point: str, plugin: str, status: Status | None) -> None: ...
+
+
+class QuickEvaluation(Protocol):
+    """Finds the node that the plain evaluation would find, without asking every plugin about every node."""
+
+    placements: Any
+    """Remembers which placements are alike for a group; the group cycle of `tidelog.scheduler` asks it."""
+
+    def choose(
+        self, state: CycleState, pod: PodInfo, turn: int, candidates: Sequence[NodeInfo] | None = None
+    ) -> tuple[str, Any] | FitError | None:
+        """Return the node's name and how good it is (feasible, tied, score), or why there is none; None where the plain evaluation has to answer."""
+        ...
+
+
+class FrameworkHandle:
+    """What a profile's plugins are given: implements `tidelog.framework.interface.Handle`."""
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        listers: Listers,
+        features: FeatureGates | None = None,
+        *,
+        upstream: bool = False,
+        fallback_only_if_rejected_by_spread: bool = False,
+        behaviours: Sequence[int] = (),
+    ) -> None:
+        self.snapshot = snapshot
+        self.listers = listers
+        self.features = features or FeatureGates()
+        self.upstream = upstream
+        self.fallback_only_if_rejected_by_spread = fallback_only_if_rejected_by_spread
+        self.preemption: PreemptionPort | None = None
+        """Set once the framework exists: plugins are made before it."""
+        self.behaviours = frozenset(behaviours)
+
+    def behaves(self, number: int) -> bool:
+        """Whether a numbered change of behaviour is in force."""
+        return number in self.behaviours
+
+
+class PreFilterOutcome(NamedTuple):
+    """What PreFilter left of the nodes."""
+
+    nodes: frozenset[str] | None
+    """The only nodes that can do, or None for all."""
+    status: Status | None
+    """The rejection of the pod, or an error."""
+    narrowers: tuple[str, ...]
+    """The plugins that returned a set of nodes, by name."""
+
+
+class PermitOutcome(NamedTuple):
+    """`status` is None (go ahead), a rejection, an error, or WAIT; then `waits` holds (plugin, nanoseconds) pairs."""
+
+    status: Status | None
+    waits: tuple[tuple[str, int], ...] = ()
+
+
+class PluginScores(NamedTuple):
+    """One plugin's scores, in the order of the nodes."""
+
+    weight: int
+    raw: list[int]
+    normalized: list[int]
+
+
+class NodeScores(NamedTuple):
+    """The scores of all feasible nodes."""
+
+    nodes: Sequence[NodeInfo]
+    plugins: Mapping[str, PluginScores]
+    """By plugin; one that skipped is missing."""
+    totals: list[int]
+    """The weighted sums, in the order of the nodes."""
+
+
+class Feasible(NamedTuple):
+    """The nodes on which the pod can run, in the snapshot's order."""
+
+    nodes: list[NodeInfo]
+    diagnosis: Diagnosis
+    is_nominated: bool = False
+    """It is the node that the pod was nominated to, tried alone: take it without scoring."""
+
+
+class ScheduleResult(NamedTuple):
+    """The node for a pod."""
+
+    node: str
+    feasible: int
+    """How many nodes could have taken the pod, as far as was looked."""
+    tied: int = 1
+    """How many of them were equally good."""
+    scores: NodeScores | None = None
+    """None when there was nothing to choose from, and after the fast evaluation."""
+    score: int = 0
+    """The node's total; 0 when there was nothing to choose from."""
+
+
+class Framework:
+    """The plugins of one profile. `points` names the plugins of each extension point in order, as the configuration does.
+
+    `weights` holds the factor of each scoring plugin; who is not named has 1.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        points: Mapping[str, Sequence[Plugin]],
+        handle: FrameworkHandle,
+        *,
+        weights: Mapping[str, int] | None = None,
+        placement_weights: Mapping[str, int] | None = None,
+        nominated: NominatedPods | None = None,
+        observer: Observer | None = None,
+        fast: Callable[[Framework], QuickEvaluation] | None = None,
+    ) -> None:
+        """`fast` makes an evaluation that finds the same nodes with less work (`tidelog.scheduler.evaluation`), where it can."""
+        self.name = name
+        self.handle = handle
+        self.nominated: NominatedPods = FixedNominations() if nominated is None else nominated
+        self.observer = observer
+        self.weights = dict(weights or {})
+        self.placement_weights = dict(placement_weights or {})
+        """The factors of the plugins that score placements."""
+
+        def at(point: str) -> Any:
+            return tuple(points.get(point, ()))
+
+        self.pre_enqueue: tuple[PreEnqueuePlugin, ...] = at("preEnqueue")
+        self.queue_sort: tuple[QueueSortPlugin, ...] = at("queueSort")
+        self.pre_filter: tuple[PreFilterPlugin, ...] = at("preFilter")
+        self.filter: tuple[FilterPlugin, ...] = at("filter")
+        self.post_filter: tuple[PostFilterPlugin, ...] = at("postFilter")
+        self.pre_score: tuple[PreScorePlugin, ...] = at("preScore")
+        self.score: tuple[ScorePlugin, ...] = at("score")
+        self.reserve: tuple[ReservePlugin, ...] = at("reserve")
+        self.permit: tuple[PermitPlugin, ...] = at("permit")
+        self.pre_bind: tuple[PreBindPlugin, ...] = at("preBind")
+        self.bind: tuple[BindPlugin, ...] = at("bind")
+        self.post_bind: tuple[PostBindPlugin, ...] = at("postBind")
+        self.placement_generate: tuple[PlacementGeneratePlugin, ...] = at("placementGenerate")
+        self.placement_state: tuple[PlacementStatePlugin, ...] = at("placementState")
+        self.placement_score: tuple[PlacementScorePlugin, ...] = at("placementScore")
+        self._hooks: tuple[tuple[str, PodHooks], ...] = tuple(
+            (plugin.name, plugin) for plugin in points.get("preFilter", ()) if isinstance(plugin, PodHooks)
+        )
+        self._looked_at: dict[frozenset[str], Depends] = {}
+        """Names of skipped filters → what the others look at."""
+        self.fast = fast(self) if fast is not None else None
+        """The fast evaluation, if there is one."""
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The snapshot of the attempt under way."""
+        return self.handle.snapshot
+
+    # --- one pod, up to the choice of a node --------------------------------------------------------------------------
+
+    def schedule_pod(
+        self,
+        state: CycleState,
+        pod: PodInfo,
+        *,
+        turn: int,
+        nominated_node: str = "",
+        candidates: Sequence[NodeInfo] | None = None,
+    ) -> ScheduleResult | FitError | Status:
+        """Choose a node. Without one the answer is a FitError, or a status: NO_NODES, or an error.
+
+        `turn` breaks ties (see `select`); `candidates` are the nodes of a placement, None for all.
+        """
+        if not self.snapshot.nodes:
+            return NO_NODES
+        if self.fast is not None and not nominated_node:
+            quick = self.fast.choose(state, pod, turn, candidates)
+            if isinstance(quick, FitError):
+                return quick
+            if quick is not None:
+                name, best = quick
+                return ScheduleResult(name, best.feasible, best.tied, None, best.score)
+        found = self.find_feasible(state, pod, nominated_node=nominated_node, candidates=candidates)
+        if not isinstance(found, Feasible):
+            return found
+        if len(found.nodes) == 1:
+            return ScheduleResult(found.nodes[0].name, 1)
+        scores = self.score_nodes(state, pod, found.nodes)
+        if isinstance(scores, Status):
+            return scores
+        chosen, tied = self.select(scores, turn)
+        return ScheduleResult(chosen.name, len(found.nodes), tied, scores, max(scores.totals))
+
+    def find_feasible(
+        self,
+        state: CycleState,
+        pod: PodInfo,
+        *,
+        nominated_node: str = "",
+        candidates: Sequence[NodeInfo] | None = None,
+    ) -> Feasible | FitError | Status:
+        """PreFilter, then Filter on every node that is left. A status is an error.
+
+        The node that the pod is nominated to is tried first, and alone: if it passes, it is the only feasible one.
+        """
+        nodes = self.snapshot.nodes if candidates is None else candidates
+        outcome = self.run_pre_filter(state, pod)
+        rejection = outcome.status
+        diagnosis = Diagnosis(outcome.narrowers)
+        if rejection is not None:
+            if not rejection.is_rejected:
+                return rejection
+            diagnosis.absent = rejection
+            diagnosis.pre_filter_message = rejection.message
+            diagnosis.blame(rejection)
+            return FitError(len(nodes), diagnosis)
+        if outcome.nodes is not None:
+            names = outcome.nodes
+            allowed = self._named(names) if candidates is None else [n for n in nodes if n.name in names]
+            diagnosis.absent = unresolvable(_did_not_satisfy(outcome.narrowers))
+        else:
+            allowed = list(nodes)
+        if nominated_node:
+            only = [node for node in allowed if node.name == nominated_node]
+            passed = self._passing(state, pod, only, diagnosis)
+            if isinstance(passed, Status) or passed:
+                return (
+                    passed if isinstance(passed, Status) else Feasible(passed, diagnosis, is_nominated=True)
+                )
+        passed = self._passing(state, pod, allowed, diagnosis)
+        if isinstance(passed, Status):
+            return passed
+        return Feasible(passed, diagnosis) if passed else FitError(len(nodes), diagnosis)
+
+    def _named(self, names: Collection[str]) -> list[NodeInfo]:
+        """The nodes of these names, in order; costs the number of names."""
+        found = [node for node in map(self.snapshot.get, names) if node is not None]
+        return sorted(found, key=lambda node: self.snapshot.place_of(node.name))
+
+    def _passing(
+        self, state: CycleState, pod: PodInfo, nodes: Iterable[NodeInfo], diagnosis: Diagnosis
+    ) -> list[NodeInfo] | Status:
+        """The nodes that pass all filters; the others' statuses go to the diagnosis. A status is an error."""
+        filters = self.active_filters(state)
+        passed: list[NodeInfo] = []
+        for node in nodes:
+            status = self.run_filters(state, pod, node, filters)
+            if status is None:
+                passed.append(node)
+            elif status.is_rejected:
+                diagnosis.reject_node(node.name, status)
+            else:
+                return status
+        return passed
+
+    def select(self, scores: NodeScores, turn: int) -> tuple[NodeInfo, int]:
+        """The best node, and how many are equally good.
+
+        Among equals the first one wins at or after the place `scan_start(turn, nodes)` of the snapshot's list, going
+        round. `turn` is the number of the attempt, which its outcome records, so the choice can be made again from the log.
+        """
+        best = max(scores.totals)
+        tied = [node for node, total in zip(scores.nodes, scores.totals, strict=True) if total == best]
+        count = len(self.snapshot.nodes)
+        start = scan_start(turn, count)
+        chosen = min(tied, key=lambda node: (self.snapshot.place_of(node.name) - start) % count)
+        return chosen, len(tied)
+
+    # --- queue --------------------------------------------------------------------------------------------------------
+
+    def run_pre_enqueue(self, pod: Pod) -> Status | None:
+        """None lets the pod into the queue; any status, errors included, keeps it gated by the plugin it names."""
+        for plugin in self.pre_enqueue:
+            try:
+                status = _status(plugin.pre_enqueue(pod))
+            except Exception as error:
+                status = _crashed("PreEnqueue", plugin.name, error)
+            self._observe("PreEnqueue", plugin.name, status)
+            if _failing(status):
+                return status.by(plugin.name)
+        return None
+
+    # --- filtering ----------------------------------------------------------------------------------------------------
+
+    def run_pre_filter(self, state: CycleState, pod: PodInfo) -> PreFilterOutcome:
+        """Every PreFilter plugin over all nodes of the snapshot, placements or not. Fills `state.skip_filter`.
+
+        An unresolvable rejection ends it at once. After a resolvable one the others still prepare their state, which
+        preemption needs; the last such rejection counts.
+        """
+        nodes: frozenset[str] | None = None
+        rejection: Status | None = None
+        narrowers: set[str] = set()
+        skipped: set[str] = set()
+        state.skip_filter = skipped
+        everything = self.snapshot.nodes
+        for plugin in self.pre_filter:
+            name = plugin.name
+            try:
+                result = _checked(plugin.pre_filter(state, pod, everything), PreFilterResult)
+            except Exception as error:
+                result = PreFilterResult(status=_crashed("PreFilter", name, error))
+            status = result.status
+            self._observe("PreFilter", name, status)
+            if status is not None and status.code is Code.SKIP:
+                skipped.add(name)
+            elif not _failing(status):
+                if result.nodes is None:
+                    continue
+                narrowers.add(name)
+                nodes = result.nodes if nodes is None else nodes & result.nodes
+                if not nodes:
+                    return PreFilterOutcome(nodes, _empty_intersection(narrowers), tuple(sorted(narrowers)))
+            elif status.code is Code.UNSCHEDULABLE:
+                rejection = status.by(name)
+            elif status.code is _UNRESOLVABLE:
+                return PreFilterOutcome(None, status.by(name), ())
+            else:
+                return PreFilterOutcome(None, _failed("PreFilter", name, status), ())
+        return PreFilterOutcome(nodes, rejection, tuple(sorted(narrowers)))
+
+    def active_filters(self, state: CycleState) -> Sequence[FilterPlugin]:
+        """The filters that have something to say about the pod."""
+        skipped = state.skip_filter
+        return [plugin for plugin in self.filter if plugin.name not in skipped] if skipped else self.filter
+
+    def looked_at(self, state: CycleState) -> Depends:
+        """What the filters look at that have something to say about the pod."""
+        skipped = frozenset(state.skip_filter)
+        found = self._looked_at.get(skipped)
+        if found is None:
+            found = Depends.POD
+            for plugin in self.active_filters(state):
+                found |= getattr(plugin, "filter_depends", Depends.CLUSTER)
+            self._looked_at[skipped] = found
+        return found
+
+    def run_filters(
+        self,
+        state: CycleState,
+        pod: PodInfo,
+        node: NodeInfo,
+        filters: Sequence[FilterPlugin] | None = None,
+    ) -> Status | None:
+        """The first filter's rejection of the node, or an error; None if it is feasible.
+
+        When pods that matter at least as much are nominated to the node, the filters must pass with them there, and
+        without them.
+        """
+        if filters is None:
+            filters = self.active_filters(state)
+        nominated = self.nominated.pods_on(node.name)
+        if nominated:
+            added = [
+                other
+                for other in nominated
+                if other.priority >= pod.priority and other.uid != pod.uid and other.uid not in node.pods
+            ]
+            if added:
+                status = self._run_filters_with(added, state, pod, node, filters)
+                if status is not None:
+                    return status
+        return self._run_filters_once(state, pod, node, filters)
+
+    def run_filters_alone(
+        self, state: CycleState, pod: PodInfo, node: NodeInfo, filters: Sequence[FilterPlugin]
+    ) -> Status | None:
+        """As `run_filters` of these, without regard to nominated pods."""
+        return self._run_filters_once(state, pod, node, filters)
+
+    def filter_verdicts(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> list[Status]:
+        """What every filter says that does not let the pod on the node, each asked alone, in order: for explanations."""
+        verdicts = (self.run_filters(state, pod, node, [plugin]) for plugin in self.active_filters(state))
+        return [status for status in verdicts if status is not None]
+
+    def _run_filters_with(
+        self,
+        added: Iterable[PodInfo],
+        state: CycleState,
+        pod: PodInfo,
+        node: NodeInfo,
+        filters: Sequence[FilterPlugin],
+    ) -> Status | None:
+        state, node = state.clone(), node.clone()
+        for other in added:
+            status = self.add_pod(state, pod, other, node)
+            if status is not None:
+                return status
+        return self._run_filters_once(state, pod, node, filters)
+
+    def _run_filters_once(
+        self, state: CycleState, pod: PodInfo, node: NodeInfo, filters: Sequence[FilterPlugin]
+    ) -> Status | None:
+        observer = self.observer
+        for plugin in filters:
+            try:
+                status = _status(plugin.filter(state, pod, node))
+            except Exception as error:
+                status = _crashed("Filter", plugin.name, error)
+            if observer is not None:
+                observer.plugin_ran("Filter", plugin.name, status)
+            if _failing(status):
+                return (
+                    status.by(plugin.name) if status.is_rejected else _failed("Filter", plugin.name, status)
+                )
+        return None
+
+    def add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, node: NodeInfo) -> Status | None:
+        """Put a pod on a clone of a node, and tell the PreFilter plugins. A status is an error."""
+        node.add_pod(added)
+        for name, plugin in self._hooks:
+            if name in state.skip_filter:
+                continue
+            try:
+                status = _status(plugin.add_pod(state, pod, added, node))
+            except Exception as error:
+                status = _crashed("PreFilter AddPod", name, error)
+            if _failing(status):
+                return _failed("PreFilter AddPod", name, status)
+        return None
+
+    def remove_pod(self, state: CycleState, pod: PodInfo, removed: PodInfo, node: NodeInfo) -> Status | None:
+        """Take a pod off a clone of a node, and tell the PreFilter plugins. A status is an error."""
+        node.remove_pod(removed)
+        for name, plugin in self._hooks:
+            if name in state.skip_filter:
+                continue
+            try:
+                status = _status(plugin.remove_pod(state, pod, removed, node))
+            except Exception as error:
+                status = _crashed("PreFilter RemovePod", name, error)
+            if _failing(status):
+                return _failed("PreFilter RemovePod", name, status)
+        return None
+
+    def run_post_filter(
+        self, state: CycleState, pod: PodInfo, statuses: Mapping[str, Status]
+    ) -> PostFilterResult:
+        """Try to make room. Success, an unresolvable rejection or an error ends it; after others the next plugin is asked.
+
+        The status has the reasons of all that were asked and, unless it is a success, a plugin.
+        """
+        merged: PostFilterResult | None = None
+        reasons: list[str] = []
+        first = ""
+        for plugin in self.post_filter:
+            try:
+                result = _checked(plugin.post_filter(state, pod, statuses), PostFilterResult)
+            except Exception as error:
+                result = PostFilterResult(_crashed("PostFilter", plugin.name, error))
+            status = result.status
+            self._observe("PostFilter", plugin.name, status)
+            if not _failing(status):
+                return result
+            if status.code is _UNRESOLVABLE:
+                return result._replace(status=status.by(plugin.name), plan=None)
+            if not status.is_rejected:
+                return PostFilterResult(_failed("PostFilter", plugin.name, status))
+            merged = result if merged is None else _merged(merged, result)
+            reasons.extend(status.reasons)
+            first = first or plugin.name
+        status = Status(Code.UNSCHEDULABLE, tuple(reasons), first)
+        return (merged or PostFilterResult())._replace(status=status, plan=None)
+
+    # --- scoring ------------------------------------------------------------------------------------------------------
+
+    def score_nodes(self, state: CycleState, pod: PodInfo, nodes: Sequence[NodeInfo]) -> NodeScores | Status:
+        """PreScore, Score, NormalizeScore, weights. A status is an error: no plugin can reject a pod here."""
+        failure = self.run_pre_score(state, pod, nodes)
+        if failure is not None:
+            return failure
+        plugins: dict[str, PluginScores] = {}
+        totals = [0] * len(nodes)
+        for plugin in self.score:
+            if plugin.name in state.skip_score:
+                continue
+            scores = self._run_score(plugin, state, pod, nodes)
+            if isinstance(scores, Status):
+                return scores
+            plugins[plugin.name] = scores
+            weight = scores.weight
+            totals = [total + weight * score for total, score in zip(totals, scores.normalized, strict=True)]
+        return NodeScores(nodes, plugins, totals)
+
+    def run_pre_score(self, state: CycleState, pod: PodInfo, nodes: Sequence[NodeInfo]) -> Status | None:
+        """Fills `state.skip_score`. Any status is an error."""
+        skipped: set[str] = set()
+        state.skip_score = skipped
+        for plugin in self.pre_score:
+            try:
+                status = _status(plugin.pre_score(state, pod, nodes))
+            except Exception as error:
+                status = _crashed("PreScore", plugin.name, error)
+            self._observe("PreScore", plugin.name, status)
+            if status is not None and status.code is Code.SKIP:
+                skipped.add(plugin.name)
+            elif _failing(status):
+                return _failed("PreScore", plugin.name, status)
+        return None
+
+    def _run_score(
+        self, plugin: ScorePlugin, state: CycleState, pod: PodInfo, nodes: Sequence[NodeInfo]
+    ) -> PluginScores | Status:
+        try:
+            raw = [plugin.score(state, pod, node) for node in nodes]
+            normalized = raw
+            if isinstance(plugin, NormalizeScore):
+                normalized = _checked(plugin.normalize_scores(state, pod, nodes, list(raw)), list)
+        except Exception as error:
+            return _crashed("Score", plugin.name, error)
+        self._observe("Score", plugin.name, None)
+        if len(normalized) != len(nodes):
+            return _error("Score", plugin.name, f"returned {len(normalized)} scores for {len(nodes)} nodes")
+        for score in normalized:
+            if type(score) is not int or not 0 <= score <= MAX_NODE_SCORE:
+                what = f"returned the score {score!r}, which is not an integer in 0..{MAX_NODE_SCORE}"
+                return _error("Score", plugin.name, _ADDRESS.sub("0x…", what))
+        return PluginScores(self.weights.get(plugin.name, 1), raw, normalized)
+
+    # --- after the choice ---------------------------------------------------------------------------------------------
+
+    def run_reserve(self, state: CycleState, pod: PodInfo, node: str) -> Status | None:
+        """Set aside what the pod needs. A failure has undone everything; it is a rejection or an error."""
+        for plugin in self.reserve:
+            try:
+                status = _status(plugin.reserve(state, pod, node))
+            except Exception as error:
+                status = _crashed("Reserve", plugin.name, error)
+            self._observe("Reserve", plugin.name, status)
+            if _failing(status):
+                self.run_unreserve(state, pod, node)
+                return (
+                    status.by(plugin.name) if status.is_rejected else _failed("Reserve", plugin.name, status)
+                )
+        return None
+
+    def run_unreserve(self, state: CycleState, pod: PodInfo, node: str) -> Status | None:
+        """All Reserve plugins in reverse order, those that did not get to reserve included.
+
+        Every one is asked, even after one that raised; the status tells of the first that did.
+        """
+        failure: Status | None = None
+        for plugin in reversed(self.reserve):
+            try:
+                plugin.unreserve(state, pod, node)
+            except Exception as error:
+                failure = failure or _crashed("Unreserve", plugin.name, error)
+        return failure
+
+    def run_permit(self, state: CycleState, pod: PodInfo, node: str) -> PermitOutcome:
+        """Allowed, rejected, an error, or WAIT for the plugins named in `waits`. All are asked even if one says WAIT."""
+        waits: list[tuple[str, int]] = []
+        for plugin in self.permit:
+            try:
+                result = _checked(plugin.permit(state, pod, node), PermitResult)
+            except Exception as error:
+                result = PermitResult(_crashed("Permit", plugin.name, error))
+            status = result.status
+            self._observe("Permit", plugin.name, status)
+            if not _failing(status):
+                continue
+            if status.code is Code.WAIT:
+                wanted = int(result.timeout_seconds * NANOS)
+                waits.append((plugin.name, min(wanted, MAX_PERMIT_NANOSECONDS)))
+            elif status.is_rejected:
+                return PermitOutcome(status.by(plugin.name))
+            else:
+                return PermitOutcome(_failed("Permit", plugin.name, status))
+        return PermitOutcome(Status(Code.WAIT), tuple(waits)) if waits else PermitOutcome(None)
+
+    def run_pre_bind(self, state: CycleState, pod: PodInfo, node: str) -> Status | None:
+        """Any status is an error: what goes wrong here is not a rejection by a plugin."""
+        for plugin in self.pre_bind:
+            try:
+                status = _status(plugin.pre_bind(state, pod, node))
+            except Exception as error:
+                status = _crashed("PreBind", plugin.name, error)
+            self._observe("PreBind", plugin.name, status)
+            if _failing(status):
+                return _failed("PreBind", plugin.name, status)
+        return None
+
+    def run_bind(self, state: CycleState, pod: PodInfo, node: str) -> Status | None:
+        """The first plugin that does not skip binds. Any status is an error, also that all skipped."""
+        for plugin in self.bind:
+            try:
+                status = _status(plugin.bind(state, pod, node))
+            except Exception as error:
+                status = _crashed("Bind", plugin.name, error)
+            self._observe("Bind", plugin.name, status)
+            if status is not None and status.code is Code.SKIP:
+                continue
+            return _failed("Bind", plugin.name, status) if _failing(status) else None
+        return _error("Bind", "", "no plugin binds the pod")
+
+    def run_post_bind(self, state: CycleState, pod: PodInfo, node: str) -> Status | None:
+        """Tell everybody. The binding stands whatever happens; the status tells of the first plugin that raised."""
+        failure: Status | None = None
+        for plugin in self.post_bind:
+            try:
+                plugin.post_bind(state, pod, node)
+            except Exception as error:
+                failure = failure or _crashed("PostBind", plugin.name, error)
+        return failure
+
+    # --- placements -----------------------------------------------------------------------------------------------------
+
+    def run_generate(
+        self,
+        plugin: PlacementGeneratePlugin,
+        state: CycleState,
+        group: GroupInfo,
+        parents: Sequence[Placement],
+    ) -> tuple[Sequence[Placement], Status | None]:
+        """The placements inside the parents; the status is a rejection of the group, or an error."""
+        try:
+            placements, status = plugin.generate(state, group, parents)
+        except Exception as error:
+            return (), _crashed("PlacementGenerate", plugin.name, error)
+        self._observe("PlacementGenerate", plugin.name, status)
+        return placements, _rejection_or_error("PlacementGenerate", plugin.name, status)
+
+    def run_assume(
+        self, plugin: PlacementStatePlugin, state: CycleState, group: GroupInfo, placement: Placement
+    ) -> Status | None:
+        """Let the plugin take the placement for taken; a rejection is of the placement."""
+        try:
+            status = _status(plugin.assume(state, group, placement))
+        except Exception as error:
+            status = _crashed("PlacementAssume", plugin.name, error)
+        self._observe("PlacementAssume", plugin.name, status)
+        return _rejection_or_error("PlacementAssume", plugin.name, status)
+
+    def run_revert(
+        self, plugin: PlacementStatePlugin, state: CycleState, group: GroupInfo, placement: Placement
+    ) -> Status | None:
+        """Undo that. Any status is an error."""
+        try:
+            status = _status(plugin.revert(state, group, placement))
+        except Exception as error:
+            status = _crashed("PlacementRevert", plugin.name, error)
+        self._observe("PlacementRevert", plugin.name, status)
+        return _failed("PlacementRevert", plugin.name, status) if _failing(status) else None
+
+    def run_score_placement(
+        self,
+        plugin: PlacementScorePlugin,
+        state: CycleState,
+        group: GroupInfo,
+        placement: Placement,
+        assignment: Mapping[str, str],
+    ) -> float | Status:
+        """The raw score; a status is an error."""
+        try:
+            score = plugin.score_placement(state, group, placement, assignment)
+        except Exception as error:
+            return _crashed("PlacementScore", plugin.name, error)
+        self._observe("PlacementScore", plugin.name, None)
+        if type(score) in (float, int) and math.isfinite(score):
+            return float(score)
+        what = _ADDRESS.sub("0x…", f"returned {score!r} instead of a finite number")
+        return _error("PlacementScore", plugin.name, what)
+
+    def _observe(self, point: str, plugin: str, status: Status | None) -> None:
+        if self.observer is not None:
+            self.observer.plugin_ran(point, plugin, status)
+
+
+def _merged(a: PostFilterResult, b: PostFilterResult) -> PostFilterResult:
+    """What two plugins, neither of which could help, leave behind."""
+    return PostFilterResult(
+        nominated_node=a.nominated_node if b.nominated_node is None else b.nominated_node,
+        refusals=a.refusals + b.refusals,
+        blocked_by=a.blocked_by + b.blocked_by,
+        in_the_way=a.in_the_way + b.in_the_way,
+    )
+
+
+# --- statuses -----------------------------------------------------------------------------------------------------------
+
+_ADDRESS = re.compile(r"\b0x[0-9a-fA-F]{6,}\b")
+
+
+def _failing(status: Status | None) -> TypeGuard[Status]:
+    """Any answer other than success, of which there are two spellings."""
+    return status is not None and status.code is not Code.SUCCESS
+
+
+def _checked(answer: T, kind: type[T]) -> T:
+    """The answer, if it is what the extension point returns: nothing that a plugin returns may stop the scheduler."""
+    if not isinstance(answer, kind):
+        raise TypeError(f"the answer {answer!r} must be a {kind.__name__}")
+    return answer
+
+
+def _status(answer: Status | None) -> Status | None:
+    """As `_checked`, where None is an answer too, and by far the most frequent one."""
+    if answer is not None and not isinstance(answer, Status):
+        raise TypeError(f"the answer {answer!r} must be a Status or None")
+    return answer
+
+
+def _failed(point: str, plugin: str, status: Status) -> Status:
+    """The error that a status means at a point where it is not an answer."""
+    if status.code is Code.ERROR:
+        return status.by(plugin)
+    return _error(
+        point, plugin, f"{status.code.value}: {status.message}" if status.reasons else status.code.value
+    )
+
+
+def _error(point: str, plugin: str, what: str) -> Status:
+    return Status(Code.ERROR, (f'running {point} plugin "{plugin}": {what}',), plugin)
+
+
+def _rejection_or_error(point: str, plugin: str, status: Status | None) -> Status | None:
+    if not _failing(status):
+        return None
+    return status.by(plugin) if status.is_rejected else _failed(point, plugin, status)
+
+
+def _crashed(point: str, plugin: str, error: Exception) -> Status:
+    """The status of a plugin that raised. Memory addresses are blanked: outcomes must be the same in a replay."""
+    return _error(point, plugin, _ADDRESS.sub("0x…", f"{type(error).__name__}: {error}"))
+
+
+def _did_not_satisfy(narrowers: Sequence[str]) -> str:
+    return f"node(s) didn't satisfy plugin(s) [{' '.join(narrowers)}]"
+
+
+def _empty_intersection(narrowers: Iterable[str]) -> Status:
+    """No node is in all sets. No single plugin is to blame; the narrowers are."""
+    names = sorted(narrowers)
+    if len(names) == 1:
+        return unresolvable(f"node(s) didn't satisfy plugin {names[0]}")
+    return unresolvable(f"{_did_not_satisfy(names)} simultaneously")

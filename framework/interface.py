@@ -1,0 +1,560 @@
+"""What a plugin is: a class with a name and the methods of the extension points it takes part in.
+
+The framework looks for the methods of the protocols below; a plugin implements those it needs and no others. All are
+synchronous and pure: no clock, no randomness, no I/O. What they may read is the pod, the node they are asked about, the
+cycle's state and, through the `Handle`, the cycle's snapshot of the cluster.
+
+    queue        PreEnqueue  QueueSort
+    per attempt  PreFilter  Filter  PostFilter  PreScore  Score  Reserve  Permit  PreBind  Bind  PostBind
+    per group    PlacementGenerate  PlacementState  PlacementScore          (KEP-5732)
+
+Success is spelled `None`, because it is by far the most frequent answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from enum import Enum, Flag
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeVar, runtime_checkable
+
+import msgspec
+
+from tidelog.api.objects import (
+    DeviceClass,
+    LabelSelector,
+    Namespace,
+    Pod,
+    PodDisruptionBudget,
+    ResourceClaim,
+    ResourceSlice,
+)
+from tidelog.framework.events import EventRegistration, WaitingPod
+
+if TYPE_CHECKING:
+    from tidelog.api.errors import FieldError
+    from tidelog.api.features import FeatureGates
+    from tidelog.framework.node_info import NodeInfo, PodInfo
+    from tidelog.framework.preemption_plan import PreemptionPlan, PreemptionPort, RefusedEviction
+
+
+class Code(Enum):
+    """kube-scheduler's status codes; their meaning for preemption and queue is in docs/plugins.md."""
+
+    SUCCESS = "Success"
+    ERROR = "Error"
+    UNSCHEDULABLE = "Unschedulable"
+    UNSCHEDULABLE_AND_UNRESOLVABLE = "UnschedulableAndUnresolvable"
+    WAIT = "Wait"
+    SKIP = "Skip"
+    PENDING = "Pending"
+
+
+_REJECTED = (Code.UNSCHEDULABLE, Code.UNSCHEDULABLE_AND_UNRESOLVABLE, Code.PENDING)
+
+
+class Status(msgspec.Struct, frozen=True):
+    """A plugin's answer other than success. The framework fills in `plugin`."""
+
+    code: Code
+    reasons: tuple[str, ...] = ()
+    plugin: str = ""
+
+    @property
+    def is_rejected(self) -> bool:
+        """The pod was rejected, as opposed to: something went wrong."""
+        return self.code in _REJECTED
+
+    @property
+    def message(self) -> str:
+        """All reasons in one line."""
+        return ", ".join(self.reasons)
+
+    def by(self, plugin: str) -> Status:
+        """The same status, with the plugin that gave it."""
+        return Status(self.code, self.reasons, plugin)
+
+
+def unschedulable(*reasons: str) -> Status:
+    """Rejected; removing pods from the node may help, so preemption will look at it."""
+    return Status(Code.UNSCHEDULABLE, reasons)
+
+
+def unresolvable(*reasons: str) -> Status:
+    """Rejected; preemption on this node is pointless."""
+    return Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, reasons)
+
+
+SKIP = Status(Code.SKIP)
+
+
+class Depends(Flag):
+    """What an answer about (pod, node) depends on besides the pod itself.
+
+    The fast evaluation keeps an answer until something it depends on has changed, so a declaration that is too small
+    gives wrong placements; the conformance kit (`tidelog.testing.plugin_kit`) checks it. Who declares nothing is asked
+    anew for every pod and node.
+    """
+
+    POD = 0
+    NODE = 1
+    """The node's own object: labels, taints, unschedulable, allocatable, images."""
+    OCCUPANTS = 2
+    """The pods on this node."""
+    DOMAINS = 4
+    """The pods on, and labels and taints of, the nodes that share a topology domain with this node, and the domains.
+
+    Also the namespaces and owners of pods, by which pods are selected.
+    """
+    ALL_NODES = 8
+    """Every node's own object."""
+    CLUSTER = 16
+    """Anything: never kept."""
+
+
+class CycleState:
+    """What plugins keep from one extension point to the next, for one attempt of one pod.
+
+    Values written by PreFilter and changed by the add/remove-pod hooks must have a `clone()`; others are shared.
+    """
+
+    __slots__ = ("_data", "at", "skip_filter", "skip_score", "turn", "waiting")
+
+    def __init__(self, at: int = 0, waiting: WaitingPod | None = None, turn: int = 0) -> None:
+        self.at = at
+        """The attempt's time, in nanoseconds of the log's clock: the only clock there is."""
+        self.waiting = waiting
+        """What the queue remembers of the pod's earlier attempts, where it came from the queue."""
+        self.turn = turn
+        """The number of the attempt. Who would draw lots counts on from here instead: the outcome records it."""
+        self._data: dict[str, Any] = {}
+        self.skip_filter: set[str] = set()
+        self.skip_score: set[str] = set()
+
+    def write(self, key: str, value: Any) -> None:
+        """Keep `value` under `key`; by convention the key begins with the plugin's name."""
+        self._data[key] = value
+
+    def read(self, key: str) -> Any:
+        """What was kept, or None."""
+        return self._data.get(key)
+
+    def clone(self) -> CycleState:
+        """A state whose changes by add/remove-pod hooks do not touch this one."""
+        other = CycleState(self.at, self.waiting, self.turn)
+        other._data = {k: v.clone() if hasattr(v, "clone") else v for k, v in self._data.items()}
+        other.skip_filter = self.skip_filter
+        other.skip_score = self.skip_score
+        return other
+
+
+class Snapshot(Protocol):
+    """The cluster as it was when the attempt began, assumed pods included."""
+
+    @property
+    def nodes(self) -> Sequence[NodeInfo]:
+        """All nodes, in the order in which they are examined."""
+        ...
+
+    @property
+    def object_generation(self) -> int:
+        """Another number whenever a node is added, removed or its own object changes: what follows from those alone may be kept."""
+        ...
+
+    def get(self, name: str) -> NodeInfo | None:
+        """The node of this name."""
+        ...
+
+    def nodes_with_affinity_pods(self) -> Iterable[NodeInfo]:
+        """Nodes with a pod that has any pod (anti-)affinity term."""
+        ...
+
+    def nodes_with_required_anti_affinity_pods(self) -> Iterable[NodeInfo]:
+        """Nodes with a pod that has a required pod anti-affinity term."""
+        ...
+
+    def image_nodes(self, image: str) -> int:
+        """How many nodes have the image of this normalised name."""
+        ...
+
+
+class Listers(Protocol):
+    """The objects other than pods and nodes that plugins may look at."""
+
+    def namespace(self, name: str) -> Namespace | None:
+        """The namespace of this name."""
+        ...
+
+    def owner_selectors(self, pod: Pod) -> Sequence[LabelSelector]:
+        """Selectors of the Services that select the pod and of the controller that owns it (default spreading)."""
+        ...
+
+    def budgets(self, namespace: str) -> Sequence[PodDisruptionBudget]:
+        """The disruption budgets of a namespace, by name."""
+        ...
+
+    def resource_claim(self, namespace: str, name: str) -> ResourceClaim | None:
+        """The claim of this name."""
+        ...
+
+    def resource_claims(self) -> Sequence[ResourceClaim]:
+        """All claims, by namespace and name."""
+        ...
+
+    def resource_slices(self) -> Sequence[ResourceSlice]:
+        """All slices of devices, by name."""
+        ...
+
+    def device_class(self, name: str) -> DeviceClass | None:
+        """The device class of this name."""
+        ...
+
+    def gang_of(self, pod: Pod) -> tuple[int, int] | None:
+        """How many members the pod's gang needs, and how many are known; None if it is in no known group, or in no gang."""
+        ...
+
+
+class Handle(Protocol):
+    """What the framework offers a plugin."""
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The snapshot of the attempt under way. Do not keep it."""
+        ...
+
+    @property
+    def listers(self) -> Listers:
+        """The other objects of the cluster."""
+        ...
+
+    @property
+    def features(self) -> FeatureGates:
+        """The feature gates in force."""
+        ...
+
+    @property
+    def upstream(self) -> bool:
+        """`compat: upstream`: reproduce kube-scheduler, known defects included (docs/differences.md)."""
+        ...
+
+    @property
+    def fallback_only_if_rejected_by_spread(self) -> bool:
+        """The configuration's option of that name (KEP-3990)."""
+        ...
+
+    @property
+    def preemption(self) -> PreemptionPort | None:
+        """For PostFilter plugins that make room; None where a plugin is made outside a framework."""
+        ...
+
+    def behaves(self, number: int) -> bool:
+        """Whether a numbered change of behaviour is in force (`tidelog.configuration.behaviours`)."""
+        ...
+
+
+class PluginArgs(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Base of the plugins' arguments. Every field has a default; the configuration decodes them strictly."""
+
+
+class Plugin:
+    """Base of all plugins. `Args` is the struct of its arguments in the configuration, if it has any.
+
+    A plugin that can reject a pod should say what may wake it: see `events_to_register`.
+    """
+
+    name: ClassVar[str]
+    Args: ClassVar[type[msgspec.Struct] | None] = None
+    filter_depends: ClassVar[Depends] = Depends.CLUSTER
+    score_depends: ClassVar[Depends] = Depends.CLUSTER
+    gates_newcomers: ClassVar[bool] = True
+    """Of a PreEnqueue plugin: a pod that passes its gate is as good as new, so how long it has waited for anything is counted anew."""
+
+    def __init__(self, args: Any, handle: Handle) -> None:
+        self.args = args
+        self.handle = handle
+
+    @classmethod
+    def validate_args(cls, args: Any, path: str, gates: FeatureGates) -> list[FieldError]:
+        """Every rule that well-typed arguments break; `path` leads to them in the configuration file."""
+        return []
+
+    def events_to_register(self) -> Sequence[EventRegistration] | None:
+        """What may make a pod schedulable that this plugin rejected.
+
+        None, the default, declares nothing: such a pod is woken by every event on pods, nodes and devices. An empty
+        list declares that no event can help: such a pod waits for the five-minute flush.
+        """
+        return None
+
+
+# --- extension points --------------------------------------------------------------------------------------------------
+
+
+class PreFilterResult(NamedTuple):
+    """`nodes`: the only nodes that can do, or None for all. `status`: None, a rejection, or SKIP."""
+
+    nodes: frozenset[str] | None = None
+    status: Status | None = None
+
+
+class PostFilterResult(NamedTuple):
+    """What became of an attempt to make room: `nominated_node` is None to keep, "" to clear, else the new nomination."""
+
+    status: Status | None = None
+    nominated_node: str | None = None
+    plan: PreemptionPlan | None = None
+    """Who has to go for the new nomination."""
+    refusals: tuple[RefusedEviction, ...] = ()
+    """Evictions that were asked for in vain."""
+    blocked_by: tuple[str, ...] = ()
+    """Keys of the disruption budgets but for which room could perhaps have been made (KEP-4664)."""
+    in_the_way: tuple[str, ...] = ()
+    """Plugins that rejected nodes even without the pods that could be made to go, by name."""
+
+
+class PermitResult(NamedTuple):
+    """`timeout_seconds` counts only with status WAIT."""
+
+    status: Status | None = None
+    timeout_seconds: float = 0.0
+
+
+@runtime_checkable
+class PreEnqueuePlugin(Protocol):
+    """Before a pod enters the active or backoff queue; any status other than None gates it."""
+
+    name: ClassVar[str]
+
+    def pre_enqueue(self, pod: Pod) -> Status | None: ...
+
+
+@runtime_checkable
+class QueueSortPlugin(Protocol):
+    """The order of the active queue: smaller keys first. Ties are broken by the order of arrival."""
+
+    name: ClassVar[str]
+
+    def sort_key(self, pod: Pod, timestamp: int) -> tuple[int, ...]: ...
+
+
+@runtime_checkable
+class PreFilterPlugin(Protocol):
+    """Once per attempt, before any node is looked at."""
+
+    name: ClassVar[str]
+
+    def pre_filter(self, state: CycleState, pod: PodInfo, nodes: Sequence[NodeInfo]) -> PreFilterResult: ...
+
+
+@runtime_checkable
+class PodHooks(Protocol):
+    """Keeps what PreFilter wrote exact while pods are added to and removed from nodes; exact inverses."""
+
+    def add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, node: NodeInfo) -> Status | None: ...
+
+    def remove_pod(
+        self, state: CycleState, pod: PodInfo, removed: PodInfo, node: NodeInfo
+    ) -> Status | None: ...
+
+
+@runtime_checkable
+class FilterPlugin(Protocol):
+    """May the pod run on this node?"""
+
+    name: ClassVar[str]
+
+    def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None: ...
+
+
+@runtime_checkable
+class PostFilterPlugin(Protocol):
+    """When no node was left: try to make room. `statuses` holds each examined node's rejection."""
+
+    name: ClassVar[str]
+
+    def post_filter(
+        self, state: CycleState, pod: PodInfo, statuses: Mapping[str, Status]
+    ) -> PostFilterResult: ...
+
+
+@runtime_checkable
+class PreScorePlugin(Protocol):
+    """Once per attempt, with the feasible nodes; SKIP leaves the plugin's scores out."""
+
+    name: ClassVar[str]
+
+    def pre_score(self, state: CycleState, pod: PodInfo, nodes: Sequence[NodeInfo]) -> Status | None: ...
+
+
+@runtime_checkable
+class ScorePlugin(Protocol):
+    """How good is this node? 0..100 after normalisation. An exception or another value fails the attempt."""
+
+    name: ClassVar[str]
+
+    def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int: ...
+
+
+@runtime_checkable
+class NormalizeScore(Protocol):
+    """Brings raw scores, one per feasible node, into 0..100."""
+
+    def normalize_scores(
+        self, state: CycleState, pod: PodInfo, nodes: Sequence[NodeInfo], scores: list[int]
+    ) -> list[int]: ...
+
+
+@runtime_checkable
+class ReservePlugin(Protocol):
+    """Set resources aside for the pod on the chosen node; `unreserve` must always succeed, also twice."""
+
+    name: ClassVar[str]
+
+    def reserve(self, state: CycleState, pod: PodInfo, node: str) -> Status | None: ...
+
+    def unreserve(self, state: CycleState, pod: PodInfo, node: str) -> None: ...
+
+
+@runtime_checkable
+class PermitPlugin(Protocol):
+    """Allow, reject, or make the pod wait with its resources reserved."""
+
+    name: ClassVar[str]
+
+    def permit(self, state: CycleState, pod: PodInfo, node: str) -> PermitResult: ...
+
+
+@runtime_checkable
+class PreBindPlugin(Protocol):
+    name: ClassVar[str]
+
+    def pre_bind(self, state: CycleState, pod: PodInfo, node: str) -> Status | None: ...
+
+
+@runtime_checkable
+class BindPlugin(Protocol):
+    """SKIP hands the pod to the next bind plugin."""
+
+    name: ClassVar[str]
+
+    def bind(self, state: CycleState, pod: PodInfo, node: str) -> Status | None: ...
+
+
+@runtime_checkable
+class PostBindPlugin(Protocol):
+    name: ClassVar[str]
+
+    def post_bind(self, state: CycleState, pod: PodInfo, node: str) -> None: ...
+
+
+@runtime_checkable
+class WaitsForTime(Protocol):
+    """Of a plugin with a hint for `Time`: from when on the passing of time alone may make that hint say Queue for this pod; None: never,
+    as the pod is now. It must depend on nothing else than `waiting`. For who does not tell, a tick is recorded in every period while a pod
+    waits that it rejected."""
+
+    name: ClassVar[str]
+
+    def time_due(self, waiting: WaitingPod) -> int | None: ...
+
+
+# --- placements (KEP-5732) -----------------------------------------------------------------------------------------------
+
+
+class Placement(msgspec.Struct, frozen=True, kw_only=True):
+    """A part of the cluster that could take a whole group. Lists of them are sorted by (rank, name)."""
+
+    name: str
+    nodes: tuple[str, ...]
+    rank: int = 0
+    parent: str = ""
+    allocations: tuple[tuple[str, Any], ...] = ()
+    """Claim key → the devices chosen for it."""
+
+
+class LevelConstraint(NamedTuple):
+    """All pods of a group go to one domain of this node label; only if possible, where it is `preferred`."""
+
+    level: str
+    preferred: bool = False
+
+
+class GroupInfo(Protocol):
+    """The group that is to be placed."""
+
+    @property
+    def key(self) -> str:
+        """`PodGroup/namespace/name`, or `Workload/namespace/name/group`, with the replica's key if there is one."""
+        ...
+
+    @property
+    def members(self) -> Sequence[PodInfo]:
+        """The pods that are to be placed, in the order in which they are tried."""
+        ...
+
+    @property
+    def placed(self) -> Sequence[tuple[PodInfo, str]]:
+        """The pods that have a node already, with it, by name."""
+        ...
+
+    @property
+    def min_count(self) -> int:
+        """How many a gang needs, those that are placed included; 0 for other groups."""
+        ...
+
+    @property
+    def desired_count(self) -> int:
+        """How many pods there will be, as far as somebody said so; else 0."""
+        ...
+
+    @property
+    def constraints(self) -> Sequence[LevelConstraint]:
+        """The topology that it asks for, the widest domain first."""
+        ...
+
+    @property
+    def claims(self) -> Sequence[str]:
+        """Names of the resource claims that all its pods share, in its own namespace."""
+        ...
+
+
+@runtime_checkable
+class PlacementGeneratePlugin(Protocol):
+    """Turns each parent placement into the placements inside it; returns the parents if it has nothing to say."""
+
+    name: ClassVar[str]
+
+    def generate(
+        self, state: CycleState, group: GroupInfo, parents: Sequence[Placement]
+    ) -> tuple[Sequence[Placement], Status | None]: ...
+
+
+@runtime_checkable
+class PlacementStatePlugin(Protocol):
+    """Makes the pod-level plugins see a placement as taken, and undoes it; exact inverses."""
+
+    name: ClassVar[str]
+
+    def assume(self, state: CycleState, group: GroupInfo, placement: Placement) -> Status | None: ...
+
+    def revert(self, state: CycleState, group: GroupInfo, placement: Placement) -> Status | None: ...
+
+
+@runtime_checkable
+class PlacementScorePlugin(Protocol):
+    """How good is a placement, given which member would go where (`assignment`: pod key → node)? 0..100 after normalisation."""
+
+    name: ClassVar[str]
+
+    def score_placement(
+        self, state: CycleState, group: GroupInfo, placement: Placement, assignment: Mapping[str, str]
+    ) -> float: ...
+
+
+@runtime_checkable
+class NormalizePlacementScores(Protocol):
+    """Brings raw scores, one per feasible placement, into 0..100."""
+
+    def normalize_placement_scores(self, scores: list[float]) -> list[float]: ...
+
+
+P = TypeVar("P")

@@ -1,0 +1,179 @@
+"""The objects other than pods and nodes that plugins may look at: namespaces, budgets, services and owners of pods.
+
+Kept by the state machine from the log's records: `put` and `delete` cost the size of one namespace's table at most. Objects of
+other kinds are accepted and ignored, so that the caller need not know which kinds matter here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from tidelog.api.object_table import INITIAL_OBJECTS
+from tidelog.api.objects import (
+    DeviceClass,
+    LabelSelector,
+    Namespace,
+    Object,
+    OwnerReference,
+    Pod,
+    PodDisruptionBudget,
+    ReplicaSet,
+    ReplicationController,
+    ResourceClaim,
+    ResourceSlice,
+    Service,
+    StatefulSet,
+)
+from tidelog.api.selectors import SelectorError, label_matcher, map_matcher
+
+_OWNER_TYPES: dict[tuple[str, str], type[ReplicationController | ReplicaSet | StatefulSet]] = {
+    ("v1", "ReplicationController"): ReplicationController,
+    ("apps/v1", "ReplicaSet"): ReplicaSet,
+    ("apps/v1", "StatefulSet"): StatefulSet,
+}
+_SYSTEM_NAMESPACES = {obj.metadata.name: obj for obj in INITIAL_OBJECTS if isinstance(obj, Namespace)}
+"""No record tells of them, and yet a `namespaceSelector` selects them: they exist in every cluster, for admission too."""
+_Named = dict[str, dict[str, Object]]
+"""Namespace → name → object."""
+
+
+class Listers:
+    """Implements `tidelog.framework.interface.Listers`."""
+
+    def __init__(self) -> None:
+        self._namespaces = dict(_SYSTEM_NAMESPACES)
+        self._tables: dict[type, _Named] = {
+            kind: {}
+            for kind in (
+                PodDisruptionBudget,
+                Service,
+                ReplicationController,
+                ReplicaSet,
+                StatefulSet,
+                ResourceClaim,
+                ResourceSlice,
+                DeviceClass,
+            )
+        }
+        self.gangs: Callable[[Pod], tuple[int, int] | None] = lambda _pod: None
+        """Answers `gang_of`; who follows the groups puts himself here."""
+        self.generation = 0
+        """Grows with each change of a namespace, Service or controller: of what pods are selected by."""
+        self._budgets: dict[str, tuple[PodDisruptionBudget, ...]] = {}
+        """What `budgets` answered, until a budget of the namespace changes."""
+
+    # --- following the log --------------------------------------------------------------------------------------------
+
+    def put(self, obj: Object) -> None:
+        """A new object or a new version of one."""
+        self._count_change(obj)
+        if isinstance(obj, Namespace):
+            self._namespaces[obj.metadata.name] = obj
+        elif (table := self._tables.get(type(obj))) is not None:
+            table.setdefault(obj.metadata.namespace, {})[obj.metadata.name] = obj
+            self._forget_answers(obj)
+
+    def delete(self, obj: Object) -> None:
+        """The object of this kind, namespace and name is gone."""
+        self._count_change(obj)
+        if isinstance(obj, Namespace):
+            self._namespaces.pop(obj.metadata.name, None)
+        elif (table := self._tables.get(type(obj))) is not None:
+            named = table.get(obj.metadata.namespace, {})
+            named.pop(obj.metadata.name, None)
+            if not named:
+                table.pop(obj.metadata.namespace, None)
+            self._forget_answers(obj)
+
+    def _count_change(self, obj: Object) -> None:
+        if isinstance(obj, Namespace | Service | ReplicationController | ReplicaSet | StatefulSet):
+            self.generation += 1
+
+    def _forget_answers(self, obj: Object) -> None:
+        if isinstance(obj, PodDisruptionBudget):
+            self._budgets.pop(obj.metadata.namespace, None)
+
+    # --- what plugins ask ----------------------------------------------------------------------------------------------
+
+    def namespace(self, name: str) -> Namespace | None:
+        """The namespace of this name."""
+        return self._namespaces.get(name)
+
+    def budgets(self, namespace: str) -> Sequence[PodDisruptionBudget]:
+        """The disruption budgets of a namespace, by name."""
+        found = self._budgets.get(namespace)
+        if found is None:
+            table = self._tables[PodDisruptionBudget].get(namespace, {})
+            found = tuple(b for _, b in sorted(table.items()) if isinstance(b, PodDisruptionBudget))
+            self._budgets[namespace] = found
+        return found
+
+    def resource_claim(self, namespace: str, name: str) -> ResourceClaim | None:
+        """The claim of this name."""
+        found = self._tables[ResourceClaim].get(namespace, {}).get(name)
+        return found if isinstance(found, ResourceClaim) else None
+
+    def resource_claims(self) -> Sequence[ResourceClaim]:
+        """All claims, by namespace and name."""
+        return [claim for claim in self._sorted(ResourceClaim) if isinstance(claim, ResourceClaim)]
+
+    def resource_slices(self) -> Sequence[ResourceSlice]:
+        """All slices of devices, by name."""
+        return [found for found in self._sorted(ResourceSlice) if isinstance(found, ResourceSlice)]
+
+    def device_class(self, name: str) -> DeviceClass | None:
+        """The device class of this name."""
+        found = self._tables[DeviceClass].get("", {}).get(name)
+        return found if isinstance(found, DeviceClass) else None
+
+    def _sorted(self, kind: type) -> list[Object]:
+        table = self._tables[kind]
+        return [table[namespace][name] for namespace in sorted(table) for name in sorted(table[namespace])]
+
+    def gang_of(self, pod: Pod) -> tuple[int, int] | None:
+        """How many members the pod's gang needs, and how many are known; None if it is in no known group, or in no gang."""
+        return self.gangs(pod)
+
+    def owner_selectors(self, pod: Pod) -> Sequence[LabelSelector]:
+        """Selectors that a pod must match, all of them, to count as one of this pod's kin; none: it has no kin.
+
+        They come from the Services that select the pod and from the controller that owns it. As in kube-scheduler, the
+        plain maps of Services and of a ReplicationController are merged into one.
+        """
+        merged: dict[str, str] = {}
+        for _, service in sorted(self._tables[Service].get(pod.metadata.namespace, {}).items()):
+            assert isinstance(service, Service)
+            if map_matcher(service.spec.selector)(pod.metadata.labels):
+                merged.update(service.spec.selector)
+        owner = self._owner(pod)
+        if isinstance(owner, ReplicationController):
+            merged.update(owner.spec.selector)
+        selectors = [LabelSelector(match_labels=merged)] if merged else []
+        if isinstance(owner, ReplicaSet | StatefulSet) and _selects_something(owner.spec.selector):
+            assert owner.spec.selector is not None
+            selectors.append(owner.spec.selector)
+        return selectors
+
+    def _owner(self, pod: Pod) -> Object | None:
+        reference = _controller(pod)
+        if reference is None:
+            return None
+        kind = _OWNER_TYPES.get((reference.api_version, reference.kind))
+        if kind is None:
+            return None
+        return self._tables[kind].get(pod.metadata.namespace, {}).get(reference.name)
+
+
+def _controller(pod: Pod) -> OwnerReference | None:
+    return next((o for o in pod.metadata.owner_references if o.controller), None)
+
+
+def _selects_something(selector: LabelSelector | None) -> bool:
+    """Whether it adds a requirement; an empty, absent or broken selector adds none."""
+    if selector is None or not (selector.match_labels or selector.match_expressions):
+        return False
+    try:
+        label_matcher(selector)
+    except SelectorError:
+        return False
+    return True

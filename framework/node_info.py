@@ -1,0 +1,304 @@
+"""A pod and a node as plugins see them: the objects, and beside them the integers that are asked for again and again.
+
+`PodInfo` is computed once per version of a pod and never changes. `NodeInfo` is kept by the cluster cache
+(`tidelog.scheduler.cache`): adding or removing a pod costs the pod's own size, not the node's; a clone costs one copied
+dict entry per pod on the node.
+
+A pod on a node need not have `spec.nodeName`: pods that are assumed or nominated do not. Where a pod is, its `NodeInfo` says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tidelog.api.objects import ContainerPort, Node, Pod, PodAffinityTerm, WeightedPodAffinityTerm
+from tidelog.api.resources import (
+    CPU,
+    MEMORY,
+    PODS,
+    Requests,
+    effective_requests,
+    parse_requests,
+)
+from tidelog.framework.affinity_terms import NO_TERMS, PodTerms, compile_terms
+
+HostPort = tuple[str, str, int]
+"""IP, protocol, port, with the defaults (0.0.0.0, TCP) filled in."""
+
+ANY_IP = "0.0.0.0"
+
+
+JOURNAL_FROM = 200
+"""With so many pods a node remembers who came and left, for its clones; arbitrary, more than an ordinary node has."""
+JOURNAL_MAX = 512
+"""So many entries at most; a clone that is further behind is made anew."""
+
+
+class PodInfo:
+    """One version of a pod, read once."""
+
+    __slots__ = (
+        "_terms",
+        "affinity_preferred",
+        "affinity_required",
+        "anti_affinity_preferred",
+        "anti_affinity_required",
+        "has_affinity",
+        "host_ports",
+        "key",
+        "labels",
+        "name",
+        "namespace",
+        "non_zero_cpu",
+        "non_zero_memory",
+        "occupied",
+        "pod",
+        "priority",
+        "requests",
+        "score_requests",
+        "terminating",
+        "uid",
+    )
+
+    def __init__(self, pod: Pod) -> None:
+        meta, spec = pod.metadata, pod.spec
+        self.pod = pod
+        self.name = meta.name
+        self.namespace = meta.namespace
+        self.key = f"{meta.namespace}/{meta.name}"
+        self.uid = meta.uid or self.key
+        self.labels = meta.labels
+        self.priority = spec.priority or 0
+        self.terminating = bool(meta.deletion_timestamp)
+        amounts = effective_requests(pod)
+        self.requests: Requests = amounts.requests
+        """What it asks of a node (filters)."""
+        self.score_requests: Requests = amounts.scored
+        """What it asks of a node where NodeResourcesFit scores it: with defaults for cpu and memory."""
+        self.occupied: Requests = amounts.occupied
+        """What it takes from the node it is on; more than `requests` during an in-place resize."""
+        self.non_zero_cpu: int = amounts.non_zero_cpu
+        self.non_zero_memory: int = amounts.non_zero_memory
+        """What it takes from the node it is on where NodeResourcesFit scores others: with defaults."""
+        self.host_ports: tuple[HostPort, ...] = host_ports_of(pod)
+        affinity = spec.affinity
+        pod_affinity = affinity.pod_affinity if affinity else None
+        anti = affinity.pod_anti_affinity if affinity else None
+        self.affinity_required: tuple[PodAffinityTerm, ...] = pod_affinity.required if pod_affinity else ()
+        self.affinity_preferred: tuple[WeightedPodAffinityTerm, ...] = (
+            pod_affinity.preferred if pod_affinity else ()
+        )
+        self.anti_affinity_required: tuple[PodAffinityTerm, ...] = anti.required if anti else ()
+        self.anti_affinity_preferred: tuple[WeightedPodAffinityTerm, ...] = anti.preferred if anti else ()
+        self.has_affinity = bool(
+            self.affinity_required
+            or self.affinity_preferred
+            or self.anti_affinity_required
+            or self.anti_affinity_preferred
+        )
+        """It has a pod affinity or anti-affinity term of any kind."""
+        self._terms: PodTerms | None = None if self.has_affinity else NO_TERMS
+
+    @property
+    def terms(self) -> PodTerms:
+        """Its pod (anti-)affinity terms, compiled when first asked for."""
+        if self._terms is None:
+            self._terms = compile_terms(self.pod)
+        return self._terms
+
+    def compile_terms(self) -> None:
+        """Do now what the first question for `terms` would have to do."""
+        if self._terms is None:
+            self._terms = compile_terms(self.pod)
+
+    def __repr__(self) -> str:
+        return f"PodInfo({self.key})"
+
+
+def host_ports_of(pod: Pod) -> tuple[HostPort, ...]:
+    """Of containers and sidecars; a plain init container's ports do not count."""
+    spec = pod.spec
+    containers = spec.containers
+    if spec.init_containers:
+        containers = (*containers, *(c for c in spec.init_containers if c.restart_policy == "Always"))
+    return tuple([_host_port(port) for c in containers for port in c.ports if port.host_port > 0])
+
+
+def _host_port(port: ContainerPort) -> HostPort:
+    return (port.host_ip or ANY_IP, port.protocol or "TCP", port.host_port)
+
+
+class NodeInfo:
+    """A node with the pods on it, terminating ones included until they are gone."""
+
+    __slots__ = (
+        "_journal",
+        "_journal_start",
+        "_position",
+        "affinity_pods",
+        "allocatable",
+        "allowed_pods",
+        "generation",
+        "images",
+        "labels",
+        "name",
+        "node",
+        "non_zero_cpu",
+        "non_zero_memory",
+        "pods",
+        "requested",
+        "required_anti_affinity_pods",
+        "used_ports",
+    )
+
+    def __init__(self, node: Node, pods: Iterable[PodInfo] = ()) -> None:
+        self._journal: list[tuple[PodInfo, bool]] | None = None
+        """Pods that came (True) and left, latest last, since a clone of this node wanted to follow it; None: nobody does."""
+        self._journal_start = 0
+        """How many entries were dropped from its beginning."""
+        self._position = -1
+        """Of a clone: up to where it has followed its origin's journal; -1: it cannot."""
+        self.generation = 0
+        """The cache's generation at the last change of this node; grows with each change, over all nodes."""
+        self.pods: dict[str, PodInfo] = {}
+        """By uid, in the order in which they came."""
+        self.affinity_pods: dict[str, PodInfo] = {}
+        """Those of `pods` with any pod (anti-)affinity term."""
+        self.required_anti_affinity_pods: dict[str, PodInfo] = {}
+        """Those of `pods` with a required anti-affinity term."""
+        self.requested: Requests = {}
+        """The sum of what the pods occupy; holds no zeros."""
+        self.non_zero_cpu = 0
+        self.non_zero_memory = 0
+        self.used_ports: dict[tuple[str, int], dict[str, int]] = {}
+        """(protocol, port) → IP → how many pods hold it; more than one only if somebody bound them past us."""
+        self.set_node(node)
+        for pod in pods:
+            self.add_pod(pod)
+
+    def set_node(self, node: Node) -> None:
+        """A new version of the node's object."""
+        self.node = node
+        self.name = node.metadata.name
+        self.labels = node.metadata.labels
+        self.allocatable: Requests = parse_requests(node.status.allocatable)
+        self.allowed_pods = self.allocatable.get(PODS, 0)
+        self.images: dict[str, int] = {
+            name: image.size_bytes for image in node.status.images for name in image.names
+        }
+        """Image name, as the node spells it (with tag or digest) → size in bytes."""
+
+    def add_pod(self, pod: PodInfo) -> None:
+        """The pod takes its place. The node must not hold a pod of this uid."""
+        uid = pod.uid
+        assert uid not in self.pods, f"{pod.key} ({uid}) is on {self.name} already"
+        self.pods[uid] = pod
+        if pod.has_affinity:
+            self.affinity_pods[uid] = pod
+            if pod.anti_affinity_required:
+                self.required_anti_affinity_pods[uid] = pod
+        requested = self.requested
+        for name, value in pod.occupied.items():
+            if value:
+                requested[name] = requested.get(name, 0) + value
+        self.non_zero_cpu += pod.non_zero_cpu
+        self.non_zero_memory += pod.non_zero_memory
+        for ip, protocol, port in pod.host_ports:
+            holders = self.used_ports.setdefault((protocol, port), {})
+            holders[ip] = holders.get(ip, 0) + 1
+        if self._journal is not None:
+            self._note(pod, True)
+
+    def remove_pod(self, pod: PodInfo) -> None:
+        """The exact inverse of `add_pod` for the pod of this uid, in the version in which it was added."""
+        removed = self.pods.pop(pod.uid)
+        if removed.has_affinity:
+            del self.affinity_pods[removed.uid]
+            self.required_anti_affinity_pods.pop(removed.uid, None)
+        requested = self.requested
+        for name, value in removed.occupied.items():
+            if value:
+                left = requested[name] - value
+                if left:
+                    requested[name] = left
+                else:
+                    del requested[name]
+        self.non_zero_cpu -= removed.non_zero_cpu
+        self.non_zero_memory -= removed.non_zero_memory
+        for ip, protocol, port in removed.host_ports:
+            holders = self.used_ports[protocol, port]
+            holders[ip] -= 1
+            if not holders[ip]:
+                del holders[ip]
+                if not holders:
+                    del self.used_ports[protocol, port]
+        if self._journal is not None:
+            self._note(removed, False)
+
+    def conflicts_with(self, ports: Iterable[HostPort]) -> bool:
+        """Whether one of the ports is taken: same protocol and port, and the same IP or one of the two any IP."""
+        used = self.used_ports
+        if not used:
+            return False
+        for ip, protocol, port in ports:
+            holders = used.get((protocol, port))
+            if holders and (ip == ANY_IP or ip in holders or ANY_IP in holders):
+                return True
+        return False
+
+    def _note(self, pod: PodInfo, came: bool) -> None:
+        journal = self._journal
+        assert journal is not None
+        journal.append((pod, came))
+        if len(journal) > JOURNAL_MAX:
+            half = len(journal) // 2
+            del journal[:half]
+            self._journal_start += half
+
+    def follow(self, origin: NodeInfo) -> bool:
+        """Become as `origin` is now, of which this is an earlier clone, pod by pod; False if that cannot be told any more.
+
+        A clone can be followed up only if its origin had many pods when it was made: to copy few costs less.
+        """
+        journal = origin._journal
+        at = self._position - origin._journal_start
+        if journal is None or self._position < 0 or at < 0 or self.node is not origin.node:
+            return False
+        for pod, came in journal[at:]:
+            if came:
+                self.add_pod(pod)
+            else:
+                self.remove_pod(pod)
+        self._position += len(journal) - at
+        self.generation = origin.generation
+        return True
+
+    def clone(self) -> NodeInfo:
+        """A copy whose pods can be added and removed without touching this one. What `set_node` computed is shared."""
+        other: NodeInfo = NodeInfo.__new__(NodeInfo)
+        if self._journal is None and len(self.pods) >= JOURNAL_FROM:
+            self._journal = []
+        other._journal = None
+        other._journal_start = 0
+        other._position = -1 if self._journal is None else self._journal_start + len(self._journal)
+        other.generation = self.generation
+        other.node = self.node
+        other.name = self.name
+        other.labels = self.labels
+        other.allocatable = self.allocatable
+        other.allowed_pods = self.allowed_pods
+        other.images = self.images
+        other.pods = self.pods.copy()
+        other.affinity_pods = self.affinity_pods.copy()
+        other.required_anti_affinity_pods = self.required_anti_affinity_pods.copy()
+        other.requested = self.requested.copy()
+        other.non_zero_cpu = self.non_zero_cpu
+        other.non_zero_memory = self.non_zero_memory
+        other.used_ports = {key: holders.copy() for key, holders in self.used_ports.items()}
+        return other
+
+    def __repr__(self) -> str:
+        return f"NodeInfo({self.name}, {len(self.pods)} pods)"
+
+
+__all__ = ["ANY_IP", "CPU", "MEMORY", "PODS", "HostPort", "NodeInfo", "PodInfo"]

@@ -1,0 +1,188 @@
+"""The cluster as an attempt sees it: a copy of the cache that does not change while the attempt runs.
+
+There is one snapshot, refreshed before each attempt. A refresh copies the nodes that changed since the last one, so it costs
+what changed; only when nodes came or went, or moved to another zone, is the list of nodes laid out again. A cycle that must
+try things (a gang's placements) adds pods to the snapshot and takes them away again with `assume` and `forget`, and nothing of
+it reaches the cache.
+
+Who keeps tables about nodes (the fast evaluation) brings them up to date with `changed_since`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
+from tidelog.framework.changes import ChangeList
+from tidelog.framework.node_info import NodeInfo, PodInfo
+
+
+class SnapshotSource(Protocol):
+    """What a snapshot is taken of: the cluster cache."""
+
+    @property
+    def generation(self) -> int:
+        """Of the latest change."""
+        ...
+
+    @property
+    def layout_generation(self) -> int:
+        """Of the latest change of the list of nodes."""
+        ...
+
+    def changed_since(self, generation: int) -> Sequence[str] | None:
+        """Names of the nodes that changed after `generation`, removed ones included; None: everything may have."""
+        ...
+
+    def get(self, name: str) -> NodeInfo | None:
+        """The node of this name."""
+        ...
+
+    def node_names(self) -> Sequence[str]:
+        """All nodes, in the order in which they are examined."""
+        ...
+
+
+class Snapshot:
+    """Implements `tidelog.framework.interface.Snapshot`. Empty until it is first refreshed."""
+
+    def __init__(self) -> None:
+        self.nodes: list[NodeInfo] = []
+        """In the order in which they are examined; read-only, and replaced by copies when a node changes."""
+        self.names: tuple[str, ...] = ()
+        """Of all nodes, in this order."""
+        self._index: dict[str, int] = {}
+        """Name → place in `nodes`."""
+        self._affinity: dict[str, NodeInfo] = {}
+        self._anti_affinity: dict[str, NodeInfo] = {}
+        self._images: dict[str, int] = {}
+        """Image name → number of nodes that have it."""
+        self._source_generation = 0
+        self._source_layout = 0
+        self._changes = ChangeList()
+        self._object_changes = ChangeList()
+
+    # --- reading ----------------------------------------------------------------------------------------------------
+
+    @property
+    def generation(self) -> int:
+        """Grows with each change of the snapshot."""
+        return self._changes.generation
+
+    @property
+    def object_generation(self) -> int:
+        """Grows when a node is added, removed, or its own object changes."""
+        return self._object_changes.generation
+
+    def get(self, name: str) -> NodeInfo | None:
+        """The node of this name."""
+        place = self._index.get(name)
+        return None if place is None else self.nodes[place]
+
+    def place_of(self, name: str) -> int:
+        """The place of a node of the snapshot in `nodes`."""
+        return self._index[name]
+
+    def nodes_with_affinity_pods(self) -> Iterable[NodeInfo]:
+        """Nodes with a pod that has any pod (anti-)affinity term, in no meaningful order: for counting only."""
+        return self._affinity.values()
+
+    def nodes_with_required_anti_affinity_pods(self) -> Iterable[NodeInfo]:
+        """Nodes with a pod that has a required anti-affinity term, in no meaningful order: for counting only."""
+        return self._anti_affinity.values()
+
+    def image_nodes(self, image: str) -> int:
+        """How many nodes have the image of this normalised name."""
+        return self._images.get(image, 0)
+
+    def changed_since(self, generation: int) -> Sequence[str] | None:
+        """Names of the nodes that changed after `generation` (a value of `self.generation`), latest first.
+
+        Removed nodes are among them (`get` then gives None). None means that it is too long ago: start over.
+        """
+        return self._changes.since(generation)
+
+    def objects_changed_since(self, generation: int) -> Sequence[str] | None:
+        """As `changed_since`, of nodes whose own object changed, were added or removed (`self.object_generation`)."""
+        return self._object_changes.since(generation)
+
+    # --- following the cache ------------------------------------------------------------------------------------------
+
+    def refresh(self, source: SnapshotSource) -> None:
+        """Become a copy of the source as it is now."""
+        if source.generation == self._source_generation:
+            return
+        changed = source.changed_since(self._source_generation)
+        if changed is None:
+            changed = list(dict.fromkeys((*self._index, *source.node_names())))
+        new_layout = source.layout_generation != self._source_layout
+        by_name = {node.name: node for node in self.nodes} if new_layout else {}
+        # Oldest change first, so that the snapshot's own list has the source's order.
+        for name in reversed(changed):
+            node = source.get(name)
+            old = self.get(name)
+            # A node with thousands of pods is not copied for one of them.
+            follows = node is not None and old is not None and old.follow(node)
+            copy = old if follows else None if node is None else node.clone()
+            self._note(name, old, copy)
+            if new_layout:
+                if copy is not None:
+                    by_name[name] = copy
+            elif copy is not None:
+                self.nodes[self._index[name]] = copy
+        if new_layout:
+            self.nodes = [by_name[name] for name in source.node_names()]
+            self.names = tuple(node.name for node in self.nodes)
+            self._index = {name: place for place, name in enumerate(self.names)}
+            self._changes.drop_removed(self._index)
+            self._object_changes.drop_removed(self._index)
+        self._source_generation = source.generation
+        self._source_layout = source.layout_generation
+
+    def _note(self, name: str, old: NodeInfo | None, new: NodeInfo | None) -> None:
+        """Keep what is derived from all nodes exact while `old` becomes `new`."""
+        if old is None and new is None:
+            return
+        self._changes.touch(name)
+        if old is None or new is None or old.node is not new.node:
+            self._object_changes.touch(name)
+            self._count_images(old, -1)
+            self._count_images(new, 1)
+        self._index_affinity(name, new)
+
+    def _count_images(self, node: NodeInfo | None, by: int) -> None:
+        if node is None:
+            return
+        images = self._images
+        for image in node.images:
+            count = images.get(image, 0) + by
+            if count:
+                images[image] = count
+            else:
+                del images[image]
+
+    def _index_affinity(self, name: str, node: NodeInfo | None) -> None:
+        if node is not None and node.affinity_pods:
+            self._affinity[name] = node
+        else:
+            self._affinity.pop(name, None)
+        if node is not None and node.required_anti_affinity_pods:
+            self._anti_affinity[name] = node
+        else:
+            self._anti_affinity.pop(name, None)
+
+    # --- trying things --------------------------------------------------------------------------------------------------
+
+    def assume(self, pod: PodInfo, node_name: str) -> None:
+        """Put a pod on a node of the snapshot only. It must be taken away with `forget` before the next refresh."""
+        node = self.nodes[self._index[node_name]]
+        node.add_pod(pod)
+        self._changes.touch(node_name)
+        self._index_affinity(node_name, node)
+
+    def forget(self, pod: PodInfo, node_name: str) -> None:
+        """Take back what `assume` did."""
+        node = self.nodes[self._index[node_name]]
+        node.remove_pod(pod)
+        self._changes.touch(node_name)
+        self._index_affinity(node_name, node)

@@ -1,0 +1,230 @@
+"""What earlier dry runs have shown, for as long as it is still true.
+
+Preemptors come in numbers and look alike, and one preemption changes one node. So the answer for a node is kept while nothing that it
+depends on has changed: the preemptor's shape (all of it but its name), the node with the pods on it (its generation), and how things stand
+with the disruption budgets of the victims' namespaces. Where an answer could depend on more, it is not kept: filters that look beyond the
+node, pods nominated to it, victims that were asked to go and do not show it, victims of which only some say when they were started.
+
+Nodes look alike, too. Where the filters go by resources, ports and taints alone and no budget has a say, what came out on one node holds, place
+by place in the order of importance, for all nodes that are as large and as full and have victims of the same kinds: their *twins*.
+
+Nothing is decided here: with an empty memory the answers are the same. A node that was asked about costs a dict lookup, a twin a step for each pod on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from tidelog.framework.disruption_budgets import Allowances
+from tidelog.framework.interface import CycleState, Depends, Status
+from tidelog.framework.node_info import NodeInfo, PodInfo
+from tidelog.framework.preemption_plan import PreemptionPort
+from tidelog.plugins.default_preemption.candidates import Candidate, possible_victims
+from tidelog.plugins.default_preemption.dry_run import Blocker
+
+SHAPES_MAX = 16
+"""Arbitrary; a shape costs a few hundred bytes for each node."""
+KINDS_MAX = 5_000
+"""Of nodes for one shape; arbitrary. One costs about a kilobyte."""
+
+_BEYOND = ~(Depends.NODE | Depends.OCCUPANTS)
+_encode = msgspec.msgpack.Encoder(order="deterministic").encode
+
+
+class Answer(NamedTuple):
+    """What came out of a dry run, and what it depends on beside the preemptor's shape."""
+
+    generation: int
+    """The node's."""
+    namespaces: tuple[str, ...]
+    """Of the victims that come into question."""
+    standings: tuple[bytes, ...]
+    """Of the budgets in these, as far as there are any."""
+    found: Candidate | Status
+    blockers: Sequence[Blocker]
+    """Why the node is out, if it is for protected pods only."""
+
+
+class Pattern(NamedTuple):
+    """A candidate with places in the order of importance instead of pods."""
+
+    victims: tuple[int, ...]
+    protected: tuple[int, ...]
+    spared: tuple[int, ...]
+
+    @classmethod
+    def of(cls, candidate: Candidate, lower: Sequence[PodInfo]) -> Pattern:
+        """`lower` are the pods that came into question, the most important first."""
+        place = {pod.uid: i for i, pod in enumerate(lower)}
+        return cls(
+            tuple(place[pod.uid] for pod in candidate.victims),
+            tuple(sorted(place[uid] for uid in candidate.protected)),
+            tuple(place[pod.uid] for pod in candidate.spared),
+        )
+
+    def on(self, node: str, lower: Sequence[PodInfo]) -> Candidate:
+        """The candidate that a twin is."""
+        return Candidate(
+            node,
+            tuple([lower[i] for i in self.victims]),
+            0,
+            frozenset(lower[i].uid for i in self.protected),
+            tuple([lower[i] for i in self.spared]),
+        )
+
+
+class Answers:
+    """What is known for preemptors of one shape."""
+
+    __slots__ = ("by_kind", "by_node")
+
+    def __init__(self) -> None:
+        self.by_node: dict[str, Answer] = {}
+        self.by_kind: dict[tuple[object, ...], Pattern | Status] = {}
+        """What holds for all twins."""
+
+
+class Memory:
+    """Of one plugin of one profile."""
+
+    def __init__(self) -> None:
+        self._shapes: dict[bytes, Answers] = {}
+
+    def recollection(
+        self, port: PreemptionPort, allowances: Allowances, state: CycleState, pod: PodInfo, nodes: int
+    ) -> Recollection:
+        """What is known for this preemptor, in this attempt, before anything is charged. There are so many `nodes`."""
+        answers = self._answers(port, state, pod)
+        if answers is not None and len(answers.by_node) > 2 * nodes:
+            answers.by_node.clear()  # Most of them are gone: nodes come and go, and nobody tells.
+        return Recollection(answers, port, allowances, state, pod)
+
+    def _answers(self, port: PreemptionPort, state: CycleState, pod: PodInfo) -> Answers | None:
+        """What is known for pods like this one; None if nothing can be known."""
+        meta, status = pod.pod.metadata, pod.pod.status
+        if port.looked_at(state) & _BEYOND or status.container_statuses or status.init_container_statuses:
+            return None  # With container statuses, what it requests is not told by its spec alone.
+        shape = _encode((meta.namespace, meta.labels, meta.annotations, meta.owner_references, pod.pod.spec))
+        found = self._shapes.pop(shape, None)
+        if found is None:
+            found = Answers()
+            if len(self._shapes) >= SHAPES_MAX:
+                del self._shapes[next(iter(self._shapes))]
+        self._shapes[shape] = found  # The last one used is the last one to go.
+        return found
+
+
+class Recollection:
+    """Of one preemptor in one attempt."""
+
+    def __init__(
+        self,
+        answers: Answers | None,
+        port: PreemptionPort,
+        allowances: Allowances,
+        state: CycleState,
+        pod: PodInfo,
+    ) -> None:
+        self._answers = answers
+        self._port = port
+        self._allowances = allowances
+        self._state = state
+        self._pod = pod
+        self._has_twins = answers is not None and not (
+            pod.pod.spec.node_name or port.tells_equal_nodes_apart(state)
+        )
+
+    def recall(self, node: NodeInfo) -> Answer | None:
+        """What a dry run on this node would come to, if that is known."""
+        answers = self._answers
+        if answers is None or self._port.nominated(node.name):
+            return None
+        known = answers.by_node.get(node.name)
+        if known is not None and known.generation == node.generation:
+            standings = self._standings(known.namespaces)
+            if standings == known.standings and (not standings or self._circumstances(node) is not None):
+                return known
+        if not self._has_twins:
+            return None
+        circumstances = self._circumstances(node)
+        if circumstances is None or circumstances[1]:
+            return None
+        lower = possible_victims(node, self._pod, self._state.at)
+        twin = answers.by_kind.get(_kind(node, lower))
+        if twin is None:
+            return None
+        found = twin.on(node.name, lower) if isinstance(twin, Pattern) else twin
+        answer = answers.by_node[node.name] = Answer(node.generation, *circumstances, found, ())
+        return answer
+
+    def keep(self, node: NodeInfo, found: Candidate | Status, blockers: Sequence[Blocker]) -> None:
+        """Remember what a dry run came to, if that may be done."""
+        answers = self._answers
+        if answers is None or self._port.nominated(node.name):
+            return
+        circumstances = self._circumstances(node)
+        if circumstances is None:
+            return
+        answers.by_node[node.name] = Answer(node.generation, *circumstances, found, blockers)
+        if not self._has_twins or circumstances[1]:
+            return
+        lower = possible_victims(node, self._pod, self._state.at)
+        if isinstance(found, Candidate):
+            answers.by_kind[_kind(node, lower)] = Pattern.of(found, lower)
+        elif found.is_rejected:
+            answers.by_kind[_kind(node, lower)] = found
+        if len(answers.by_kind) > KINDS_MAX:
+            del answers.by_kind[next(iter(answers.by_kind))]
+
+    def _circumstances(self, node: NodeInfo) -> tuple[tuple[str, ...], tuple[bytes, ...]] | None:
+        """The victims' namespaces and how the budgets there stand; None if the answer depends on more than them and the node."""
+        started: bool | None = None
+        namespaces: dict[str, None] = {}
+        priority = self._pod.priority
+        for other in node.pods.values():
+            if other.priority >= priority:
+                continue
+            says = bool(other.pod.status.start_time)
+            if says is not started:
+                if started is not None:
+                    return None
+                started = says
+            namespace = other.namespace
+            namespaces[namespace] = None
+            if (
+                self._allowances.standing(namespace)
+                and not other.terminating
+                and self._port.is_evicted(other.uid)
+            ):
+                return None
+        found = tuple(namespaces)
+        return found, self._standings(found)
+
+    def _standings(self, namespaces: tuple[str, ...]) -> tuple[bytes, ...]:
+        standing = self._allowances.standing
+        return tuple([found for namespace in namespaces if (found := standing(namespace))])
+
+
+def _kind(node: NodeInfo, lower: Sequence[PodInfo]) -> tuple[object, ...]:
+    """Equal for twins: all that filters by resources, ports and taints, and the dry run itself, look at, budgets aside."""
+    spec = node.node.spec
+    return (
+        spec.taints,
+        spec.unschedulable,
+        tuple(node.allocatable.items()),
+        tuple(node.requested.items()),
+        len(node.pods),
+        tuple([(port, *holders.items()) for port, holders in node.used_ports.items()]),
+        *[
+            (
+                pod.priority,
+                pod.pod.spec.allow_disruption_by_priority_greater_than_or_equal,
+                pod.host_ports,
+                *pod.occupied.items(),
+            )
+            for pod in lower
+        ],
+    )

@@ -1,0 +1,383 @@
+"""DefaultPreemption: make room for a pod by asking pods of lower priority to go, keeping the promises made to them.
+
+    no node fits ──► may the pod preempt? ──► try it out on the nodes where it may help ──► choose ──► ask for the evictions ──► plan
+
+What is here decides and asks; nothing is done by it. The plan goes into the log with the attempt's outcome, as one transaction, and
+counts from the moment of the decision. Until all victims have been told, the preemptor is gated (PreEnqueue); later their ends wake it
+through the hints of the plugin that really rejected it.
+
+Everything that kube-scheduler leaves to chance is fixed: where the search begins follows from the attempt's number, equals are taken in
+the order of that search, pods that are equally important in the order of their names.
+
+With the gate DisruptionPolicyInPriorityClass (KEP-4664) no disruption budget of a pod is broken for a preemptor below the pod's threshold;
+a preemption that failed for that reason is tried again when one of these budgets changes. See docs/preemption.md.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from tidelog.api.errors import FieldError
+from tidelog.api.features import FeatureGates
+from tidelog.api.objects import Pod, object_key
+from tidelog.api.pod_status import is_preempted
+from tidelog.api.validation.field_errors import NOT_NEGATIVE, ErrorList, in_range
+from tidelog.framework.arithmetic import scan_start
+from tidelog.framework.disruption_budgets import Allowances
+from tidelog.framework.events import Action, ClusterEvent, EventRegistration, Resource
+from tidelog.framework.interface import (
+    Code,
+    CycleState,
+    Handle,
+    Plugin,
+    PluginArgs,
+    PostFilterPlugin,
+    PostFilterResult,
+    PreEnqueuePlugin,
+    Status,
+    unresolvable,
+    unschedulable,
+)
+from tidelog.framework.node_info import PodInfo
+from tidelog.framework.node_statuses import any_resolvable, resolvable
+from tidelog.framework.preemption_plan import (
+    PlannedEviction,
+    PreemptionPlan,
+    PreemptionPort,
+    RefusedEviction,
+)
+from tidelog.framework.reasons import nodes_message
+from tidelog.plugins.default_preemption.candidates import Candidate, ranked
+from tidelog.plugins.default_preemption.dry_run import Blocker, DryRun
+from tidelog.plugins.default_preemption.hints import budget_changed, pod_changed, pod_deleted, skip
+from tidelog.plugins.default_preemption.memory import Memory
+
+PREFIX = "preemption: "
+NOT_ELIGIBLE = "not eligible"
+NEVER = f"{NOT_ELIGIBLE} due to preemptionPolicy=Never."
+TERMINATING = f"{NOT_ELIGIBLE} due to a terminating pod on the nominated node."
+NOT_HELPFUL = "Preemption is not helpful for scheduling"
+WAITING = "waiting for the preemption for this pod to be finished"
+
+
+class DefaultPreemptionArgs(PluginArgs, frozen=True, kw_only=True):
+    """How many candidate nodes a search looks for: the larger of the two, and never more than there are."""
+
+    min_candidate_nodes_percentage: int = 10
+    min_candidate_nodes_absolute: int = 100
+
+
+class Search(NamedTuple):
+    """What trying it out has shown."""
+
+    potential: Sequence[str]
+    """The nodes on which removing pods may help, in the order in which they were tried."""
+    candidates: Sequence[Candidate]
+    """Those without violations first, each in the order of the search."""
+    statuses: Mapping[str, Status]
+    """Node → why preemption there does not help, for those that were tried in vain."""
+    blockers: Mapping[str, Sequence[Blocker]]
+    """Node → the protected pods that stand in the way, for those that are out for that reason only."""
+
+    def budgets(self) -> list[str]:
+        """Keys of the disruption budgets that stand in the way on some node."""
+        return [object_key(blocker.budget) for found in self.blockers.values() for blocker in found]
+
+
+class DefaultPreemption(Plugin):
+    """Gates a pod for which a preemption is being carried out, and makes room for one that fits nowhere."""
+
+    name = "DefaultPreemption"
+    gates_newcomers = False
+    Args = DefaultPreemptionArgs
+
+    def __init__(self, args: Any, handle: Handle) -> None:
+        super().__init__(args, handle)
+        self._memory = Memory()
+        self._hopeless: tuple[int, PostFilterResult] = (-1, PostFilterResult())
+        """The last number of nodes, and the answer where none of so many is worth a try: the same for every pod."""
+
+    @classmethod
+    def validate_args(cls, args: Any, path: str, gates: FeatureGates) -> list[FieldError]:
+        """With both at zero no candidate would ever be looked at."""
+        percentage, absolute = args.min_candidate_nodes_percentage, args.min_candidate_nodes_absolute
+        errors = ErrorList()
+        if not 0 <= percentage <= 100:
+            errors.invalid(f"{path}.minCandidateNodesPercentage", percentage, in_range(0, 100))
+        if absolute < 0:
+            errors.invalid(f"{path}.minCandidateNodesAbsolute", absolute, NOT_NEGATIVE)
+        if percentage == 0 and absolute == 0:
+            rule = "must not be zero together with minCandidateNodesAbsolute"
+            errors.invalid(f"{path}.minCandidateNodesPercentage", percentage, rule)
+        return errors
+
+    @property
+    def guarded(self) -> bool:
+        """Whether the pods' thresholds count (KEP-4664)."""
+        return self.handle.features.disruption_policy_in_priority_class
+
+    def events_to_register(self) -> Sequence[EventRegistration]:
+        """The end of a pod lets a gated preemptor be looked at again; the rest is for pods that a budget has kept from preempting."""
+        ended = ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE)
+        if not self.guarded:
+            return [EventRegistration(ended, skip)]
+        budget = ClusterEvent(Resource.POD_DISRUPTION_BUDGET, Action.UPDATE | Action.DELETE)
+        changed = Action.UPDATE_POD_LABEL | Action.UPDATE_POD_CONDITION | Action.UPDATE_POD_TERMINATING
+        return [
+            EventRegistration(ended, pod_deleted),
+            EventRegistration(budget, budget_changed),
+            EventRegistration(ClusterEvent(Resource.ASSIGNED_POD, changed), pod_changed),
+        ]
+
+    def pre_enqueue(self, pod: Pod) -> Status | None:
+        """One preemption at a time: the next attempt waits until all victims of the last one have been told."""
+        port = self.handle.preemption
+        return unresolvable(WAITING) if port is not None and port.is_deciding(pod) else None
+
+    # --- PostFilter -----------------------------------------------------------------------------------------------------
+
+    def post_filter(
+        self, state: CycleState, pod: PodInfo, statuses: Mapping[str, Status]
+    ) -> PostFilterResult:
+        """Find the preemption that hurts least, and have its evictions granted."""
+        port = self.handle.preemption
+        assert port is not None, "DefaultPreemption needs the framework's preemption port"
+        status = self.eligibility(port, pod, statuses)
+        if status is not None:
+            return PostFilterResult(status)
+        if not any_resolvable(statuses):
+            return self._nothing_to_try()
+        # A promise cannot be kept with kube-scheduler's way of matching and charging, which knows of no promise.
+        best_effort = self.handle.upstream and not self.guarded
+        allowances = Allowances(self.handle.listers, port, state.at, upstream=best_effort)
+        search = self.search(port, allowances, state, pod, statuses)
+        if not search.candidates:
+            return self._nothing_helps(allowances, pod, search)
+        plan, refusals = self._evict(port, allowances, ranked(search.candidates, state.at), pod)
+        if plan is None:
+            text = "; ".join(refused.message for refused in refusals)
+            blocked_by = _unique([*(refused.refusal.budget for refused in refusals), *search.budgets()])
+            return PostFilterResult(
+                unschedulable(PREFIX + text), "", refusals=refusals, blocked_by=blocked_by
+            )
+        text = (
+            f"found a potential placement for pod on node {plan.node}, preempting {len(plan.victims)} victims"
+        )
+        return PostFilterResult(Status(Code.SUCCESS, (PREFIX + text,)), plan.node, plan, refusals)
+
+    def eligibility(
+        self, port: PreemptionPort, pod: PodInfo, statuses: Mapping[str, Status]
+    ) -> Status | None:
+        """Why the pod may not preempt; None if it may."""
+        if pod.pod.spec.preemption_policy == "Never":
+            return unschedulable(PREFIX + NEVER)
+        nominated = pod.pod.status.nominated_node_name
+        if not nominated:
+            return None
+        status = statuses.get(nominated)
+        node = self.handle.snapshot.get(nominated)
+        if node is None or status is None or status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
+            return None  # The promised node is of no use any more.
+        for other in node.pods.values():
+            if other.priority < pod.priority and (is_preempted(other.pod) or port.is_evicted(other.uid)):
+                return unschedulable(PREFIX + TERMINATING)
+        return None
+
+    def search(
+        self,
+        port: PreemptionPort,
+        allowances: Allowances,
+        state: CycleState,
+        pod: PodInfo,
+        statuses: Mapping[str, Status],
+    ) -> Search:
+        """Try nodes until enough candidates are found. While there are only such that break budgets, all nodes are tried."""
+        names = resolvable(statuses)
+        start = scan_start(state.turn, len(names))
+        names = names[start:] + names[:start]
+        wanted = self._candidates_wanted(len(names))
+        run = DryRun(port, allowances, state, pod, guarded=self.guarded)
+        memory = self._memory.recollection(port, allowances, state, pod, len(self.handle.snapshot.nodes))
+        keeping: list[Candidate] = []
+        violating: list[Candidate] = []
+        failed: dict[str, Status] = {}
+        for name in names:
+            node = self.handle.snapshot.get(name)
+            assert node is not None, f"a status for node {name}, which is not in the snapshot"
+            answer = memory.recall(node)
+            if answer is None:
+                found = run.on(node)
+                memory.keep(node, found, run.blockers.get(name, ()))
+            else:
+                found = answer.found
+                if answer.blockers:
+                    run.blockers[name] = answer.blockers
+            if isinstance(found, Status):
+                failed[name] = found
+                continue
+            group = violating if found.violations else keeping
+            if len(group) < wanted:
+                group.append(found)
+            if keeping and len(keeping) + len(violating) >= wanted:
+                break
+        return Search(names, [*keeping, *violating], failed, run.blockers)
+
+    def _candidates_wanted(self, nodes: int) -> int:
+        args: DefaultPreemptionArgs = self.args
+        share = nodes * args.min_candidate_nodes_percentage // 100
+        return min(nodes, max(share, args.min_candidate_nodes_absolute))
+
+    # --- the evictions --------------------------------------------------------------------------------------------------
+
+    def _evict(
+        self, port: PreemptionPort, allowances: Allowances, candidates: Sequence[Candidate], pod: PodInfo
+    ) -> tuple[PreemptionPlan | None, tuple[RefusedEviction, ...]]:
+        """The first of the candidates whose protected victims are all granted; what was refused on the way."""
+        refusals: list[RefusedEviction] = []
+        for number, candidate in enumerate(candidates, 1):
+            going = [victim for victim in candidate.victims if not allowances.is_going(victim)]
+            protected = [victim for victim in going if victim.uid in candidate.protected]
+            costs = [tuple(map(object_key, allowances.costs(victim))) for victim in protected]
+            refusal = port.evictions.evict(protected, allowances) if protected else None
+            if refusal is not None:
+                then = (
+                    f"trying next candidate {number + 1} of {len(candidates)}"
+                    if number < len(candidates)
+                    else "no candidate is left"
+                )
+                refusals.append(
+                    RefusedEviction(
+                        candidate.node, refusal, f"{_refused(refusal.pod, refusal.budget)}; {then}"
+                    )
+                )
+                continue
+            evictions = [
+                PlannedEviction(victim, "evict", True, budgets)
+                for victim, budgets in zip(protected, costs, strict=True)
+            ]
+            evictions.extend(
+                self._evict_unprotected(port, allowances, candidate.node, victim, refusals)
+                for victim in going
+                if victim.uid not in candidate.protected
+            )
+            return self._plan(port, candidate, evictions, pod, len(candidates)), tuple(refusals)
+        return None, tuple(refusals)
+
+    def _evict_unprotected(
+        self,
+        port: PreemptionPort,
+        allowances: Allowances,
+        node: str,
+        victim: PodInfo,
+        refusals: list[RefusedEviction],
+    ) -> PlannedEviction:
+        """Evicted if its budgets allow that, else deleted; deleted in any case while KEP-4664 is off."""
+        budgets = tuple(map(object_key, allowances.costs(victim)))
+        if self.guarded:
+            refusal = port.evictions.evict([victim], allowances)
+            if refusal is None:
+                return PlannedEviction(victim, "evict", False, budgets)
+            text = f"{_refused(victim, refusal.budget)}; deleting it"
+            refusals.append(RefusedEviction(node, refusal, text))
+        if self.handle.upstream and not self.guarded:
+            return PlannedEviction(victim, "delete", False, ())
+        return PlannedEviction(victim, "delete", False, allowances.charge(victim))
+
+    def _plan(
+        self,
+        port: PreemptionPort,
+        candidate: Candidate,
+        evictions: Sequence[PlannedEviction],
+        pod: PodInfo,
+        candidates: int,
+    ) -> PreemptionPlan:
+        """Nominations to the node of pods of lower priority are void; kube-scheduler leaves them if nobody is left to evict."""
+        cleared: list[PodInfo] = []
+        if evictions or not self.handle.upstream:
+            cleared = [other for other in port.nominated(candidate.node) if other.priority < pod.priority]
+        return PreemptionPlan(
+            candidate.node,
+            candidate.victims,
+            tuple(evictions),
+            tuple(cleared),
+            candidate.violations,
+            candidate.spared,
+            candidates,
+        )
+
+    # --- failure --------------------------------------------------------------------------------------------------------
+
+    def _nothing_to_try(self) -> PostFilterResult:
+        """On no node would it help that pods go."""
+        nodes = len(self.handle.snapshot.nodes)
+        if self._hopeless[0] != nodes:
+            text = nodes_message(nodes, {NOT_HELPFUL: nodes} if nodes else {})
+            self._hopeless = (nodes, PostFilterResult(unschedulable(PREFIX + text), ""))
+        return self._hopeless[1]
+
+    def _nothing_helps(self, allowances: Allowances, pod: PodInfo, search: Search) -> PostFilterResult:
+        """No candidate: an error if a plugin failed, else every node's reason, and which budgets were in the way."""
+        for status in search.statuses.values():
+            if not status.is_rejected:
+                return PostFilterResult(status)
+        counts = Counter(reason for status in search.statuses.values() for reason in status.reasons)
+        nodes = len(self.handle.snapshot.nodes)
+        untried = nodes - len(search.statuses)
+        if untried:
+            counts[NOT_HELPFUL] += untried
+        text = nodes_message(nodes, counts)
+        blocked_by = _unique(search.budgets())
+        if blocked_by:
+            text = f"{text} {_what_blocks(allowances, pod, search.blockers)}"
+        in_the_way = _unique(status.plugin for status in search.statuses.values() if status.plugin)
+        return PostFilterResult(
+            unschedulable(PREFIX + text), "", blocked_by=blocked_by, in_the_way=in_the_way
+        )
+
+
+_post_filter: type[PostFilterPlugin] = DefaultPreemption
+_pre_enqueue: type[PreEnqueuePlugin] = DefaultPreemption
+
+
+def _refused(pod: PodInfo, budget: str) -> str:
+    return f"eviction of {pod.key} refused by PDB {_short(budget)} (429)"
+
+
+def _short(budget: str) -> str:
+    """`namespace/name` of a record key."""
+    return budget.partition("/")[2]
+
+
+def _unique(words: Iterable[str]) -> tuple[str, ...]:
+    return tuple(sorted(set(words)))
+
+
+def _what_blocks(allowances: Allowances, pod: PodInfo, blockers: Mapping[str, Sequence[Blocker]]) -> str:
+    """Which budget protects how many pods, and what it would take; one clause for each budget, by name."""
+    by_budget: dict[str, list[tuple[str, Blocker]]] = {}
+    for node, found in blockers.items():
+        for blocker in found:
+            by_budget.setdefault(object_key(blocker.budget), []).append((node, blocker))
+    clauses = []
+    for key, standing in sorted(by_budget.items()):
+        pods, nodes = len({blocker.pod.uid for _, blocker in standing}), len({node for node, _ in standing})
+        allowed = max(allowances.left(standing[0][1].budget), 0)
+        # Below the highest threshold some of these pods would still be protected.
+        needed = max(_threshold(blocker.pod) for _, blocker in standing)
+        clauses.append(
+            f"{_counted(pods, 'pod')} on {_counted(nodes, 'node')} protected by PDB {_short(key)} "
+            f"(allowed {allowed}, needs priority >= {needed}, preemptor has {pod.priority})"
+        )
+    return f"preemption blocked: {'; '.join(clauses)}"
+
+
+def _threshold(pod: PodInfo) -> int:
+    threshold = pod.pod.spec.allow_disruption_by_priority_greater_than_or_equal
+    assert threshold is not None, f"{pod.key} is protected without a threshold"
+    return threshold
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

@@ -1,0 +1,237 @@
+"""NodeResourcesFit: a pod may run where what it requests is still free, and would rather run where the strategy says.
+
+The filter counts real requests. The score counts a container that does not mention cpu or memory with a default, so that pods
+without requests do not pile up on one node (`tidelog.api.resources`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from tidelog.api.errors import FieldError
+from tidelog.api.features import FeatureGates
+from tidelog.api.objects import Node, Pod
+from tidelog.api.resources import (
+    CPU,
+    EPHEMERAL_STORAGE,
+    MEMORY,
+    PODS,
+    counted,
+    counts,
+    is_extended,
+    is_scalar,
+    occupied_requests,
+    parse_requests,
+    pod_requests,
+)
+from tidelog.api.validation.names import label_key
+from tidelog.framework.events import Action, ClusterEvent, EventRegistration, Hint, Resource, WaitingPod
+from tidelog.framework.interface import (
+    Code,
+    CycleState,
+    Depends,
+    FilterPlugin,
+    Handle,
+    Plugin,
+    PluginArgs,
+    PreFilterPlugin,
+    PreFilterResult,
+    PreScorePlugin,
+    ScorePlugin,
+    Status,
+)
+from tidelog.framework.node_info import NodeInfo, PodInfo
+from tidelog.plugins.node_resources.scoring import (
+    ScoringStrategy,
+    Use,
+    strategy_errors,
+    strategy_of,
+    weighted_resources,
+)
+
+REASON_TOO_MANY_PODS = "Too many pods"
+_FIRST = (CPU, MEMORY, EPHEMERAL_STORAGE)
+_FILTER_STATE = "NodeResourcesFit.wanted"
+_SCORE_STATE = "NodeResourcesFit.scored"
+
+Wanted = tuple[tuple[str, int], ...]
+"""(resource, amount) of what a pod really asks for, in the order of the reasons."""
+
+
+def reason_insufficient(resource: str) -> str:
+    """Why a node without enough of the resource is rejected."""
+    return f"Insufficient {resource}"
+
+
+class NodeResourcesFitArgs(PluginArgs, frozen=True, kw_only=True):
+    ignored_resources: tuple[str, ...] = ()
+    """Extended resources that somebody else looks after."""
+    ignored_resource_groups: tuple[str, ...] = ()
+    """As `ignoredResources`, for all resources of a domain: `example.com` ignores `example.com/fpga`."""
+    scoring_strategy: ScoringStrategy = ScoringStrategy()
+
+
+class NodeResourcesFit(Plugin):
+    """Rejects nodes without enough free resources; scores the others by how full they would be."""
+
+    name = "NodeResourcesFit"
+    Args = NodeResourcesFitArgs
+    filter_depends = Depends.NODE | Depends.OCCUPANTS
+    score_depends = Depends.NODE | Depends.OCCUPANTS
+
+    def __init__(self, args: NodeResourcesFitArgs, handle: Handle) -> None:
+        super().__init__(args, handle)
+        self._ignored = frozenset(args.ignored_resources)
+        self._ignored_groups = frozenset(args.ignored_resource_groups)
+        self._strategy = strategy_of(args.scoring_strategy)
+        self._resources = [
+            (name, weight)
+            for name, weight in weighted_resources(args.scoring_strategy.resources)
+            if counts(name)
+        ]
+
+    @classmethod
+    def validate_args(cls, args: Any, path: str, gates: FeatureGates) -> list[FieldError]:
+        return [
+            *_name_errors(args.ignored_resources, f"{path}.ignoredResources"),
+            *_group_errors(args.ignored_resource_groups, f"{path}.ignoredResourceGroups"),
+            *strategy_errors(args.scoring_strategy, f"{path}.scoringStrategy"),
+        ]
+
+    # --- filtering ------------------------------------------------------------------------------------------------
+
+    def pre_filter(self, state: CycleState, pod: PodInfo, nodes: Sequence[NodeInfo]) -> PreFilterResult:
+        """Never skips: a pod without requests still needs one of the node's places for pods."""
+        state.write(_FILTER_STATE, self.wanted(pod.requests))
+        return PreFilterResult()
+
+    def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
+        wanted: Wanted | None = state.read(_FILTER_STATE)
+        if wanted is None:
+            wanted = self.wanted(pod.requests)
+        return _shortage(wanted, node)
+
+    def wanted(self, requests: Mapping[str, int]) -> Wanted:
+        """What is asked for at all, without what is ignored: cpu, memory and storage first, then by name."""
+        names = [*_FIRST, *sorted(name for name in requests if name not in _FIRST)]
+        return tuple(
+            (name, requests[name])
+            for name in names
+            if requests.get(name, 0) > 0 and not self._is_ignored(name)
+        )
+
+    def _is_ignored(self, name: str) -> bool:
+        if not (self._ignored or self._ignored_groups) or not is_extended(name):
+            return False
+        return name in self._ignored or name.split("/", 1)[0] in self._ignored_groups
+
+    # --- scoring --------------------------------------------------------------------------------------------------
+
+    def pre_score(self, state: CycleState, pod: PodInfo, nodes: Sequence[NodeInfo]) -> Status | None:
+        state.write(_SCORE_STATE, self._scored(pod))
+        return None
+
+    def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
+        scored: list[tuple[str, int, int]] | None = state.read(_SCORE_STATE)
+        return self._strategy(_uses(self._scored(pod) if scored is None else scored, node))
+
+    def _scored(self, pod: PodInfo) -> list[tuple[str, int, int]]:
+        """(resource, what the pod adds, weight); a scalar resource that the pod does not ask for is left out."""
+        requests = pod.score_requests
+        return [
+            (name, requests.get(name, 0), weight)
+            for name, weight in self._resources
+            if requests.get(name, 0) or not is_scalar(name)
+        ]
+
+    # --- hints ----------------------------------------------------------------------------------------------------
+
+    def events_to_register(self) -> Sequence[EventRegistration]:
+        others = ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE | Action.UPDATE_POD_SCALE_DOWN)
+        itself = ClusterEvent(Resource.TARGET_POD, Action.UPDATE_POD_SCALE_DOWN)
+        nodes = ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_ALLOCATABLE)
+        return [
+            EventRegistration(others, self._other_pod_changed),
+            EventRegistration(itself, _pod_asks_for_less),
+            EventRegistration(nodes, self._node_changed),
+        ]
+
+    def _other_pod_changed(self, waiting: WaitingPod, old: Pod, new: Pod | None) -> Hint:
+        """A pod that left its place, or one that takes less of something the waiting pod asks for."""
+        if new is None:
+            had_place = old.spec.node_name or old.status.nominated_node_name
+            return Hint.QUEUE if had_place else Hint.SKIP
+        if not new.spec.node_name:
+            return Hint.SKIP
+        before, after = occupied_requests(old), occupied_requests(new)
+        wanted = self.wanted(counted(pod_requests(waiting.pod)))
+        less = any(after.get(name, 0) < before.get(name, 0) for name, _ in wanted)
+        return Hint.QUEUE if less else Hint.SKIP
+
+    def _node_changed(self, waiting: WaitingPod, old: Node | None, new: Node) -> Hint:
+        """Only if the pod fits on the empty node, and the node is new or has more of something that the pod needs."""
+        wanted = self.wanted(counted(pod_requests(waiting.pod)))
+        node = NodeInfo(new)
+        if _shortage(wanted, node) is not None:
+            return Hint.SKIP
+        if old is None:
+            return Hint.QUEUE
+        before, after = parse_requests(old.status.allocatable), node.allocatable
+        grew = (after.get(name, 0) > before.get(name, 0) for name in (PODS, *(name for name, _ in wanted)))
+        return Hint.QUEUE if any(grew) else Hint.SKIP
+
+
+def _pod_asks_for_less(waiting: WaitingPod, old: Pod | None, new: Pod | None) -> Hint:
+    """The waiting pod itself was scaled down: there is no telling from here which nodes that opens."""
+    return Hint.QUEUE
+
+
+def _shortage(wanted: Wanted, node: NodeInfo) -> Status | None:
+    """All that the node lacks. It is beyond help if it could not hold one of the amounts even when empty."""
+    reasons: list[str] = []
+    code = Code.UNSCHEDULABLE
+    if len(node.pods) >= node.allowed_pods:
+        reasons.append(REASON_TOO_MANY_PODS)
+    allocatable, requested = node.allocatable, node.requested
+    for name, amount in wanted:
+        there = allocatable.get(name, 0)
+        if amount > there - requested.get(name, 0):
+            reasons.append(reason_insufficient(name))
+            if amount > there:
+                code = Code.UNSCHEDULABLE_AND_UNRESOLVABLE
+    return Status(code, tuple(reasons)) if reasons else None
+
+
+def _uses(scored: Sequence[tuple[str, int, int]], node: NodeInfo) -> Iterator[Use]:
+    """What would be requested of each resource of which the node has any."""
+    for name, added, weight in scored:
+        capacity = node.allocatable.get(name, 0)
+        if capacity:
+            if name == CPU:
+                taken = node.non_zero_cpu
+            elif name == MEMORY:
+                taken = node.non_zero_memory
+            else:
+                taken = node.requested.get(name, 0)
+            yield taken + added, capacity, weight
+
+
+def _name_errors(names: Sequence[str], path: str) -> Iterator[FieldError]:
+    for i, name in enumerate(names):
+        for rule in label_key(name):
+            yield FieldError(path=f"{path}[{i}]", kind="Invalid", value=name, rule=rule)
+
+
+def _group_errors(groups: Sequence[str], path: str) -> Iterator[FieldError]:
+    for i, group in enumerate(groups):
+        if "/" in group:
+            rule = "resource group name can't contain '/'"
+            yield FieldError(path=f"{path}[{i}]", kind="Invalid", value=group, rule=rule)
+    yield from _name_errors(groups, path)
+
+
+_pre_filter: type[PreFilterPlugin] = NodeResourcesFit
+_filter: type[FilterPlugin] = NodeResourcesFit
+_pre_score: type[PreScorePlugin] = NodeResourcesFit
+_score: type[ScorePlugin] = NodeResourcesFit

@@ -1,0 +1,215 @@
+"""InterPodAffinity for one shape, kept up to date: what the pods of each node contribute to each topology pair.
+
+A node whose pods changed contributes anew; the difference goes to the pairs, and from there to the sets of nodes that are near, too near
+or unwanted, and of those with each weight. A question costs a few operations on sets for each topology key that somebody names.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+from tidelog.api.selectors import Labels
+from tidelog.framework.interface import CycleState
+from tidelog.framework.node_info import NodeInfo, PodInfo
+from tidelog.plugins.domain_counts import TopologyPair
+from tidelog.plugins.inter_pod_affinity.plugin import Incoming, InterPodAffinity
+from tidelog.scheduler.evaluation.node_index import Bits, NodeIndex
+from tidelog.scheduler.evaluation.shape import Groups
+
+_Weighed = Mapping[TopologyPair, int]
+_NOTHING: _Weighed = {}
+_NO_STATE = CycleState()
+"""InterPodAffinity normalises scores without looking at anything else."""
+
+
+class _Pairs:
+    """Counts per topology pair, and per key the nodes of the pairs that have one."""
+
+    def __init__(self, index: NodeIndex) -> None:
+        self._index = index
+        self._counts: dict[TopologyPair, int] = {}
+        self._at: dict[int, Counter[TopologyPair]] = {}
+        """Place → what its pods contribute; nodes whose pods contribute nothing are left out."""
+        self.sets: dict[str, Bits] = {}
+        """Key → nodes of its pairs with a count. Keys without any are left out."""
+
+    def set(self, place: int, new: Counter[TopologyPair]) -> None:
+        """The node at this place contributes this from now on."""
+        old = self._at.get(place)
+        if not old and not new:
+            return
+        if old == new:
+            return
+        if new:
+            self._at[place] = new
+        else:
+            del self._at[place]
+        for pair, count in new.items():
+            self._add(pair, count)
+        if old:
+            for pair, count in old.items():
+                self._add(pair, -count)
+
+    def _add(self, pair: TopologyPair, by: int) -> None:
+        counts = self._counts
+        old = counts.get(pair, 0)
+        new = old + by
+        if new:
+            counts[pair] = new
+        else:
+            counts.pop(pair, None)
+        if bool(old) != bool(new):
+            key, value = pair
+            bits = self.sets.get(key, 0) ^ self._index.topology(key).bits[value]
+            if bits:
+                self.sets[key] = bits
+            else:
+                del self.sets[key]
+
+    def anywhere(self) -> Bits:
+        """The nodes of any pair with a count."""
+        found = 0
+        for bits in self.sets.values():
+            found |= bits
+        return found
+
+
+class _Weights:
+    """Weights per topology pair, and per key the nodes with each weight other than 0."""
+
+    def __init__(self, index: NodeIndex) -> None:
+        self._index = index
+        self._pairs: dict[TopologyPair, int] = {}
+        self._at: dict[int, _Weighed] = {}
+        """Place → what its pods contribute; nodes whose pods contribute nothing, not even a sum of 0, are left out."""
+        self.sets: dict[str, dict[int, Bits]] = {}
+
+    def __bool__(self) -> bool:
+        """Whether any term contributes: else there is nothing to score."""
+        return bool(self._at)
+
+    def set(self, place: int, new: _Weighed) -> None:
+        """The node at this place contributes this from now on."""
+        old = self._at.get(place, _NOTHING)
+        if old == new:
+            return
+        if new:
+            self._at[place] = new
+        else:
+            del self._at[place]
+        for pair, weight in new.items():
+            self._add(pair, weight - old.get(pair, 0))
+        for pair, weight in old.items():
+            if pair not in new:
+                self._add(pair, -weight)
+
+    def _add(self, pair: TopologyPair, by: int) -> None:
+        if not by:
+            return
+        old = self._pairs.get(pair, 0)
+        new = self._pairs[pair] = old + by
+        if not new:
+            del self._pairs[pair]
+        key, value = pair
+        bits = self._index.topology(key).bits[value]
+        sets = self.sets.setdefault(key, {})
+        if old:
+            left = sets[old] ^ bits
+            if left:
+                sets[old] = left
+            else:
+                del sets[old]
+        if new:
+            sets[new] = sets.get(new, 0) | bits
+        elif not sets:
+            del self.sets[key]
+
+
+class Affinity:
+    """Implements `fast_shape.Domains`."""
+
+    def __init__(self, plugin: InterPodAffinity, incoming: Incoming, index: NodeIndex) -> None:
+        terms = incoming.pod.terms
+        self._plugin = plugin
+        self._incoming = incoming
+        self._index = index
+        self._near, self._too_near, self._unwanted = _Pairs(index), _Pairs(index), _Pairs(index)
+        self._weights = _Weights(index)
+        self._asks = bool(terms.affinity or terms.anti_affinity)
+        self._prefers = bool(terms.preferred_affinity or terms.preferred_anti_affinity)
+        self._scores = self._prefers or not plugin.args.ignore_preferred_terms_of_existing_pods
+        self._meets_itself = incoming.selects_with_all(terms.affinity, incoming.pod)
+        snapshot = index.snapshot
+        # Sets of nodes do not depend on the order in which they are filled.
+        nodes = snapshot.nodes if self._asks or self._prefers else snapshot.nodes_with_affinity_pods()
+        for node in nodes:
+            self.follow(snapshot.place_of(node.name), node)
+
+    @property
+    def skips_filter(self) -> bool:
+        return not self._asks and not self._unwanted.sets
+
+    @property
+    def has_no_say(self) -> bool:
+        return self.skips_filter and not self._weights
+
+    def follow(self, place: int, node: NodeInfo) -> None:
+        incoming, labels = self._incoming, node.labels
+        existing: Counter[TopologyPair] = Counter()
+        if node.required_anti_affinity_pods:
+            incoming.add_existing(existing, node.required_anti_affinity_pods.values(), labels)
+        self._unwanted.set(place, existing)
+        if self._asks:
+            near: Counter[TopologyPair] = Counter()
+            incoming.add_affinity(near, node.pods.values(), labels)
+            self._near.set(place, near)
+            too_near: Counter[TopologyPair] = Counter()
+            incoming.add_anti_affinity(too_near, node.pods.values(), labels)
+            self._too_near.set(place, too_near)
+        if self._scores:
+            others = node.pods if self._prefers else node.affinity_pods
+            self._weights.set(place, self._weighed(others, labels) if others else {})
+
+    def _weighed(self, others: Mapping[str, PodInfo], labels: Labels) -> _Weighed:
+        table: dict[str, dict[str, int]] = {}
+        self._plugin.weigh(self._incoming, others.values(), labels, table)
+        return {(key, value): weight for key, values in table.items() for value, weight in values.items()}
+
+    def allowed(self, index: NodeIndex) -> Bits | None:
+        if self.skips_filter:
+            return None
+        found = index.all
+        affinity = self._incoming.pod.terms.affinity
+        if affinity:
+            near = self._near.sets
+            together = found
+            for term in affinity:
+                together &= near.get(term.topology_key, 0)
+            if not near and self._meets_itself:
+                # Nobody anywhere meets the terms, and this pod does: it starts, wherever the keys are.
+                together = found
+                for term in affinity:
+                    together &= index.topology(term.topology_key).everywhere
+            found = together
+        return found & ~(self._too_near.anywhere() | self._unwanted.anywhere())
+
+    def scores(self, feasible: Bits) -> Groups | None:
+        if not self._weights:
+            return None
+        groups: Groups = [(0, feasible)]
+        for sets in self._weights.sets.values():
+            split: Groups = []
+            for raw, bits in groups:
+                rest = bits
+                for weight, own in sets.items():
+                    both = bits & own
+                    if both:
+                        split.append((raw + weight, both))
+                        rest ^= both
+                if rest:
+                    split.append((raw, rest))
+            groups = split
+        raws = [raw for raw, _ in groups]
+        normalized = self._plugin.normalize_scores(_NO_STATE, self._incoming.pod, (), raws)
+        return [(score, bits) for score, (_, bits) in zip(normalized, groups, strict=True)]

@@ -1,0 +1,145 @@
+"""The chosen placement of a group is gone through with: each member from Reserve to PostBind, with the node and the state of its trial.
+
+Nobody is bound unless enough of the group comes through, and while a Permit plugin lets one member wait, all wait.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tidelog.eventlog.records import Body, Scheduled, Unschedulable, Waiting
+from tidelog.framework.diagnosis import FitError
+from tidelog.framework.framework import Framework
+from tidelog.framework.interface import Code, CycleState
+from tidelog.scheduler.decision import Relies
+from tidelog.scheduler.fallback import explained
+from tidelog.scheduler.groups.group import Group
+from tidelog.scheduler.groups.trial import Evaluation, GroupFailure, Step
+from tidelog.scheduler.pod_cycle import Stamp, rejections, relied_on
+
+BARRIER = "GangScheduling"
+"""For whom the members of a gang wait that have nothing to wait for themselves."""
+
+
+class GroupBinding:
+    """The members of the chosen placement, from Reserve to PostBind."""
+
+    def __init__(
+        self, framework: Framework, group: Group, stamp: Stamp, chosen: Evaluation, *, needs_all: bool
+    ) -> None:
+        self.framework = framework
+        self.group = group
+        self.stamp = stamp
+        self.chosen = chosen
+        self.needs_all = needs_all
+        self.steps: list[Step] = []
+        self.waits: dict[str, tuple[tuple[str, int], ...]] = {}
+        """Uid → (plugin, nanoseconds) that it waits for."""
+
+    @property
+    def placed(self) -> list[Step]:
+        return [step for step in self.steps if step.node]
+
+    @property
+    def is_enough(self) -> bool:
+        """Nothing that was found in the simulation was lost that the group needs."""
+        group, placed = self.group, len(self.placed)
+        if self.needs_all:
+            return placed == len(group.members)
+        return placed > 0 and len(group.placed) + placed >= group.quorum
+
+    def as_evaluation(self) -> Evaluation:
+        return Evaluation(self.chosen.placement, steps=self.steps)
+
+    def run(self) -> None:
+        for step in self.chosen.steps:
+            self.steps.append(self._go_on(step) if step.node else step)
+
+    def _go_on(self, step: Step) -> Step:
+        framework, pod, node = self.framework, step.pod, step.node
+        status = framework.run_reserve(step.state, pod, node)
+        if status is None:
+            permit = framework.run_permit(step.state, pod, node)
+            status = permit.status
+            if status is not None and status.code is Code.WAIT:
+                self.waits[pod.uid] = permit.waits
+                status = None
+            elif status is None:
+                status = framework.run_pre_bind(step.state, pod, node) or framework.run_bind(
+                    step.state, pod, node
+                )
+            if status is not None:
+                framework.run_unreserve(step.state, pod, node)
+        if status is None:
+            framework.snapshot.assume(pod, node)
+            return step
+        if not status.is_rejected:
+            self.unreserve()
+            raise GroupFailure(status)
+        return Step(pod, step.state, "", error=FitError.of_node(node, status))
+
+    def forget(self) -> None:
+        for step in reversed(self.placed):
+            self.framework.snapshot.forget(step.pod, step.node)
+
+    def unreserve(self) -> None:
+        for step in reversed(self.placed):
+            self.framework.run_unreserve(step.state, step.pod, step.node)
+
+    def post_bind(self) -> None:
+        if not self.waits:
+            for step in self.placed:
+                self.framework.run_post_bind(step.state, step.pod, step.node)
+
+    def states(self) -> dict[str, CycleState]:
+        return {step.pod.uid: step.state for step in self.placed} if self.waits else {}
+
+    def relies(self) -> list[Relies]:
+        framework = self.framework
+        return [
+            Relies(f"Pod/{s.pod.key}", s.pod.uid, s.node, relied_on(framework, s.state)) for s in self.steps
+        ]
+
+    def outcomes(self) -> Iterator[tuple[str, Body]]:
+        """One for each member. While any of them waits all do: what is bound is bound together."""
+        deadline = min((wait for waits in self.waits.values() for _, wait in waits), default=0)
+        for step in self.steps:
+            key = f"Pod/{step.pod.key}"
+            if not step.node:
+                body: Body = self._left_over(step)
+            elif self.waits:
+                waits = self.waits.get(step.pod.uid, ())
+                body = Waiting(
+                    **self.stamp._asdict(),
+                    node=step.node,
+                    plugins=tuple(plugin for plugin, _ in waits) or (BARRIER,),
+                    deadline=self.stamp.at + deadline,
+                    group=self.group.key,
+                )
+            else:
+                body = self._scheduled(step)
+            yield from explained(((key, body),), key, step.state)
+
+    def _scheduled(self, step: Step) -> Scheduled:
+        assert step.result is not None
+        return Scheduled(
+            **self.stamp._asdict(),
+            node=step.node,
+            score=step.result.score,
+            feasible=step.result.feasible,
+            group=self.group.key,
+        )
+
+    def _left_over(self, step: Step) -> Unschedulable:
+        error = step.error
+        if error is None:
+            return Unschedulable(**self.stamp._asdict(), message=step.reason, group=self.group.key)
+        return Unschedulable(
+            **self.stamp._asdict(),
+            message=error.message,
+            plugins=error.unschedulable_plugins,
+            pending=error.pending_plugins,
+            rejections=rejections(error.node_count, error.diagnosis),
+            nodes=error.node_count,
+            group=self.group.key,
+        )

@@ -1,0 +1,201 @@
+"""What became of a group in one placement: each member in turn, and what that makes of the placement."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from msgspec.structs import replace
+
+from tidelog.framework.diagnosis import FitError
+from tidelog.framework.framework import ScheduleResult
+from tidelog.framework.interface import CycleState, Placement, Status
+from tidelog.framework.node_info import PodInfo
+
+
+class Step:
+    """One member's try. It has a node, an error, or, where nobody is to blame, a reason."""
+
+    __slots__ = ("error", "node", "pod", "reason", "result", "state")
+
+    def __init__(
+        self,
+        pod: PodInfo,
+        state: CycleState,
+        node: str,
+        *,
+        result: ScheduleResult | None = None,
+        error: FitError | None = None,
+        reason: str = "",
+    ) -> None:
+        self.pod = pod
+        self.state = state
+        self.node = node
+        self.result = result
+        self.error = error
+        self.reason = reason
+
+    @property
+    def message(self) -> str:
+        """Why it has no node."""
+        return self.reason if self.error is None else self.error.message
+
+
+class Evaluation:
+    """One placement, tried."""
+
+    __slots__ = (
+        "blamed",
+        "fit_count",
+        "future",
+        "is_feasible",
+        "is_full",
+        "message",
+        "outcome",
+        "placement",
+        "score",
+        "steps",
+    )
+
+    def __init__(
+        self,
+        placement: Placement,
+        *,
+        steps: Iterable[Step] = (),
+        message: str = "",
+        blamed: Sequence[str] = (),
+    ) -> None:
+        self.placement = placement
+        self.steps: list[Step] = []
+        """The members that were tried, in order."""
+        self.fit_count = 0
+        """How many members found a node."""
+        self.message = message
+        """Why it is infeasible."""
+        self.blamed: Sequence[str] = blamed
+        """Who turned the placement down before any member was tried."""
+        self.is_feasible = False
+        self.is_full = False
+        self.future = 0
+        """How many pods that do not exist yet would fit as well."""
+        self.score = 0.0
+        self.outcome: Outcome | None = None
+        """What is remembered of placements that are alike, if anything is."""
+        for step in steps:
+            self.add(step)
+
+    def add(self, step: Step) -> None:
+        """One member more was tried."""
+        self.steps.append(step)
+        self.fit_count += bool(step.node)
+
+    @property
+    def tried(self) -> int:
+        """How many members were tried."""
+        return len(self.steps)
+
+    @property
+    def assignment(self) -> dict[str, str]:
+        """Pod key → node."""
+        return {step.pod.key: step.node for step in self.steps if step.node}
+
+    @property
+    def first_failure(self) -> Step | None:
+        """The first member that found no node."""
+        return next((step for step in self.steps if not step.node), None)
+
+    @property
+    def rejecting(self) -> Sequence[str]:
+        """Everybody who rejected the placement or some member in it."""
+        found = dict.fromkeys(self.blamed)
+        for step in self.steps:
+            if step.error is not None:
+                found.update(dict.fromkeys(step.error.unschedulable_plugins))
+        return list(found)
+
+    @property
+    def pending(self) -> Sequence[str]:
+        """Those of them that wait for something to finish."""
+        errors = [step.error for step in self.steps if step.error is not None]
+        return list(dict.fromkeys(plugin for error in errors for plugin in error.pending_plugins))
+
+
+class Outcome:
+    """What a trial came to, as far as it is the same in every placement that is alike (`fast_placements`), and for every group like this one:
+    that is, without names.
+    """
+
+    __slots__ = (
+        "failed_at",
+        "failure",
+        "fit_count",
+        "future",
+        "is_feasible",
+        "is_full",
+        "message",
+        "pending",
+        "reason",
+        "rejecting",
+        "scores",
+        "tried",
+    )
+
+    def __init__(self, evaluation: Evaluation) -> None:
+        self.fit_count, self.tried, self.future = evaluation.fit_count, evaluation.tried, evaluation.future
+        self.is_feasible, self.is_full = evaluation.is_feasible, evaluation.is_full
+        self.message = evaluation.message
+        self.rejecting, self.pending = tuple(evaluation.rejecting), tuple(evaluation.pending)
+        first = evaluation.first_failure
+        self.failed_at = -1 if first is None else evaluation.steps.index(first)
+        """Which member was the first that found no node; -1: none."""
+        self.failure = None if first is None else first.error
+        self.reason = "" if first is None else first.reason
+        self.scores: dict[str, float] = {}
+        """What scoring plugins said of such placements, before it was normalised."""
+
+
+class Foreseen(Evaluation):
+    """One placement that need not be tried, because one like it was. It has no steps."""
+
+    __slots__ = ("_known", "_members")
+
+    def __init__(self, placement: Placement, outcome: Outcome, members: Sequence[PodInfo]) -> None:
+        super().__init__(placement, message=outcome.message)
+        self.outcome = self._known = outcome
+        self._members = members
+        self.fit_count, self.future = outcome.fit_count, outcome.future
+        self.is_feasible, self.is_full = outcome.is_feasible, outcome.is_full
+
+    @property
+    def tried(self) -> int:
+        return self._known.tried
+
+    @property
+    def first_failure(self) -> Step | None:
+        outcome = self._known
+        if outcome.failed_at < 0:
+            return None
+        pod = self._members[outcome.failed_at]
+        return Step(pod, CycleState(), "", error=outcome.failure, reason=outcome.reason)
+
+    @property
+    def rejecting(self) -> Sequence[str]:
+        return self._known.rejecting
+
+    @property
+    def pending(self) -> Sequence[str]:
+        return self._known.pending
+
+
+class GroupFailure(Exception):
+    """A plugin failed: the group's attempt is over."""
+
+    def __init__(self, status: Status) -> None:
+        super().__init__(status.message)
+        self.status = status
+
+
+def future_pod(like: PodInfo, number: int) -> PodInfo:
+    """A pod that may come: a copy of one that is there, told apart by a name that no pod can have."""
+    mark = f"+{number + 1}"
+    meta = replace(like.pod.metadata, name=like.name + mark, uid=like.uid + mark)
+    return PodInfo(replace(like.pod, metadata=meta))

@@ -1,0 +1,446 @@
+"""The conformance kit: holds a plugin to what it promises the framework. For plugins of this package and of others.
+
+    from tidelog.testing.plugin_kit import check_plugin
+
+    def test_my_plugin_keeps_its_promises():
+        check_plugin(MyPlugin, MyArgs(limit=3))
+
+A promise that is broken is worse than a plugin that is wrong: the framework keeps answers, skips pods and undoes placements on
+the strength of it. The promises, each with a check of its own:
+
+- `hints` are sound: when a change lets the plugin accept a node that it rejected, one of its hints says Queue.
+- `hooks` are exact: adding a pod to a node and removing it again changes no answer, and in between the answers are those of a
+  cluster that really has the pod.
+- `filter dependencies` and `score dependencies` are true: an answer does not change when something changes that the plugin says
+  it does not depend on.
+- `scores` are scores: after normalisation one integer from 0 to 100 for every node.
+
+Every check tries many random clusters and counts the cases that said something about the plugin; a check that never met such a
+case has shown nothing, and fails. Raises `BrokenPromise` with the number of the trial, which finds the same cluster again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, cast
+
+import msgspec
+from msgspec.structs import replace
+
+from tidelog.api.features import FeatureGates
+from tidelog.api.objects import Node, Pod
+from tidelog.configuration.behaviours import BEHAVIOURS
+from tidelog.framework.events import ClusterEvent, EventRegistration, Hint, matches
+from tidelog.framework.interface import (
+    SKIP,
+    Code,
+    CycleState,
+    Depends,
+    FilterPlugin,
+    NormalizeScore,
+    Plugin,
+    PodHooks,
+    PreEnqueuePlugin,
+    PreFilterPlugin,
+    PreScorePlugin,
+    ScorePlugin,
+    Status,
+    unresolvable,
+)
+from tidelog.framework.node_info import NodeInfo, PodInfo
+from tidelog.framework.object_events import Rules, effects, pod_events
+from tidelog.framework.preemption_plan import PreemptionPort
+from tidelog.testing.plugin_worlds import SCHEDULER, Cluster, Dice, Step, World
+
+__all__ = ["BrokenPromise", "Cluster", "Dice", "World", "check_plugin"]
+
+TRIALS = 300
+_EXCLUDED = unresolvable("not among the nodes of PreFilter")
+
+
+class BrokenPromise(AssertionError):
+    """The plugin does not do what it declares, or the check could not show that it does."""
+
+
+class StandardHandle:
+    """A handle for plugins under test; the cluster can be exchanged between attempts."""
+
+    def __init__(self, cluster: Cluster, features: FeatureGates, *, upstream: bool) -> None:
+        self.snapshot = cluster
+        self.features = features
+        self.upstream = upstream
+        self.preemption: PreemptionPort | None = None
+        self.fallback_only_if_rejected_by_spread = False
+
+    @property
+    def listers(self) -> Cluster:
+        return self.snapshot
+
+    def behaves(self, number: int) -> bool:
+        """Plugins are held to what they do today."""
+        return number in BEHAVIOURS
+
+
+class Waiting:
+    """The waiting pod that hints judge."""
+
+    def __init__(self, pod: Pod, plugin: str) -> None:
+        self.pod = pod
+        self.attempted_at = 0
+        self.first_rejected_at: Mapping[str, int] = {plugin: 0}
+        self.blocked_by: tuple[str, ...] = ()
+        self.fallback_node = ""
+        self.fallback_constraints: tuple[int, ...] = ()
+
+
+class Subject:
+    """The plugin under test, asked as the framework asks it."""
+
+    def __init__(self, plugin: type[Plugin], args: Any, features: FeatureGates, *, upstream: bool) -> None:
+        self.handle = StandardHandle(Cluster(), features, upstream=upstream)
+        if args is None and plugin.Args is not None:
+            args = plugin.Args()
+        self.plugin = plugin(args, self.handle)
+        self.filters = isinstance(self.plugin, FilterPlugin | PreFilterPlugin)
+        self.scores = isinstance(self.plugin, ScorePlugin)
+        self.gates = isinstance(self.plugin, PreEnqueuePlugin)
+
+    def pre_filter(self, cluster: Cluster, pod: PodInfo) -> tuple[CycleState, Status | frozenset[str] | None]:
+        """The state, and: None, the only nodes that can do, a rejection, or SKIP."""
+        self.handle.snapshot = cluster
+        state = CycleState()
+        if not isinstance(self.plugin, PreFilterPlugin):
+            return state, None
+        result = self.plugin.pre_filter(state, pod, cluster.nodes)
+        return state, result.status or result.nodes
+
+    def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
+        return self.plugin.filter(state, pod, node) if isinstance(self.plugin, FilterPlugin) else None
+
+    def verdicts(self, cluster: Cluster, target: Pod) -> dict[str, Status | None]:
+        """What an attempt with this plugin alone says of each node."""
+        pod = PodInfo(target)
+        state, first = self.pre_filter(cluster, pod)
+        if isinstance(first, Status):
+            return dict.fromkeys(cluster.node_objects, None if first.code is Code.SKIP else first)
+        return {
+            node.name: self.filter(state, pod, node) if first is None or node.name in first else _EXCLUDED
+            for node in cluster.nodes
+        }
+
+    def raw_score(self, cluster: Cluster, target: Pod, node: str) -> Any:
+        """The score before normalisation, all nodes being feasible; what PreScore says if it stops there."""
+        pod, state = PodInfo(target), CycleState()
+        self.handle.snapshot = cluster
+        if isinstance(self.plugin, PreScorePlugin):
+            status = self.plugin.pre_score(state, pod, cluster.nodes)
+            if status is not None:
+                return status
+        found = cluster.get(node)
+        assert found is not None
+        return cast(ScorePlugin, self.plugin).score(state, pod, found)
+
+    def says_queue(self, events: Iterable[tuple[ClusterEvent, Any, Any]], target: Pod) -> bool:
+        """Whether one of the events would bring the waiting pod back. A hint that raises counts as Queue."""
+        registrations = self.plugin.events_to_register()
+        if registrations is None:
+            return True
+        waiting = Waiting(target, self.plugin.name)
+        return any(
+            _answer(registration, waiting, old, new) is Hint.QUEUE
+            for event, old, new in events
+            for registration in registrations
+            if matches(registration.event, event)
+        )
+
+
+def _answer(registration: EventRegistration, waiting: Waiting, old: Any, new: Any) -> Hint:
+    if registration.hint is None:
+        return Hint.QUEUE
+    try:
+        return registration.hint(waiting, old, new)
+    except Exception:
+        return Hint.QUEUE
+
+
+# --- all of it ----------------------------------------------------------------------------------------------------------
+
+
+def check_plugin(
+    plugin: type[Plugin],
+    args: Any = None,
+    *,
+    world: World | None = None,
+    features: FeatureGates | None = None,
+    upstream: bool = False,
+    trials: int = TRIALS,
+    first_trial: int = 0,
+) -> dict[str, int]:
+    """Every check that applies to the plugin. Returns how many telling cases each one met."""
+    subject = Subject(plugin, args, features or FeatureGates(), upstream=upstream)
+    world = world or World()
+    met = {
+        name: sum(trial_of(subject, world, first_trial + i) for i in range(trials))
+        for name, trial_of in _applicable(subject).items()
+    }
+    for name, count in met.items():
+        if not count:
+            raise BrokenPromise(
+                f"{plugin.name}: the check of {name} met no telling case in {trials} trials: "
+                "give it a World in which the plugin has something to do"
+            )
+    return met
+
+
+Trial = Callable[[Subject, World, int], bool]
+"""Tries one random case; true if it was a telling one."""
+
+
+def _applicable(subject: Subject) -> dict[str, Trial]:
+    trials: dict[str, Trial] = {}
+    if subject.filters or subject.gates:
+        trials["hints"] = _hint_trial
+    if subject.filters:
+        trials["hooks"] = _hook_trial
+        if Depends.CLUSTER not in subject.plugin.filter_depends:
+            trials["filter dependencies"] = _filter_dependency_trial
+    if subject.scores:
+        trials["scores"] = _score_trial
+        if Depends.CLUSTER not in subject.plugin.score_depends:
+            trials["score dependencies"] = _score_dependency_trial
+    return trials
+
+
+def _broken(subject: Subject, trial: int, what: str) -> BrokenPromise:
+    return BrokenPromise(f"{subject.plugin.name}, trial {trial}: {what}")
+
+
+# --- hints --------------------------------------------------------------------------------------------------------------
+
+
+STEPS = 6
+"""Things tried on each cluster: few of them help anybody."""
+
+
+def _hint_trial(subject: Subject, world: World, trial: int) -> bool:
+    dice = Dice(trial)
+    cluster, target = world.cluster(dice), world.target(dice)
+    told = [
+        _hint_step(subject, cluster, target, world.step(dice, cluster, target), trial) for _ in range(STEPS)
+    ]
+    return any(told)
+
+
+def _hint_step(subject: Subject, cluster: Cluster, target: Pod, step: Step, trial: int) -> bool:
+    helped = _what_it_helped(subject, cluster, target, step.cluster, step.target)
+    if helped is None:
+        return False
+    events = _events(step, target, upstream=subject.handle.upstream)
+    if not subject.says_queue(events, step.target):
+        labels = ", ".join(event.label for event, _, _ in events) or "no event at all"
+        what = f"{helped}, yet no hint says Queue to {labels}"
+        told = f"old: {_json(step.old)}\n  new: {_json(step.new)}\n  waiting: {_json(step.target)}"
+        raise _broken(subject, trial, f"{what}\n  {told}")
+    return True
+
+
+def _events(step: Step, before: Pod, *, upstream: bool) -> list[tuple[ClusterEvent, Any, Any]]:
+    if step.of_target:
+        own = pod_events(before, step.target, target=True, upstream=upstream)
+        return [(event, step.old, step.new) for event in own]
+    rules = Rules(schedulers=(SCHEDULER,), upstream=upstream)
+    raised = [one for effect in effects(step.old, step.new, rules) for one in effect.raised]
+    return [(one.event, one.old, one.new) for one in raised]
+
+
+def _what_it_helped(subject: Subject, before: Cluster, old: Pod, after: Cluster, new: Pod) -> str | None:
+    """Which node, or the gate, the plugin lets the pod pass now and did not before. Only of a pod that it rejected."""
+    if isinstance(subject.plugin, PreEnqueuePlugin):
+        was_gated, is_gated = (subject.plugin.pre_enqueue(pod) is not None for pod in (old, new))
+        if was_gated or is_gated:
+            return None if is_gated else "the gate opened"
+    rejected = subject.verdicts(before, old)
+    if all(status is None for status in rejected.values()):
+        return None
+    accepted = [name for name, status in subject.verdicts(after, new).items() if status is None]
+    opened = [name for name in accepted if rejected.get(name, _EXCLUDED) is not None]
+    return f"{opened[0]} became possible" if opened else None
+
+
+# --- hooks --------------------------------------------------------------------------------------------------------------
+
+
+def _hook_trial(subject: Subject, world: World, trial: int) -> bool:
+    dice = Dice(trial)
+    cluster, target = world.cluster(dice), PodInfo(world.target(dice))
+    state, first = subject.pre_filter(cluster, target)
+    if isinstance(first, Status):
+        return False  # Skipped or rejected: the hooks are not called.
+    more = world.occupant(dice, "more", dice.pick(list(cluster.node_objects)))
+    told = _there_and_back(subject, cluster, state, target, more, trial, adding=True)
+    if cluster.pods:
+        less = dice.pick(list(cluster.pods.values()))
+        told = _there_and_back(subject, cluster, state, target, less, trial, adding=False) or told
+    return told or not isinstance(subject.plugin, PodHooks)
+
+
+def _there_and_back(
+    subject: Subject,
+    cluster: Cluster,
+    state: CycleState,
+    target: PodInfo,
+    moved: Pod,
+    trial: int,
+    *,
+    adding: bool,
+) -> bool:
+    """Move a pod and move it back, and compare with a cluster in which that is so. True if it made a difference."""
+    original = cluster.nodes
+    before = _ask_all(subject, state, target, original)
+    place = next(node for node in original if node.name == moved.spec.node_name).clone()
+    nodes = [place if node.name == place.name else node for node in original]
+    moving, info = state.clone(), PodInfo(moved)
+    _move(subject, moving, target, info, place, adding=adding)
+    between = _ask_all(subject, moving, target, nodes)
+    untouched = _ask_all(subject, state, target, original)
+    truth = cluster.with_object(moved) if adding else cluster.without_object(moved)
+    fresh = subject.verdicts(truth, target.pod)
+    fresh = {name: status for name, status in fresh.items() if status is not _EXCLUDED}
+    between = {name: status for name, status in between.items() if name in fresh}
+    subject.handle.snapshot = cluster
+    _move(subject, moving, target, info, place, adding=not adding)
+    after = _ask_all(subject, moving, target, nodes)
+    verb = "adding" if adding else "removing"
+    told = f"\n  pod: {_json(moved)}\n  waiting: {_json(target.pod)}"
+    if between != fresh:
+        what = f"after {verb} a pod: {_first_difference(fresh, between)}{told}"
+        raise _broken(subject, trial, what)
+    if after != before:
+        what = f"after {verb} a pod and undoing it: {_first_difference(before, after)}{told}"
+        raise _broken(subject, trial, what)
+    if untouched != before:
+        what = (
+            f"{verb} a pod in a clone of the state changed the original: what it keeps needs a clone(){told}"
+        )
+        raise _broken(subject, trial, what)
+    return between != before
+
+
+def _move(
+    subject: Subject, state: CycleState, target: PodInfo, moved: PodInfo, place: NodeInfo, *, adding: bool
+) -> None:
+    """The node first, then the hook, as preemption and nominations do."""
+    if adding:
+        place.add_pod(moved)
+    else:
+        place.remove_pod(moved)
+    if isinstance(subject.plugin, PodHooks):
+        hook = subject.plugin.add_pod if adding else subject.plugin.remove_pod
+        hook(state, target, moved, place)
+
+
+def _ask_all(
+    subject: Subject, state: CycleState, target: PodInfo, nodes: Iterable[NodeInfo]
+) -> dict[str, Status | None]:
+    return {node.name: subject.filter(state, target, node) for node in nodes}
+
+
+def _first_difference(wanted: Mapping[str, Any], found: Mapping[str, Any]) -> str:
+    name = next(name for name in wanted if wanted[name] != found[name])
+    return f"{name} should be {_shown(wanted[name])}, is {_shown(found[name])}"
+
+
+def _shown(answer: Any) -> str:
+    if isinstance(answer, Status):
+        return f"{answer.code.value} ({answer.message})"
+    return "accepted" if answer is None else str(answer)
+
+
+def _json(obj: Any) -> str:
+    return msgspec.json.encode(obj).decode()
+
+
+# --- dependencies -------------------------------------------------------------------------------------------------------
+
+
+def _filter_dependency_trial(subject: Subject, world: World, trial: int) -> bool:
+    def ask(cluster: Cluster, target: Pod, node: str) -> Any:
+        return subject.verdicts(cluster, target)[node]
+
+    return _dependency_trial(subject, world, trial, subject.plugin.filter_depends, ask)
+
+
+def _score_dependency_trial(subject: Subject, world: World, trial: int) -> bool:
+    return _dependency_trial(subject, world, trial, subject.plugin.score_depends, subject.raw_score)
+
+
+def _dependency_trial(
+    subject: Subject, world: World, trial: int, depends: Depends, ask: Callable[[Cluster, Pod, str], Any]
+) -> bool:
+    dice = Dice(trial)
+    cluster, target = world.cluster(dice), world.target(dice)
+    node = dice.pick(list(cluster.node_objects))
+    answer = ask(cluster, target, node)
+    disturbed = disturb(dice, world, cluster, node, depends)
+    again = ask(disturbed, target, node)
+    if again != answer:
+        what = f"{depends!r}, but something else changed what it says of {node}"
+        differing = [
+            f"{name} was {_told(cluster, name)}\n    and is {_told(disturbed, name)}"
+            for name in sorted({*cluster.node_objects, *disturbed.node_objects})
+        ]
+        told = "\n  ".join([f"{what}: {_shown(answer)} became {_shown(again)}", *differing])
+        raise _broken(subject, trial, f"{told}\n  waiting: {_json(target)}")
+    return answer not in (None, 0, SKIP)
+
+
+def _told(cluster: Cluster, node: str) -> str:
+    pods = [pod for pod in cluster.pods.values() if pod.spec.node_name == node]
+    return f"{_json(cluster.node_objects.get(node))} with {_json(pods)}"
+
+
+def disturb(dice: Dice, world: World, cluster: Cluster, node: str, depends: Depends) -> Cluster:
+    """The cluster with everything changed that an answer about this node, so declared, does not depend on."""
+    by_domain, by_nodes = Depends.DOMAINS in depends, Depends.ALL_NODES in depends
+    nodes = {}
+    for name, obj in cluster.node_objects.items():
+        keeps = by_nodes or (name == node and Depends.NODE in depends)
+        nodes[name] = obj if keeps else _disturbed_node(dice, world, obj, keeps_domain=by_domain)
+    if not by_domain and not by_nodes:
+        nodes["other"] = world.node(dice, "other")
+        nodes.pop(next((name for name in nodes if name != node), ""), None)
+    keeps_pods = Depends.OCCUPANTS in depends or by_domain
+    pods = [pod for pod in cluster.pods.values() if by_domain or (keeps_pods and pod.spec.node_name == node)]
+    if not by_domain:
+        elsewhere = [name for name in nodes if name != node or not keeps_pods]
+        pods.extend(world.occupant(dice, f"d{i}", dice.pick(elsewhere)) for i in range(dice.below(6)))
+    namespaces = cluster.namespaces.values() if by_domain else [world.namespace(dice, "default")]
+    return Cluster(nodes.values(), pods, namespaces, cluster.services if by_domain else ())
+
+
+def _disturbed_node(dice: Dice, world: World, old: Node, *, keeps_domain: bool) -> Node:
+    """Another node of this name; where domains count, with the same labels and taints."""
+    other = world.node(dice, old.metadata.name)
+    if not keeps_domain:
+        return other
+    return replace(other, metadata=old.metadata, spec=replace(other.spec, taints=old.spec.taints))
+
+
+# --- scores -------------------------------------------------------------------------------------------------------------
+
+
+def _score_trial(subject: Subject, world: World, trial: int) -> bool:
+    dice = Dice(trial)
+    cluster, target = world.cluster(dice), PodInfo(world.target(dice))
+    subject.handle.snapshot = cluster
+    state = CycleState()
+    plugin = subject.plugin
+    if isinstance(plugin, PreScorePlugin) and plugin.pre_score(state, target, cluster.nodes) is not None:
+        return False
+    scores = [cast(ScorePlugin, plugin).score(state, target, node) for node in cluster.nodes]
+    if isinstance(plugin, NormalizeScore):
+        scores = plugin.normalize_scores(state, target, cluster.nodes, scores)
+    if len(scores) != len(cluster.nodes) or not all(type(s) is int and 0 <= s <= 100 for s in scores):
+        what = f"scores of {len(cluster.nodes)} nodes must be integers from 0 to 100, are {scores}"
+        raise _broken(subject, trial, what)
+    return True

@@ -1,0 +1,190 @@
+"""A cluster in memory, on a clock that stands still until the test moves it, scheduled by the real runtime.
+
+    async with Sandbox() as cluster:
+        await cluster.apply([node("n1").zone("b").build(), pod("web").build()])
+        await cluster.advance(minutes=5)
+        assert cluster.pod("web").spec.node_name == "n1"
+        await cluster.verify()
+
+Nothing in it waits: five minutes pass in milliseconds, and the same test writes the same log each time. The pytest fixture
+`tidelog_cluster` (`tidelog.testing.pytest_plugin`) gives one, and verifies its log at the end. docs/testing.md has examples.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from types import TracebackType
+from typing import Self
+
+from tidelog.api.objects import Object
+from tidelog.api.times import NANOS
+from tidelog.daemon.actors.protocol import Actor
+from tidelog.daemon.intake.messages import Answer
+from tidelog.daemon.process.runtime import Limits, Runtime, Watcher
+from tidelog.daemon.process.scheduler import Configuration, Scheduler, assembled, load_configuration
+from tidelog.eventlog.log import Log
+from tidelog.eventlog.memory import MemoryStore
+from tidelog.eventlog.objects import ObjectTable
+from tidelog.eventlog.records import Record
+from tidelog.eventlog.store import Store
+from tidelog.plugins.registry import Registry
+from tidelog.replay.verify import Report, recover, verify
+from tidelog.scheduler.core import Core
+from tidelog.testing.virtual_time import START, VirtualClock
+
+TURNS_MAX = 200_000
+"""With more turns of the event loop than this before everything is settled, something goes round in circles."""
+
+TURNS_AT_REST = 3
+"""So many turns without anything to do are rest: what a task that was woken does next is seen after one."""
+
+
+class Sandbox(Scheduler):
+    """A scheduler in memory. Its log, clock and core can be looked at: `log`, `clock`, `core`."""
+
+    runtime: Runtime
+
+    def __init__(
+        self,
+        config: Configuration = None,
+        *,
+        registry: Registry | None = None,
+        actors: Sequence[Actor] = (),
+        limits: Limits | None = None,
+        watcher: Watcher | None = None,
+        store: Store | None = None,
+        now: int = START,
+    ) -> None:
+        self.registry = registry or Registry()
+        self.clock = VirtualClock(now)
+        self.store: Store = store or MemoryStore("sandbox")
+        self._configuration = load_configuration(config, self.registry).configuration
+        self._actors = tuple(actors)
+        self._limits = limits
+        self._watcher = watcher
+
+    async def __aenter__(self) -> Self:
+        await self._start()
+        await self.settled()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            await self.runtime.__aexit__(kind, error, trace)
+        finally:
+            await self.log.close()
+
+    async def _start(self) -> None:
+        self.log = Log(self.store, clock=self.clock.now)
+        self.runtime = await assembled(
+            self.log,
+            self.registry,
+            self._configuration,
+            self.clock,
+            holder="sandbox",
+            actors=self._actors,
+            limits=self._limits,
+            watcher=self._watcher,
+        )
+        await self.runtime.__aenter__()
+
+    @property
+    def core(self) -> Core:
+        """The state machine under the runtime."""
+        return self.runtime.core
+
+    @property
+    def now(self) -> int:
+        """What the clock shows, in nanoseconds."""
+        return self.clock.now()
+
+    # --- what a test does -------------------------------------------------------------------------------------------------
+
+    async def apply(
+        self, objects: Object | Iterable[Object], *, dry_run: bool = False, settle: bool = True
+    ) -> Answer:
+        """Put objects, and let the scheduler do what it can do at once. `settle=False`: only put them."""
+        answer = await super().apply(objects, dry_run=dry_run)
+        if settle:
+            await self.settled()
+        return answer
+
+    async def delete(
+        self,
+        objects: Object | str | Iterable[Object | str],
+        *,
+        grace_period_seconds: int | None = None,
+        settle: bool = True,
+    ) -> Answer:
+        """Delete objects, and let the scheduler do what it can do at once."""
+        answer = await super().delete(objects, grace_period_seconds=grace_period_seconds)
+        if settle:
+            await self.settled()
+        return answer
+
+    async def advance(self, seconds: float = 0, *, minutes: float = 0, hours: float = 0) -> None:
+        """Let time go by. Everything that becomes due on the way is done when it is due."""
+        nanos = round((seconds + 60 * minutes + 3600 * hours) * NANOS)
+        await self.clock.advance(nanos, self.settled)
+
+    async def settled(self) -> None:
+        """Let all tasks work until only time could give them something to do."""
+        runtime, quiet = self.runtime, 0
+        for _ in range(TURNS_MAX):
+            if runtime.failure is not None:
+                raise runtime.failure
+            quiet = quiet + 1 if runtime.is_settled or runtime.is_sleeping else 0
+            if quiet > TURNS_AT_REST:
+                return
+            await asyncio.sleep(0)
+        raise AssertionError(f"still busy after {TURNS_MAX} turns of the event loop")
+
+    async def restart(self, actors: Sequence[Actor] | None = None) -> None:
+        """As if the process had been killed: what was not in the log yet is lost, and a new runtime comes back from it.
+
+        `actors`: new ones, as a new process has them, in place of the old ones, which begin anew.
+        """
+        if actors is not None:
+            self._actors = tuple(actors)
+        runtime = self.runtime
+        runtime.abandon()
+        await runtime.ended()
+        await self.log.close()
+        await self._start()
+
+    # --- what it checks at the end ------------------------------------------------------------------------------------------
+
+    async def records(self, first: int = 0) -> list[Record]:
+        """The log, from record `first` on."""
+        return [record async for record in self.log.read(first)]
+
+    async def verify(self) -> Report:
+        """Recompute every decision of the log and compare; raises AssertionError at the first difference.
+
+        Also: the state that recovery comes to, and the table of objects, are those of the running core.
+        """
+        await self.settled()
+        records = await self.records()
+        report = verify(records, self.registry)
+        assert report.first_difference is None, f"the log does not replay: {report.first_difference}"
+        digest = self.core.digest()
+        assert digest == report.digest, "the state that was computed again is another one"
+        assert digest == recover(records, self.registry).digest(), (
+            "the state that was recovered is another one"
+        )
+        assert_tables_agree(records, self.core)
+        return report
+
+
+def assert_tables_agree(records: Iterable[Record], core: Core) -> None:
+    """The two folds over a log, the core's and the table of objects, have made the same objects of it."""
+    table = ObjectTable()
+    for record in records:
+        table.apply(record)
+    mine = dict(core.objects)
+    assert len(mine) == len(table), f"{len(mine)} objects in the core, {len(table)} in the table"
+    for key, obj in mine.items():
+        assert obj == table.get(key), f"{key}: {obj} in the core, {table.get(key)} in the table"

@@ -1,0 +1,27 @@
+"""How often what changed is kept: a trade of processor time and room against the time that a question about the past takes."""
+
+from __future__ import annotations
+
+import pytest
+
+from tidelog.daemon.process.snapshots import changes_every
+
+OBJECT, RECORD = 8, 17
+"""Microseconds, to load an object and to play back a record."""
+
+
+@pytest.mark.parametrize("objects", range(0, 50_001, 2_500))
+def test_no_moment_is_further_away_than_half_a_second(objects: int) -> None:
+    microseconds = OBJECT * objects + RECORD * changes_every(objects)
+
+    assert microseconds <= 500_000
+
+
+@pytest.mark.parametrize(
+    ("objects", "expected"),
+    [(0, 10_000), (30_000, 10_000), (34_000, 8_000), (50_000, 5_000), (150_000, 15_000)],
+)
+def test_more_objects_leave_less_time_to_play_back_until_looking_for_changes_costs_too_much(
+    objects: int, expected: int
+) -> None:
+    assert changes_every(objects) == expected

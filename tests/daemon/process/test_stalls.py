@@ -1,0 +1,149 @@
+"""No request, however hostile, keeps the daemon's event loop from going round for a tenth of a second.
+
+Each is as large as it may be, and sent to the socket of a running scheduler. Judged is the processor time of the longest callback, because
+the machine is shared; `TIDELOG_SHOW_STALLS=1 pytest -s` prints all of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import socket
+import struct
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.daemon.process.stalls import Stalls
+from tidelog.api.manifests.manifests import OBJECT_BYTES_MAX, VALUES_MAX
+from tidelog.api.validation.placement import DEMANDS_ON_PODS_MAX
+from tidelog.daemon.intake.messages import OBJECTS_MAX, VERSION
+from tidelog.daemon.process.runtime import Limits
+from tidelog.daemon.process.scheduler import Scheduler
+from tidelog.eventlog.handover import FRAME_BYTES_MAX
+
+STALL_MAX = 0.1
+LONG = OBJECT_BYTES_MAX - 1000
+MANY = VALUES_MAX - 20
+
+
+def frame(message: bytes) -> bytes:
+    return struct.pack(">I", len(message)) + message
+
+
+def applied(*objects: bytes | dict[str, Any]) -> bytes:
+    texts = [o if isinstance(o, bytes) else json.dumps(o).encode() for o in objects]
+    return frame(msgspec.msgpack.encode({"version": VERSION, "facts": {"verb": "apply", "objects": texts}}))
+
+
+def pod(name: str = "evil", labels: dict[str, str] | None = None, **spec: Any) -> dict[str, Any]:
+    meta = {"name": name, "labels": labels or {}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": meta,
+        "spec": {"containers": [{"name": "c"}], **spec},
+    }
+
+
+def node_affinity(terms: Sequence[object]) -> dict[str, Any]:
+    required = {"nodeSelectorTerms": list(terms)}
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
+
+
+def anti_affinity(count: int) -> dict[str, Any]:
+    terms = [
+        {"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": f"a{i}"}}} for i in range(count)
+    ]
+    return {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
+
+
+HOSTILE: dict[str, Callable[[], bytes]] = {
+    "many pods": lambda: applied(*(pod(f"web-{i}") for i in range(1_000))),
+    # Gated, so that replaying the log at the end of the test takes no half minute.
+    "as many pods as may be": lambda: applied(
+        *(pod(f"web-{i}", schedulingGates=[{"name": "later"}]) for i in range(OBJECTS_MAX))
+    ),
+    "as many refused pods": lambda: applied(*(pod(f"W_{i}") for i in range(OBJECTS_MAX))),
+    "ten pods of many labels": lambda: applied(
+        *(pod(f"p{j}", {f"l{i}": "" for i in range(MANY)}) for j in range(10))
+    ),
+    "a million labels": lambda: applied(pod(labels={f"l{i}": "" for i in range(1_000_000)})),
+    "labels that break the rules": lambda: applied(
+        pod(labels={f"\u202e{i}": "\x1b[2J" for i in range(MANY)})
+    ),
+    "a long name": lambda: applied(pod("x" * LONG)),
+    "tolerations": lambda: applied(
+        pod(tolerations=[{"operator": "Exists", "key": f"k{i}"} for i in range(MANY // 3)])
+    ),
+    "containers": lambda: applied(pod(containers=[{"name": f"c{i}"} for i in range(MANY // 2)])),
+    "values of a requirement": lambda: applied(
+        pod(
+            affinity=node_affinity(
+                [
+                    {
+                        "matchExpressions": [
+                            {"key": "a", "operator": "In", "values": [str(i) for i in range(MANY)]}
+                        ]
+                    }
+                ]
+            )
+        )
+    ),
+    "as many demands as may be": lambda: applied(pod(affinity=anti_affinity(DEMANDS_ON_PODS_MAX))),
+    "nested deeply": lambda: applied(b"[" * LONG),
+    "empty lists": lambda: applied(b'{"apiVersion":"v1","kind":"Pod","a":[' + b"[]," * (LONG // 3) + b"1]}"),
+    "escapes": lambda: applied(b'{"a":"' + b'\\"' * (LONG // 2)),
+    "YAML": lambda: applied(b"a: [" + b"1, " * (LONG // 3) + b"]"),
+    "a message of empty lists": lambda: frame(
+        b"\xdd" + struct.pack(">I", FRAME_BYTES_MAX - 5) + b"\x90" * (FRAME_BYTES_MAX - 5)
+    ),
+    "a message of many sources": lambda: frame(
+        msgspec.msgpack.encode(
+            {"version": VERSION, "facts": {"verb": "apply", "objects": [], "sources": [""] * 16_000_000}}
+        )
+    ),
+}
+
+
+def sent(address: str, data: bytes) -> Any:
+    """The answer to these bytes."""
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(60)
+        connection.connect(address)
+        connection.sendall(data)
+        received = b""
+        while len(received) < 4 or len(received) < 4 + struct.unpack(">I", received[:4])[0]:
+            more = connection.recv(1 << 20)
+            assert more, "it hung up"
+            received += more
+    return msgspec.msgpack.decode(received[4:])
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+async def test_no_request_holds_up_the_event_loop(tmp_path: Path, kind: str) -> None:
+    data = HOSTILE[kind]()
+    node = {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": "n1"},
+        "status": {"capacity": {"cpu": "4"}},
+    }
+    async with Scheduler.open(tmp_path / "c.db", limits=Limits(snapshot_every=0)) as scheduler:
+        address = str(tmp_path / "c.db.sock")
+        await asyncio.to_thread(sent, address, applied(node))
+        await scheduler.settled()
+        with Stalls() as stalls:
+            answer = await asyncio.to_thread(sent, address, data)
+            await scheduler.settled()
+
+    if os.environ.get("TIDELOG_SHOW_STALLS"):
+        print(
+            f"\n{kind}: {stalls.longest.cpu * 1000:.0f} ms of the processor, {stalls.longest_wall.wall * 1000:.0f} ms in all"
+        )
+    assert answer.keys() <= {"ok", "error"}
+    assert stalls.longest.cpu < STALL_MAX, stalls.longest

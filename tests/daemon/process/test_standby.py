@@ -1,0 +1,52 @@
+"""Taking over a log on real files; most of it is told by the daemon's own tests, and under every fault by the simulation."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from tidelog.daemon.process.clock import SystemClock
+from tidelog.daemon.process.compaction import compact
+from tidelog.daemon.process.place import LogFiles
+from tidelog.daemon.process.standby import Standby
+from tidelog.eventlog.log import open_log
+from tidelog.eventlog.records import Draft, ObjectPut
+from tidelog.plugins.registry import Registry
+from tidelog.scheduler.core import Core
+from tidelog.testing import builders as b
+
+
+def node(name: str) -> Draft:
+    return Draft(body=ObjectPut(object=b.node(name).build()), author="cluster", key=f"Node//{name}")
+
+
+async def test_standby_that_has_read_only_a_snapshot_takes_over_a_log_that_was_compacted_beyond_it(
+    tmp_path: Path,
+) -> None:
+    """It knows no record by which it could tell that the log goes on from where it stands."""
+    path, registry = tmp_path / "c.db", Registry()
+    async with await open_log(path) as log:
+        await log.append([node("n1")])
+        await compact(log, registry)
+    log = await open_log(path)
+    follows: asyncio.Future[Core] = asyncio.get_running_loop().create_future()
+    standby = Standby(
+        LogFiles(path),
+        registry,
+        SystemClock(),
+        what="test",
+        followed=lambda core: None if follows.done() else follows.set_result(core),
+        poll_seconds=3600,
+    )
+    taking = asyncio.create_task(standby.take_over())
+    assert (await follows).seq == 1
+
+    await log.append([node("n2"), node("n3")])
+    await compact(log, registry)
+    await log.close()
+    taking.cancel()  # From its sleep: it looks again when it is next asked.
+    await asyncio.gather(taking, return_exceptions=True)
+    taken = await standby.take_over()
+
+    assert sorted(taken.core.objects) == ["Node//n1", "Node//n2", "Node//n3"]
+    await taken.log.close()

@@ -1,0 +1,118 @@
+"""A snapshot stands still while the cache moves on, and says what changed when it follows. Its laws are in test_cache.py."""
+
+from __future__ import annotations
+
+from tidelog.framework.node_info import PodInfo
+from tidelog.framework.snapshot import Snapshot
+from tidelog.scheduler.cache import Cache
+from tidelog.testing.builders import HOSTNAME, ZONE, node, pod
+
+
+def cluster(*names: str) -> tuple[Cache, Snapshot]:
+    cache, snapshot = Cache(), Snapshot()
+    for name in names:
+        cache.put_node(node(name).build())
+    snapshot.refresh(cache)
+    return cache, snapshot
+
+
+def test_a_snapshot_does_not_move_with_the_cache() -> None:
+    cache, snapshot = cluster("n")
+
+    cache.assume(PodInfo(pod("p").build()), "n")
+    cache.put_node(node("m").build())
+
+    assert [found.name for found in snapshot.nodes] == ["n"]
+    assert snapshot.nodes[0].pods == {}
+
+
+def test_a_refresh_copies_only_what_changed() -> None:
+    cache, snapshot = cluster("n", "m")
+    before = list(snapshot.nodes)
+
+    cache.assume(PodInfo(pod("p").build()), "m")
+    snapshot.refresh(cache)
+
+    assert snapshot.nodes[0] is before[0]
+    assert snapshot.nodes[1] is not before[1]
+    assert list(snapshot.nodes[1].pods) == ["default/p"]
+
+
+def test_a_refresh_without_changes_does_nothing() -> None:
+    cache, snapshot = cluster("n")
+    before = (snapshot.generation, snapshot.nodes[0])
+
+    snapshot.refresh(cache)
+
+    assert (snapshot.generation, snapshot.nodes[0]) == before
+
+
+def test_pods_that_come_and_go_do_not_change_the_nodes_own_object() -> None:
+    cache, snapshot = cluster("n", "m")
+    seen, seen_objects = snapshot.generation, snapshot.object_generation
+
+    cache.assume(PodInfo(pod("p").build()), "m")
+    snapshot.refresh(cache)
+
+    assert snapshot.changed_since(seen) == ["m"]
+    assert snapshot.objects_changed_since(seen_objects) == []
+
+
+def test_nodes_that_come_change_or_go_are_told_latest_first() -> None:
+    cache, snapshot = cluster("n", "m", "k")
+    seen, seen_objects = snapshot.generation, snapshot.object_generation
+
+    cache.put_node(node("m").label({ZONE: "a"}).build())
+    cache.remove_node("k")
+    cache.put_node(node("new").build())
+    snapshot.refresh(cache)
+
+    assert snapshot.changed_since(seen) == ["new", "k", "m"]
+    assert snapshot.objects_changed_since(seen_objects) == ["new", "k", "m"]
+    assert snapshot.get("k") is None
+
+
+def test_a_node_that_came_and_went_unseen_is_not_told() -> None:
+    cache, snapshot = cluster("n")
+    seen = snapshot.generation
+
+    cache.put_node(node("short").build())
+    cache.remove_node("short")
+    snapshot.refresh(cache)
+
+    assert snapshot.changed_since(seen) == []
+
+
+def test_images_are_counted_over_all_nodes() -> None:
+    cache, snapshot = cluster()
+    cache.put_node(node("a").image("x:1", 10).build())
+    cache.put_node(node("b").image("x:1", 10).image("y:1", 10).build())
+    snapshot.refresh(cache)
+
+    assert [snapshot.image_nodes(image) for image in ("x:1", "y:1", "z:1")] == [2, 1, 0]
+
+    cache.put_node(node("b").build())
+    cache.remove_node("a")
+    snapshot.refresh(cache)
+
+    assert snapshot.image_nodes("x:1") == 0
+
+
+def test_a_pod_that_is_only_tried_is_a_change_twice_and_leaves_no_trace() -> None:
+    cache, snapshot = cluster("n")
+    seen = snapshot.generation
+    tried = PodInfo(pod("p").pod_anti_affinity(HOSTNAME, "app=a").build())
+
+    snapshot.assume(tried, "n")
+
+    assert [found.name for found in snapshot.nodes_with_required_anti_affinity_pods()] == ["n"]
+    assert snapshot.changed_since(seen) == ["n"]
+    seen = snapshot.generation
+
+    snapshot.forget(tried, "n")
+
+    assert list(snapshot.nodes_with_affinity_pods()) == []
+    assert snapshot.changed_since(seen) == ["n"]
+    found = cache.get("n")
+    assert found is not None
+    assert found.pods == {}

@@ -1,0 +1,102 @@
+"""A group's commit, killed at every write: afterwards the log holds all of it or nothing, and a scheduler goes on from either.
+
+The log's files are copied at each step that writes, as a kill at that moment would leave them.
+"""
+
+from __future__ import annotations
+
+import shutil
+from itertools import groupby
+from pathlib import Path
+
+from tests.scheduler.groups.group_world import RACK, members, node, nodes_of, started
+from tidelog.api.objects import Pod
+from tidelog.eventlog.log import open_log
+from tidelog.eventlog.objects import ObjectTable
+from tidelog.eventlog.records import Draft, Record, decode_body
+from tidelog.replay.driver import START, Driver
+from tidelog.replay.verify import recover, verify
+from tidelog.testing import builders as b
+from tidelog.testing.faulty_disk import FaultyDisk
+
+
+class Camera:
+    """Copies the log's files at each step."""
+
+    def __init__(self, log: Path, copies: Path) -> None:
+        self.log = log
+        self.copies = copies
+        self.taken = 0
+        self.on = False
+
+    def __call__(self, step: str) -> None:
+        if self.on:
+            folder = self.copies / str(self.taken)
+            folder.mkdir(parents=True)
+            for file in self.log.parent.glob(self.log.name + "*"):
+                if not file.name.endswith(("-shm", ".lock")):
+                    shutil.copy(file, folder)
+            self.taken += 1
+
+
+def story() -> Driver:
+    driver = started()
+    driver.put(node("a1", "a"), node("b1", "b", "3"), b.pod_group("train", min_count=4, level=RACK))
+    driver.put(*members(4))
+    driver.settle()
+    return driver
+
+
+def transactions(driver: Driver) -> list[list[Draft]]:
+    """Facts one by one, an attempt's outcomes together."""
+
+    def attempt(record: Record) -> int:
+        return getattr(decode_body(record), "attempt", -record.seq)
+
+    return [
+        [Draft(body=decode_body(r), author=r.author, key=r.key, cause=r.cause) for r in records]
+        for _, records in groupby(driver.records, key=attempt)
+    ]
+
+
+def bound(table: ObjectTable) -> int:
+    pods = [table.get(f"Pod/default/train-{i}") for i in range(4)]
+    return sum(isinstance(pod, Pod) and bool(pod.spec.node_name) for pod in pods)
+
+
+async def test_killed_at_every_write_the_whole_group_is_in_the_log_or_nothing_of_it(tmp_path: Path) -> None:
+    (tmp_path / "live").mkdir()
+    camera = Camera(tmp_path / "live" / "c.db", tmp_path / "copies")
+    driver = story()
+    *facts, commit = transactions(driver)
+    log = await open_log(camera.log, clock=lambda: START, disk=FaultyDisk(camera))
+    for drafts in facts:
+        await log.append(drafts)
+    before = log.head.seq
+    camera.on = True
+    await log.append(commit)
+    await log.close()
+    camera.on = False
+
+    ends: list[int] = []
+    for copy in range(camera.taken):
+        async with await open_log(camera.copies / str(copy) / "c.db", clock=lambda: START) as again:
+            records = [record async for record in again.read()]
+        ends.append(len(records))
+        assert len(records) in (before, before + len(commit))
+        table = ObjectTable()
+        for record in records:
+            table.apply(record)
+            assert bound(table) in (0, 4)
+        assert verify(records, driver.registry).first_difference is None
+        assert after_restart(driver, records) == ["a1"] * 4
+
+    assert {before, before + len(commit)} == set(ends)
+
+
+def after_restart(driver: Driver, records: list[Record]) -> list[str]:
+    """Where the group is when a scheduler has come back from these records and done what there was to do."""
+    back = Driver(driver.registry)
+    back.core, back.records = recover(records, driver.registry), list(records)
+    back.settle()
+    return nodes_of(back)

@@ -16,7 +16,7 @@ Just before a decision is committed the writer asks `conflict` whether something
 so, `aborted` is appended in its place (DESIGN rule 4).
 
 What is known beside the cluster is in `flights` (attempts that are under way), `permits` (pods that wait), `rejections`, `preemption` (victims)
-and `group_flights`; what a configuration makes of the plugins, in `assembly`. All modules of this folder.
+and `groups/flights`; what a configuration makes of the plugins, in `assembly`. All modules of this folder.
 
 Time is an argument. Ends of backoffs are noticed at attempts and at records, everything else that time brings about at records only: a
 call of `attempt` that decides nothing changes nothing.

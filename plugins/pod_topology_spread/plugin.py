@@ -1,9 +1,9 @@
 """PodTopologySpread: spread the pods that a selector matches evenly over topology domains.
 
-Hard constraints (`DoNotSchedule`) filter, see `pod_topology_spread_filter`; soft ones (`ScheduleAnyway`) score, see
-`pod_topology_spread_score`. With `minDomains` (KEP-3022) a hard constraint holds back pods until there are enough domains.
+Hard constraints (`DoNotSchedule`) filter, see `filter.py`; soft ones (`ScheduleAnyway`) score, see
+`score.py`. With `minDomains` (KEP-3022) a hard constraint holds back pods until there are enough domains.
 A pod without constraints of its own gets the defaults of the configuration. With `fallbackCriteria` (KEP-3990) a hard constraint
-counts as a soft one while they hold: see `pod_topology_spread_fallback`.
+counts as a soft one while they hold: see `fallback.py`.
 
 Costs. PreFilter and PreScore look at the pods of every node, once for each constraint; both are skipped for pods to which no
 constraint applies. Filter, Score and the hooks cost one step a constraint, except that Score for a host name counts the node's

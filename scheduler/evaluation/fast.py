@@ -3,7 +3,7 @@
     pod ─► shape (what plugins read of it) ─► its table, brought up to date ─► sets of nodes ─► best total ─► first from the scan's start
 
 It knows the default plugins, by their classes, and how they may be asked: once per state of nodes, once per node's own object, or by
-counts of domains that are kept (`fast_shape`, `fast_spread`, `fast_affinity`). It answers None, and the plain evaluation decides,
+counts of domains that are kept (`shape`, `spread`, `affinity`). It answers None, and the plain evaluation decides,
 wherever something else has a say: another plugin, a set of nodes from PreFilter, a pod that can fall back, a nomination beside counted
 domains; and where counted domains leave no node, because then it takes every node's own reason.
 

@@ -4,7 +4,7 @@
     group ─► the specs of its members in order, and how many must fit ─► its signature
                                                    (signature, kind) ─► what became of such a group in such a placement
 
-Where no plugin counts domains for any member, a trial depends on nothing but the states of the placement's nodes (`fast_index`) and, if
+Where no plugin counts domains for any member, a trial depends on nothing but the states of the placement's nodes (`node_index`) and, if
 members choose nodes by labels, on which nodes they choose: on how many nodes are of each *class*. Only where nodes of several classes
 are equally good for a member, it depends on their order too. So a trial is *watched*, and such choices become forks in what is remembered:
 

@@ -2,7 +2,7 @@
 
 A node whose pods changed costs counting that node's pods anew. The filter is the union of the sets whose counts the skew allows, the
 score one step for each combination of counts: both depend on how many different counts there are, not on how many nodes or domains.
-The rules themselves are those of `pod_topology_spread_filter` and `pod_topology_spread_score`, which the tests hold this to.
+The rules themselves are those of `plugins.pod_topology_spread`, which the tests hold this to.
 """
 
 from __future__ import annotations

@@ -120,7 +120,7 @@ class Evaluation:
 
 
 class Outcome:
-    """What a trial came to, as far as it is the same in every placement that is alike (`fast_placements`), and for every group like this one:
+    """What a trial came to, as far as it is the same in every placement that is alike (`evaluation/placements`), and for every group like this one:
     that is, without names.
     """
 

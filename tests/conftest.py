@@ -8,6 +8,8 @@ Coverage is measured where floors are to be held, by the tests of their packages
 Files are kept in memory where the system has a place for that: thousands of syncs to a disk do nothing for a test but wait, and whether a disk
 keeps its word is for `tests/eventlog/power_loss.py` to play. Only the real daemons of `tests/acceptance` have a real one. `$TMPDIR` puts all elsewhere.
 
+Hypothesis looks at no clock, on a slow machine either: one profile for all tests, made here.
+
 A test, or a file of tests, whose logs are meant not to replay says why: `@pytest.mark.unreplayed("…")`; `tests/repo/test_unreplayed.py` counts them.
 """
 
@@ -23,6 +25,7 @@ from typing import Any
 
 import coverage
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.every_log import EveryLog, Unreadable, WrittenLog
 from tests.other_seed import OtherSeed, as_sent, place_of
@@ -33,6 +36,14 @@ from tidelog.replay.playback import recover
 from tidelog.scheduler.state import load_state
 
 AssertReplays = Callable[..., str]
+
+settings.register_profile(
+    "tidelog",
+    settings.default,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
+)
+settings.load_profile("tidelog")  # Here and not in a hook: the tests' own settings are made from it when they are imported.
 
 TESTS = Path(__file__).parent
 MEASURED = (

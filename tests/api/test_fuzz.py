@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 import yaml
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.api.conftest import VALID
@@ -24,11 +24,7 @@ from tidelog.api.manifests.manifests import dump_json, dump_yaml, load
 from tidelog.api.object_table import ObjectTable
 from tidelog.api.objects import KIND_BY_NAME, Object, object_key
 
-FUZZ = settings(
-    max_examples=int(os.environ.get("TIDELOG_FUZZ_EXAMPLES", "150")),
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-)
+FUZZ = settings(max_examples=int(os.environ.get("TIDELOG_FUZZ_EXAMPLES", "150")))
 DUMP = json.loads((Path(__file__).parent / "data" / "kubectl-get-nodes-pods.json").read_text())["items"]
 SEEDS: list[dict[str, Any]] = [
     *({"apiVersion": KIND_BY_NAME[kind].api_version, "kind": kind, **data} for kind, data in VALID.items()),

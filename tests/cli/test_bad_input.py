@@ -37,8 +37,7 @@ EXAMPLES = int(os.environ.get("TIDELOG_FUZZ_EXAMPLES", "150"))
 """A bigger number for a longer search."""
 fuzz = settings(
     max_examples=EXAMPLES,
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+    suppress_health_check=[*settings.default.suppress_health_check, HealthCheck.function_scoped_fixture],
 )
 
 

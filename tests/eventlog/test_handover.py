@@ -422,7 +422,7 @@ JUNK = st.binary(max_size=200) | st.builds(
 )
 
 
-@settings(max_examples=int(os.environ.get("TIDELOG_FUZZ_EXAMPLES", "100")), deadline=None)
+@settings(max_examples=int(os.environ.get("TIDELOG_FUZZ_EXAMPLES", "100")))
 @given(st.lists(JUNK, min_size=1, max_size=5))
 def test_no_bytes_crash_the_server_or_change_the_log(junk: list[bytes]) -> None:
     async def main(path: str) -> None:

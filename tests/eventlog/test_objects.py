@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tidelog.api.errors import LogDamaged, LogError
@@ -350,7 +350,6 @@ def test_what_the_last_configuration_admits_is_known_from_a_snapshot_as_well(sto
     assert restored.digest() == story.table.digest()
 
 
-@settings(deadline=None)
 @given(STEPS, st.data())
 def test_table_from_a_snapshot_is_the_table_from_the_start(steps: list[tuple[str, Any]], data: Any) -> None:
     whole, part = Story(), Story()

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tidelog.api.errors import LogDamaged, LogError
@@ -223,7 +223,6 @@ VALUES = st.recursive(
 )
 
 
-@settings(deadline=None)
 @given(VALUES)
 def test_any_body_is_either_the_same_through_json_or_exported_as_bytes(value: object) -> None:
     body = msgspec.msgpack.encode(value)

@@ -26,12 +26,7 @@ from tidelog.testing import builders as b
 EXAMPLES = int(os.environ.get("TIDELOG_FUZZ_EXAMPLES", "60"))
 FUZZ = settings(
     max_examples=EXAMPLES,
-    deadline=None,
-    suppress_health_check=[
-        HealthCheck.too_slow,
-        HealthCheck.data_too_large,
-        HealthCheck.function_scoped_fixture,
-    ],
+    suppress_health_check=[*settings.default.suppress_health_check, HealthCheck.function_scoped_fixture],
 )
 
 

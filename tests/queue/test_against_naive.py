@@ -13,7 +13,7 @@ from collections import Counter
 from random import Random
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
@@ -91,10 +91,5 @@ class Histories(RuleBasedStateMachine):
             self.history.finish()
 
 
-Histories.TestCase.settings = settings(
-    max_examples=40,
-    stateful_step_count=40,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
-)
+Histories.TestCase.settings = settings(max_examples=40, stateful_step_count=40)
 TestHistories = Histories.TestCase

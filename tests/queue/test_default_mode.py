@@ -18,7 +18,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.queue.toys import (
@@ -305,7 +305,7 @@ def test_long_lives_obey_the_laws(seed: int) -> None:
     live(Random(seed), 150)
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=30)
 @given(rnd=st.randoms(use_true_random=False))
 def test_short_lives_obey_the_laws(rnd: Random) -> None:
     live(rnd, 30)

@@ -403,7 +403,7 @@ class CacheMachine(RuleBasedStateMachine):
         assert list(self.cache.node_names()) == [name for name in chain(*columns) if name is not None]
 
 
-CacheMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+CacheMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=40)
 TestCache = CacheMachine.TestCase
 
 

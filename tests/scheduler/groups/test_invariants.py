@@ -14,7 +14,7 @@ import os
 from typing import Any
 from unittest.mock import patch
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.scheduler.groups.group_world import RACK, claim, device_class, devices, started
@@ -29,8 +29,8 @@ from tidelog.scheduler.pod_cycle import Stamp
 from tidelog.testing import builders as b
 
 EXAMPLES = int(os.environ.get("TIDELOG_GROUP_EXAMPLES", "60"))
-many = settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
-few = settings(max_examples=max(1, EXAMPLES // 3), deadline=None, suppress_health_check=list(HealthCheck))
+many = settings(max_examples=EXAMPLES)
+few = settings(max_examples=max(1, EXAMPLES // 3))
 
 CPUS = st.sampled_from(["0", "500m", "1", "1500m", "2", "3"])
 

@@ -43,7 +43,9 @@ settings.register_profile(
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
 )
-settings.load_profile("tidelog")  # Here and not in a hook: the tests' own settings are made from it when they are imported.
+settings.load_profile(
+    "tidelog"
+)  # Here and not in a hook: the tests' own settings are made from it when they are imported.
 
 TESTS = Path(__file__).parent
 MEASURED = (

@@ -16,13 +16,13 @@ PATIENCE = 600.0
 async def until(condition: Callable[[], bool], pause: float = 0.005) -> None:
     """Let all tasks work until it holds."""
     async with asyncio.timeout(PATIENCE):
-        while not condition():
+        while not condition():  # noqa: ASYNC110
             await asyncio.sleep(pause)
 
 
-def wait_until(condition: Callable[[], bool], pause: float = 0.005) -> None:
+def wait_until(condition: Callable[[], bool], pause: float = 0.005, what: str = "it") -> None:
     """Return when it holds."""
     deadline = time.monotonic() + PATIENCE
     while not condition():
-        assert time.monotonic() < deadline, "it did not happen"
+        assert time.monotonic() < deadline, f"{what} did not happen"
         time.sleep(pause)

@@ -1,6 +1,6 @@
 """A soak: a real daemon under steady churn for as long as one likes, and whether it grows or slows down.
 
-    .venv/bin/python tools/soak.py [--minutes 10] [--rate 200] [--nodes 60] [--pods 1200] [--seed 0] [-o json]        make soak MINUTES=10
+    .venv/bin/python tools/soak.py [--minutes 10] [--facts 0] [--rate 200] [--nodes 60] [--pods 1200] [--seed 0] [-o json]        make soak MINUTES=10
 
 `tidelog run` works on a new log file while facts come over its socket at the given rate: deployments of all kinds come and are deleted,
 nodes leave and join, are cordoned and tainted, gangs, gated pods, pods that fit nowhere and pods that preempt within budgets. The size of
@@ -38,12 +38,10 @@ from tidelog.testing import builders as b
 
 TIDELOG = str(Path(sys.executable).with_name("tidelog"))
 ACTORS = "nodeAgent:\n  startSeconds: 0.1\ndisruptionController:\n"
-READY_SECONDS = 30
-STOP_SECONDS = 60
+PATIENCE_SECONDS = 600
+"""So long the daemon may take to get ready, to answer, to come to rest, and to stop: as slow as a machine may be."""
 IN_FLIGHT = 16
 """So many requests are under way at most. A daemon that cannot keep up makes the rate fall, and the figures say so."""
-IDLE_SECONDS = 3
-"""So long nothing comes before the gauges are read that must be at nothing then."""
 
 
 class Sample(NamedTuple):
@@ -167,9 +165,9 @@ class Soak:
                 self._address = self._wait_for_address(daemon)
                 idle = asyncio.run(self._drive())
                 daemon.send_signal(signal.SIGTERM)
-                code = daemon.wait(STOP_SECONDS)
+                code = daemon.wait(PATIENCE_SECONDS)
             except* NoWriter as gone:
-                code = daemon.wait(STOP_SECONDS)
+                code = daemon.wait(PATIENCE_SECONDS)
                 raise SystemExit(
                     f"the daemon ended with {code}: {gone.exceptions[0]}\n{self._messages.read_text()[-2000:]}"
                 ) from None
@@ -182,7 +180,7 @@ class Soak:
 
     def _wait_for_address(self, daemon: subprocess.Popen[bytes]) -> str:
         address = ""
-        for _ in range(READY_SECONDS * 20):
+        for _ in range(PATIENCE_SECONDS * 20):
             for line in self._messages.read_text().splitlines():
                 event = json.loads(line)
                 address = event.get("address", address)
@@ -206,7 +204,7 @@ class Soak:
         every = max(0.5, self._seconds / 120)
         async with asyncio.TaskGroup() as group:
             sampler = group.create_task(self._sample(began, every))
-            while (now := time.monotonic() - began) < self._seconds:
+            while (now := time.monotonic() - began) < self._seconds or self._sent < self._options.facts:
                 if self._sent > now * self._options.rate:
                     await asyncio.sleep(0.005)
                     continue
@@ -215,15 +213,25 @@ class Soak:
                 client = await free.get()
                 group.create_task(self._send_with(client, free, facts))
             sampler.cancel()
-        await asyncio.sleep(IDLE_SECONDS)
+        await self._look(began)
+        seconds = time.monotonic() - began
         for client in clients:
             await client.close()
-        at_rest = await asyncio.to_thread(self._scrape)
+        at_rest = await self._rested()
         return {
             "in_flight_events_at_rest": sum(at_rest.get("scheduler_inflight_events", [0])),
             "scheduled_after_flush": sum(at_rest.get("scheduler_pod_scheduled_after_flush_total", [0])),
-            "facts_per_second": round(self._sent / (time.monotonic() - began - IDLE_SECONDS), 1),
+            "facts_per_second": round(self._sent / seconds, 1),
         }
+
+    async def _rested(self) -> dict[str, list[float]]:
+        """The gauges when nothing comes any more and nothing is in flight, or would not cease to be."""
+        until = time.monotonic() + PATIENCE_SECONDS
+        while True:
+            await asyncio.sleep(1)
+            seen = await asyncio.to_thread(self._scrape)
+            if not sum(seen.get("scheduler_inflight_events", [0])) or time.monotonic() > until:
+                return seen
 
     async def _send_with(
         self, client: HandoverClient, free: asyncio.Queue[HandoverClient], facts: Facts
@@ -241,26 +249,29 @@ class Soak:
     async def _sample(self, began: float, every: float) -> None:
         while True:
             await asyncio.sleep(every)
-            seen = await asyncio.to_thread(self._scrape)
-            latencies, self._latencies = sorted(self._latencies) or [0.0], []
-            sample = Sample(
-                time.monotonic() - began,
-                sum(seen["process_resident_memory_bytes"]) / 2**20,
-                sum(seen.get("scheduler_schedule_attempts_total", [0])),
-                latencies[len(latencies) // 2],
-                latencies[int(0.99 * len(latencies))],
+            await self._look(began)
+
+    async def _look(self, began: float) -> None:
+        seen = await asyncio.to_thread(self._scrape)
+        latencies, self._latencies = sorted(self._latencies) or [0.0], []
+        sample = Sample(
+            time.monotonic() - began,
+            sum(seen["process_resident_memory_bytes"]) / 2**20,
+            sum(seen.get("scheduler_schedule_attempts_total", [0])),
+            latencies[len(latencies) // 2],
+            latencies[int(0.99 * len(latencies))],
+        )
+        self._samples.append(sample)
+        if sys.stderr.isatty():
+            share = min(1.0, sample.at / self._seconds)
+            sys.stderr.write(
+                f"\r[{'#' * round(30 * share):30}] {sample.at:.0f} s, {sample.rss_mib:.0f} MiB, "
+                f"p50/p99 {sample.p50_ms:.1f}/{sample.p99_ms:.1f} ms "
             )
-            self._samples.append(sample)
-            if sys.stderr.isatty():
-                share = min(1.0, sample.at / self._seconds)
-                sys.stderr.write(
-                    f"\r[{'#' * round(30 * share):30}] {sample.at:.0f} s, {sample.rss_mib:.0f} MiB, "
-                    f"p50/p99 {sample.p50_ms:.1f}/{sample.p99_ms:.1f} ms "
-                )
-                sys.stderr.flush()
+            sys.stderr.flush()
 
     def _scrape(self) -> dict[str, list[float]]:
-        with urllib.request.urlopen(f"http://{self._address}/metrics", timeout=30) as answer:
+        with urllib.request.urlopen(f"http://{self._address}/metrics", timeout=PATIENCE_SECONDS) as answer:
             text = answer.read().decode()
         found: dict[str, list[float]] = {}
         for family in text_string_to_metric_families(text):
@@ -274,10 +285,10 @@ class Soak:
         first, last = warm[:quarter], warm[-quarter:]
 
         def drift(figure: str) -> float:
-            before = statistics.median(getattr(sample, figure) for sample in first)
-            return round(
-                100 * (statistics.median(getattr(sample, figure) for sample in last) / before - 1), 1
+            before, after = (
+                statistics.median(getattr(sample, figure) for sample in some) for some in (first, last)
             )
+            return round(100 * (after / before - 1), 1) if before else 0.0
 
         return {
             "minutes": self._options.minutes,
@@ -318,6 +329,9 @@ def main() -> None:
     """Run as a script."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--minutes", type=float, default=10.0, help="how long (default: 10)")
+    parser.add_argument(
+        "--facts", type=int, default=0, help="go on for at least so many, however long it takes (default: 0)"
+    )
     parser.add_argument("--rate", type=float, default=200.0, help="facts a second (default: 200)")
     parser.add_argument("--nodes", type=int, default=60, help="default: 60")
     parser.add_argument(

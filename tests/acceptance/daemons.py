@@ -18,9 +18,9 @@ from typing import Any
 from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
+from tests.patience import PATIENCE, wait_until
+
 TIDELOG = str(Path(sys.executable).with_name("tidelog"))
-PATIENCE = 60.0
-"""Seconds until a test gives up; nothing is expected to take anywhere near."""
 
 
 def tidelog(*argv: object, ok: bool = True, **variables: str) -> subprocess.CompletedProcess[str]:
@@ -102,11 +102,7 @@ class Daemon:
 
     def until(self, name: str, value: float, **labels: str) -> None:
         """Return when this sample has at least this value."""
-        for _ in range(int(PATIENCE / 0.02)):
-            if self.value(name, **labels) >= value:
-                return
-            threading.Event().wait(0.02)
-        raise AssertionError(f"{name}{labels} never came to {value}: {self.value(name, **labels)}")
+        wait_until(lambda: self.value(name, **labels) >= value, 0.02, f"{name}{labels} >= {value}")
 
     def signal(self, number: signal.Signals) -> None:
         """Send it."""

@@ -1,7 +1,7 @@
-"""Kill a process that writes a log, at a random moment, again and again: `python kill_rounds.py LOG ROUNDS SEED`.
+"""Kill a process that writes a log, at a random moment, again and again: `python -m tests.acceptance.kill_rounds LOG ROUNDS SEED`.
 
 Each round a child opens the log, appends from 40 tasks, takes snapshots, compacts and checkpoints, and notes every
-acknowledgement in a file. 20 to 250 ms after it has opened the log, or after its start, it is killed with SIGKILL. Then the log must hold each acknowledged record
+acknowledgement in a file. When so many are noted, or 20 to 250 ms after its start, it is killed with SIGKILL. Then the log must hold each acknowledged record
 once, at its seq, verify, and open for the next round without help. Prints one line of JSON; exits 1 at the first fault.
 """
 
@@ -15,6 +15,7 @@ import signal
 import sys
 import time
 
+from tests.patience import wait_until
 from tidelog.eventlog import sqlite
 from tidelog.eventlog.log import Log, open_log
 from tidelog.eventlog.reader import open_reader
@@ -22,18 +23,18 @@ from tidelog.eventlog.records import Draft, Tick
 from tidelog.eventlog.verify import verify
 
 CALLERS = 40
+NOTED_MAX = 250_000
+"""Bytes of notes, of about a fifth of a second."""
 RECORDS_MAX = 20_000
 """The log is compacted between rounds when it has more, so that checking it takes no longer from round to round."""
 
 
 async def write(path: str, number: int, notes: int) -> None:
     """The child's life: append until killed."""
-    async with await open_log(path, what=f"round {number}") as log:
-        os.write(notes, b"open\n")
-        async with asyncio.TaskGroup() as tasks:
-            for caller in range(CALLERS):
-                tasks.create_task(append(log, f"{number}-{caller}", notes))
-            tasks.create_task(housekeeping(log))
+    async with await open_log(path, what=f"round {number}") as log, asyncio.TaskGroup() as tasks:
+        for caller in range(CALLERS):
+            tasks.create_task(append(log, f"{number}-{caller}", notes))
+        tasks.create_task(housekeeping(log))
 
 
 async def append(log: Log, caller: str, notes: int) -> None:
@@ -73,8 +74,12 @@ async def compact(path: str) -> None:
         await log.compact()
 
 
-def run_round(path: str, number: int, delay: float, *, opened: bool) -> list[tuple[int, str]]:
-    """One child, from its start to its end; returns what was acknowledged to it."""
+def has_ended(child: int) -> bool:
+    return os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+
+
+def run_round(path: str, number: int, delay: float, noted: int) -> list[tuple[int, str]]:
+    """One child, killed so many seconds after its start and after so many bytes of notes; returns what was acknowledged to it."""
     notes_path = f"{path}.notes"
     notes = os.open(notes_path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o600)
     child = os.fork()
@@ -83,10 +88,7 @@ def run_round(path: str, number: int, delay: float, *, opened: bool) -> list[tup
             asyncio.run(write(path, number, notes))
         finally:
             os._exit(3)
-    for _ in range(60_000):
-        if not opened or os.fstat(notes).st_size:
-            break
-        time.sleep(0.001)
+    wait_until(lambda: os.fstat(notes).st_size >= noted or has_ended(child), pause=0.001)
     time.sleep(delay)
     os.kill(child, signal.SIGKILL)
     _, status = os.waitpid(child, 0)
@@ -95,7 +97,7 @@ def run_round(path: str, number: int, delay: float, *, opened: bool) -> list[tup
     )
     lines = os.pread(notes, 1 << 30, 0).decode().split("\n")
     os.close(notes)
-    acknowledged = [line.split(" ", 1) for line in lines[:-1] if line != "open"]
+    acknowledged = [line.split(" ", 1) for line in lines[:-1]]
     return [(int(seq), key) for seq, key in acknowledged]
 
 
@@ -105,7 +107,10 @@ def main() -> int:
     sqlite.CHECKPOINT_BYTES = 200_000
     total = productive = 0
     for number in range(rounds):
-        acknowledged = run_round(path, number, rng.uniform(0.02, 0.25), opened=rng.random() < 0.75)
+        delay, noted = rng.uniform(0.02, 0.25), 0
+        if rng.random() < 0.75:
+            delay, noted = 0.0, rng.randrange(NOTED_MAX)
+        acknowledged = run_round(path, number, delay, noted)
         if os.path.exists(path):
             if asyncio.run(check(path, acknowledged)) > RECORDS_MAX:
                 asyncio.run(compact(path))

@@ -16,6 +16,7 @@ from pathlib import Path
 from tests.acceptance.daemons import daemon, placements, tidelog
 from tests.acceptance.load import Load, check_nothing_lost, nodes
 from tests.acceptance.test_real_faults import all_records, health
+from tests.patience import until
 from tidelog.api.manifests.manifests import dump_yaml
 from tidelog.testing import builders as b
 
@@ -81,11 +82,7 @@ async def full(disk: Disk, log: Path) -> None:
 
 async def refused(load: Load) -> None:
     """Return when everybody was."""
-    for _ in range(1_000):
-        if load.errors["LogFull"] > 5:
-            return
-        await asyncio.sleep(0.01)
-    raise AssertionError("nobody was refused")
+    await until(lambda: load.errors["LogFull"] > 5)
 
 
 async def full_in_the_middle(disk: Disk, log: Path) -> None:

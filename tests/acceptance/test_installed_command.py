@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.patience import PATIENCE
 from tidelog.api.manifests.manifests import dump_yaml, load, to_builtins
 from tidelog.testing.builders import pod
 
@@ -30,7 +31,7 @@ def started(*words: object, **options: Any) -> subprocess.Popen[str]:
 def tidelog(*words: object, given: str | None = None, code: int = 0) -> str:
     """What it prints; it must end with this code."""
     done = subprocess.run(
-        [COMMAND, *map(str, words)], input=given, capture_output=True, text=True, timeout=60
+        [COMMAND, *map(str, words)], input=given, capture_output=True, text=True, timeout=PATIENCE
     )
     assert done.returncode == code, done.stderr
     return done.stdout
@@ -60,7 +61,7 @@ def test_one_command_after_the_other(log: Path) -> None:
 def test_appliers_at_the_same_time_take_turns(log: Path) -> None:
     appliers = [started("apply", "--log", log, "-f", "-", stdin=subprocess.PIPE) for _ in range(4)]
     for number, applier in enumerate(appliers):
-        _, errors = applier.communicate(pods(f"pod-{number}"), timeout=60)
+        _, errors = applier.communicate(pods(f"pod-{number}"), timeout=PATIENCE)
         assert (applier.returncode, errors) == (0, "")
 
     assert len(tidelog("get", "pods", "--log", log, "-o", "name").split()) == 5
@@ -75,7 +76,7 @@ def test_follower_sees_what_another_process_appends_and_ends_quietly_when_interr
     tidelog("apply", "--log", log, "-f", "-", given=pods("web-2"))
     second = json.loads(follower.stdout.readline())
     follower.send_signal(signal.SIGINT)
-    rest, errors = follower.communicate(timeout=60)
+    rest, errors = follower.communicate(timeout=PATIENCE)
 
     assert (first["key"], second["key"]) == ("Pod/default/web-1", "Pod/default/web-2")
     assert (follower.returncode, rest, errors) == (130, "", "")
@@ -92,7 +93,7 @@ def test_reader_that_has_seen_enough_may_go(log: Path) -> None:
     errors = exporter.stderr.read()
     exporter.stderr.close()
 
-    assert (exporter.wait(timeout=60), errors) == (141, "")
+    assert (exporter.wait(timeout=PATIENCE), errors) == (141, "")
 
 
 def test_exported_log_comes_back_the_same_through_a_pipe(log: Path, tmp_path: Path) -> None:

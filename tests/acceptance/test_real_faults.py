@@ -21,6 +21,7 @@ import pytest
 
 from tests.acceptance.daemons import Daemon, daemon, tidelog
 from tests.acceptance.load import Load, check_nothing_lost, nodes
+from tests.patience import PATIENCE
 from tidelog.api.manifests.manifests import dump_yaml
 from tidelog.daemon.intake.messages import Apply, read_answer, write_request
 from tidelog.eventlog.handover import connect
@@ -58,10 +59,9 @@ async def check(log: Path, load: Load) -> list[Record]:
     """A last daemon places what is left; then nothing is missing and nothing is there twice."""
     asked = len(load.acknowledged)
     with daemon(log, "--snapshot-every", 200) as last:
-        for _ in range(1_000):
-            if placed(await all_records(log)) >= asked:
-                break
-            await asyncio.sleep(0.05)
+        async with asyncio.timeout(PATIENCE):
+            while placed(await all_records(log)) < asked:  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
         assert last.stop() == 0
     records = await all_records(log)
     check_nothing_lost(records, load.acknowledged)
@@ -200,6 +200,7 @@ async def test_leader_that_was_robbed_of_its_lock_while_stopped_writes_nothing_m
                     await wait_for(leader, "scheduling")
                     kept += 1
                     continue
+                await load.give_up()
                 await load.more(rng.randrange(1, 20))
                 before = health(successor, "/readyz")
                 leader.signal(signal.SIGCONT)

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.patience import PATIENCE
+
 ROOT = Path(__file__).resolve().parent.parent.parent
 
 
@@ -15,7 +17,9 @@ def test_soak_reports_growth_and_drift_of_a_daemon_whose_log_verifies() -> None:
         sys.executable,
         "tools/soak.py",
         "--minutes",
-        "0.08",
+        "0.04",
+        "--facts",
+        "300",
         "--nodes",
         "12",
         "--pods",
@@ -23,7 +27,7 @@ def test_soak_reports_growth_and_drift_of_a_daemon_whose_log_verifies() -> None:
         "-o",
         "json",
     ]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE)
 
     assert done.returncode == 0, done.stderr
     figures = json.loads(done.stdout)

@@ -14,16 +14,22 @@ import subprocess
 import sys
 from pathlib import Path
 
+ROOT = Path(__file__).resolve().parents[2]
 ROUNDS = int(os.environ.get("TORTURE_KILLS", "50"))
 SEED = int(os.environ.get("TORTURE_SEED", "0"))
 
 
 def test_nothing_acknowledged_is_lost_by_kills(tmp_path: Path, nothing_to_replay: None) -> None:
-    script = Path(__file__).with_name("kill_rounds.py")
+    command = [
+        sys.executable,
+        "-m",
+        "tests.acceptance.kill_rounds",
+        tmp_path / "c.db",
+        str(ROUNDS),
+        str(SEED),
+    ]
 
-    done = subprocess.run(
-        [sys.executable, script, tmp_path / "c.db", str(ROUNDS), str(SEED)], capture_output=True, text=True
-    )
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
 
     assert done.returncode == 0, f"seed {SEED}: {done.stderr}"
     report = json.loads(done.stdout)

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Tidelog
+from tests.patience import PATIENCE
 from tidelog.cli import submit as submitting
 from tidelog.testing.builders import ZONE, pod
 
@@ -28,7 +29,7 @@ def holder(log: Path, manner: str) -> Iterator[subprocess.Popen[str]]:
         try:
             yield process
         finally:
-            process.communicate(timeout=20)
+            process.communicate(timeout=PATIENCE)
 
 
 def test_facts_are_handed_to_the_process_that_writes(
@@ -111,7 +112,7 @@ def test_holder_that_does_not_answer_is_named(
 def test_holder_that_is_done_in_a_moment_is_waited_for(
     at_log: Tidelog, manifest: Manifest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(submitting, "LOCK_SECONDS", 60.0)
+    monkeypatch.setattr(submitting, "LOCK_SECONDS", PATIENCE)
     waited: list[float] = []
 
     with holder(tmp_path / "cluster.db", "hold") as process:
@@ -119,7 +120,7 @@ def test_holder_that_is_done_in_a_moment_is_waited_for(
         async def let_go(seconds: float) -> None:
             """Instead of sleeping: the holder ends."""
             waited.append(seconds)
-            process.communicate(timeout=20)
+            process.communicate(timeout=PATIENCE)
 
         monkeypatch.setattr(submitting.asyncio, "sleep", let_go)
         ran = at_log("apply", "-f", manifest(pod("web-1").build()))

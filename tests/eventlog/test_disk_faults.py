@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from tests.patience import PATIENCE
 from tidelog.api.errors import LogError, LogFull
 from tidelog.eventlog import database
 from tidelog.eventlog.log import Log, open_log
@@ -251,7 +252,7 @@ async def test_compaction_of_ones_own_is_not_taken_for_a_robbery_by_who_reads_be
         found = done(*args)
         if not reached.is_set():
             reached.set()
-            assert go_on.wait(30)
+            assert go_on.wait(PATIENCE)
         return found
 
     async with await open_log(tmp_path / "c.db") as log:
@@ -262,7 +263,7 @@ async def test_compaction_of_ones_own_is_not_taken_for_a_robbery_by_who_reads_be
         if function == "transaction":
             first, second = second, first
         begun = asyncio.create_task(first)
-        assert await asyncio.to_thread(reached.wait, 30)
+        assert await asyncio.to_thread(reached.wait, PATIENCE)
         await second
         go_on.set()
         await begun

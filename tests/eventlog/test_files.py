@@ -608,7 +608,7 @@ async def test_standby_takes_over_when_the_first_writer_is_killed(tmp_path: Path
         "    log = await open_log(sys.argv[1], what='first')\n"
         "    await log.take_over('first')\n"
         "    print('ready', flush=True)\n"
-        "    await asyncio.sleep(60)\n"
+        "    await asyncio.Event().wait()\n"
         "asyncio.run(main())\n"
     )
     first = await asyncio.create_subprocess_exec(

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.patience import PATIENCE, wait_until
 from tidelog.cli import main as cli
 
 ROOT = Path(__file__).resolve().parents[2]
 TEXT_SUFFIXES = {".md", ".py", ".toml", ".yaml", ".yml", ".json", ".txt", ".sh", ".service", ".cfg", ""}
-PATIENCE_SECONDS = 30
 LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
 MACHINE_PATHS = re.compile(r"(?<![\w.])/(?:work|root|home/\w+|Users/\w+|tmp/\w[\w.-]*)(?:/|\b)")
 
@@ -70,7 +70,9 @@ def test_session_of_the_readme_is_real(tmp_path: Path) -> None:
             elif command.endswith(" &"):
                 at_the_end.enter_context(running(command.removesuffix(" &"), tmp_path, environment))
             else:
-                assert shown(command, expected, tmp_path, environment) == masked(expected), command
+                assert shown(command, tmp_path, environment) == masked(expected), command
+                if command.startswith("tidelog apply"):
+                    wait_until(lambda: is_at_rest(tmp_path, environment))
 
     assert len(steps) >= 10
 
@@ -82,36 +84,35 @@ def running(command: str, folder: Path, environment: dict[str, str]) -> Iterator
         ["bash", "-c", f"exec {command} --listen 127.0.0.1:0"], cwd=folder, env=environment
     )
     try:
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while (
-            not (folder / "daemon.txt").is_file() or "scheduling" not in (folder / "daemon.txt").read_text()
-        ):
-            assert daemon.poll() is None
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        wait_until(lambda: is_scheduling(daemon, folder / "daemon.txt"))
         yield
     finally:
         daemon.terminate()
-        assert daemon.wait(PATIENCE_SECONDS) == 0
+        assert daemon.wait(PATIENCE) == 0
 
 
-def shown(command: str, expected: str, folder: Path, environment: dict[str, str]) -> str:
-    """What a terminal shows after the command; a question is asked again while the scheduler may still be at work."""
-    asks = not command.startswith("tidelog apply")
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while True:
-        done = subprocess.run(
-            ["bash", "-c", command],
-            cwd=folder,
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        text = masked(done.stdout)
-        if text == masked(expected) or not asks or time.monotonic() > deadline:
-            return text
-        time.sleep(0.2)
+def is_scheduling(daemon: subprocess.Popen[bytes], messages: Path) -> bool:
+    assert daemon.poll() is None
+    return messages.is_file() and "scheduling" in messages.read_text()
+
+
+def is_at_rest(folder: Path, environment: dict[str, str]) -> bool:
+    """Whether the scheduler has nothing to try: every pod is placed, or waits for an event."""
+    waiting = json.loads(shown("tidelog queue -o json", folder, environment))["pods"]
+    return all(pod["waits"]["place"] == "unschedulable" for pod in waiting)
+
+
+def shown(command: str, folder: Path, environment: dict[str, str]) -> str:
+    """What a terminal shows after the command."""
+    done = subprocess.run(
+        ["bash", "-c", command],
+        cwd=folder,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    return masked(done.stdout)
 
 
 def test_readme_starts_with_the_two_commands() -> None:

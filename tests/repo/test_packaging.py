@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.patience import PATIENCE
+
 ROOT = Path(__file__).resolve().parent.parent.parent
 FOLDERS = (
     "api",
@@ -33,7 +35,7 @@ NOT_OURS = "import queue; queue.SimpleQueue; import aiosqlite; print(queue.__fil
 
 
 def run(*command: str, cwd: Path = ROOT) -> str:
-    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -92,7 +94,7 @@ def test_tests_run_beside_what_an_editable_install_leaves_in_the_root(tmp_path: 
         env={**os.environ, "PYTHONPATH": str(tmp_path)},
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=PATIENCE,
     )
 
     assert (done.returncode, done.stderr) == (0, "")

@@ -33,8 +33,8 @@ from tests.simulation.story import make_story
 COMMAND = ".venv/bin/python -m tests.simulation.simulate"
 CHUNK = 20
 """So many seeds a process runs before it reports."""
-SHRINK_SECONDS = 60.0
-"""So long a failing story is shortened."""
+SHRINK_TRIES = 300
+"""So many shorter stories are tried: about a minute."""
 
 _registry = registry()
 
@@ -172,12 +172,12 @@ def shortest(story: Story, failure: str) -> Story:
     return shrink(story, lambda shorter: _kind(simulate(shorter).failure) == kind)
 
 
-def shrink(story: Story, fails: Callable[[Story], bool], seconds: float = SHRINK_SECONDS) -> Story:
+def shrink(story: Story, fails: Callable[[Story], bool], tries: int = SHRINK_TRIES) -> Story:
     """The same story with as few steps as can be found: without halves, quarters, … single steps of it, as long as it still fails."""
-    until = time.monotonic() + seconds
+    left = iter(range(tries))
     size = len(story.steps) // 2
-    while size and time.monotonic() < until:
-        shorter = _without_parts(story, size, fails, until)
+    while size:
+        shorter = _without_parts(story, size, fails, left)
         if size == 1 and len(shorter.steps) == len(story.steps):
             break
         story = shorter
@@ -185,9 +185,9 @@ def shrink(story: Story, fails: Callable[[Story], bool], seconds: float = SHRINK
     return story
 
 
-def _without_parts(story: Story, size: int, fails: Callable[[Story], bool], until: float) -> Story:
+def _without_parts(story: Story, size: int, fails: Callable[[Story], bool], left: Iterator[int]) -> Story:
     at = 0
-    while at < len(story.steps) and time.monotonic() < until:
+    while at < len(story.steps) and next(left, None) is not None:
         shorter = replace(story, steps=story.steps[:at] + story.steps[at + size :])
         if fails(shorter):
             story = shorter

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.patience import PATIENCE
+
 DOCUMENT = Path(__file__).resolve().parent.parent.parent / "docs" / "testing.md"
 
 
@@ -22,7 +24,7 @@ def test_tests_of_the_document_pass(tmp_path: Path) -> None:
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=PATIENCE,
     )
 
     assert done.returncode == 0, done.stdout + done.stderr
@@ -33,7 +35,7 @@ def test_tests_of_the_document_pass(tmp_path: Path) -> None:
 def test_plugin_does_not_stand_in_the_way_where_pytest_asyncio_is_missing() -> None:
     code = "import sys; sys.modules['pytest_asyncio'] = None; import tidelog.testing.pytest_plugin"
 
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE)
 
     assert (done.returncode, done.stderr) == (0, "")
 
@@ -41,6 +43,6 @@ def test_plugin_does_not_stand_in_the_way_where_pytest_asyncio_is_missing() -> N
 def test_plugin_imports_nothing_of_tidelog_by_itself() -> None:
     code = "import sys, tidelog.testing.pytest_plugin; print([m for m in sys.modules if m.startswith('tidelog.')])"
 
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE)
 
     assert done.stdout.strip() == "['tidelog.testing', 'tidelog.testing.pytest_plugin']"

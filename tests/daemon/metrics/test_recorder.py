@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from tests.patience import PATIENCE
 from tidelog.api.objects import Node, Pod
 from tidelog.daemon.http.endpoints import HttpServer
 from tidelog.daemon.http.sources import ProcessState
@@ -229,13 +230,13 @@ async def test_decisions_go_on_while_a_scrape_is_written(monkeypatch: pytest.Mon
     def held_up(scrape: Scrape) -> str:
         writers.append(threading.current_thread())
         loop.call_soon_threadsafe(begun.set)
-        assert went_on.wait(60)
+        assert went_on.wait(PATIENCE)
         return write(scrape)
 
     monkeypatch.setattr(Scrape, "text", held_up)
 
     def scrape(address: str) -> str:
-        with urllib.request.urlopen(f"http://{address}/metrics", timeout=60) as answer:
+        with urllib.request.urlopen(f"http://{address}/metrics", timeout=PATIENCE) as answer:
             body: bytes = answer.read()
         return body.decode()
 

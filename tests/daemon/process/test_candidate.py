@@ -7,6 +7,7 @@ import contextlib
 from collections.abc import Callable
 from typing import Any
 
+from tests.patience import PATIENCE
 from tidelog.api.errors import LogFull
 from tidelog.configuration.configuration import SchedulerConfiguration, resolve_configuration
 from tidelog.daemon.process.candidate import Candidate
@@ -72,7 +73,7 @@ async def test_configuration_that_is_read_while_the_disk_is_full_is_in_force_whe
     place: Any = Alone(disk)
     candidate = Reloading(place, REGISTRY, SystemClock(), before, limits=Limits(full_seconds=0.01))
     candidate.newest, candidate.leads = after, asyncio.get_running_loop().create_future()
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE):
         work = asyncio.create_task(candidate.work())
         runtime = await candidate.leads
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.patience import PATIENCE, until
 from tidelog.api.errors import LogDamaged, LogError, LogFull, LogLocked, TidelogError
 from tidelog.api.objects import Node, Pod
 from tidelog.cli.submit import submit
@@ -30,8 +31,6 @@ from tidelog.scheduler.core import Core
 from tidelog.testing.builders import node, pod
 from tidelog.testing.faulty_disk import FaultyDisk
 
-PATIENCE = 60
-
 
 def a_node(name: str = "n1", cpu: str = "4") -> Node:
     return node(name).capacity(cpu=cpu).build()
@@ -44,13 +43,6 @@ def a_pod(name: str, cpu: str = "100m") -> Pod:
 @pytest.fixture
 def log(tmp_path: Path) -> Path:
     return tmp_path / "c.db"
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Return when it holds."""
-    async with asyncio.timeout(PATIENCE):
-        while not condition():  # noqa: ASYNC110
-            await asyncio.sleep(0.005)
 
 
 @asynccontextmanager

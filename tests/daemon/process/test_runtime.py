@@ -9,6 +9,7 @@ from itertools import pairwise
 import pytest
 from msgspec.structs import replace
 
+from tests.patience import PATIENCE
 from tidelog.api.errors import LogError, LogFull, PluginError
 from tidelog.api.objects import Node, Pod
 from tidelog.api.resources import occupied_requests, parse_requests
@@ -483,7 +484,7 @@ async def test_runtime_that_has_not_begun_can_be_stopped() -> None:
         await cluster.log.close()
         await cluster._start()
 
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             await cluster.runtime.stop()
 
         with pytest.raises(Stopped):

@@ -21,7 +21,6 @@ from tidelog.api.features import FeatureGates
 from tidelog.api.times import NANOS, format_duration, parse_duration
 from tidelog.api.validation.field_errors import INT32_MAX, POSITIVE, ErrorList, in_range
 from tidelog.configuration import strict
-from tidelog.configuration.behaviours import all_behaviours
 from tidelog.configuration.file_v1 import (
     API_VERSION,
     KIND,
@@ -33,6 +32,7 @@ from tidelog.configuration.file_v1 import (
 )
 from tidelog.configuration.file_v1 import Profile as ProfileSection
 from tidelog.configuration.profiles import ALL, MULTI_POINT, EnabledPlugin, ProfileSpec, expand
+from tidelog.framework.behaviours import all_behaviours
 from tidelog.framework.interface import Plugin
 from tidelog.plugins.registry import POINTS, REMOVED, UNSUPPORTED, WEIGHTED_POINTS, Registry, implements
 
@@ -60,13 +60,14 @@ class SchedulerConfiguration(msgspec.Struct, frozen=True, kw_only=True, rename="
     time_event_period: int = 30 * NANOS
     pod_max_in_unschedulable_pods_duration: int = 300 * NANOS
     fallback_only_if_rejected_by_spread: bool = False
+    guard_starting_pods: bool = True
     partial_placement: Literal["auto", "always"] = "auto"
     desired_count_wait: int = 5 * NANOS
     max_feasible_placements: int = 0
     max_topology_constraints: int = 1
     feature_gates: FeatureGates = FeatureGates()
     behaviours: tuple[int, ...] = ()
-    """Numbered changes of what is decided that are in force (`tidelog.configuration.behaviours`); no file names them."""
+    """Numbered changes of what is decided that are in force (`tidelog.framework.behaviours`); no file names them."""
 
     def behaves(self, number: int) -> bool:
         """Whether the change of behaviour of this number is in force."""
@@ -184,6 +185,7 @@ class _Resolver:
                 "podMaxInUnschedulablePodsDuration", section.pod_max_in_unschedulable_pods_duration, 1
             ),
             fallback_only_if_rejected_by_spread=section.fallback_only_if_rejected_by_spread,
+            guard_starting_pods=section.guard_starting_pods,
             partial_placement=section.partial_placement or ("always" if upstream else "auto"),
             desired_count_wait=self._duration("desiredCountWait", section.desired_count_wait, 0),
             max_feasible_placements=self._at_least(
@@ -420,6 +422,7 @@ def configuration_file(configuration: SchedulerConfiguration) -> dict[str, Any]:
             configuration.pod_max_in_unschedulable_pods_duration
         ),
         "fallbackOnlyIfRejectedBySpread": configuration.fallback_only_if_rejected_by_spread,
+        "guardStartingPods": configuration.guard_starting_pods,
         "partialPlacement": configuration.partial_placement,
         "desiredCountWait": format_duration(configuration.desired_count_wait),
         "maxFeasiblePlacements": configuration.max_feasible_placements,

@@ -103,6 +103,8 @@ class TidelogSection(_File, frozen=True, kw_only=True):
     """After this long in the unschedulable pool a pod is tried again without any event."""
     fallback_only_if_rejected_by_spread: bool = False
     """KEP-3990: fall back only if topology spread was among the plugins that rejected the pod."""
+    guard_starting_pods: bool = True
+    """KEP-4664: a protected pod that is pending or starting costs its budgets as a Ready one does. False: as the eviction endpoint charges."""
     partial_placement: Literal["auto", "always"] | None = None
     """auto: a basic group with a topology level is placed whole or not at all. always: kube-scheduler's way."""
     desired_count_wait: str = "5s"

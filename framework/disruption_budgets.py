@@ -7,6 +7,8 @@ Two questions are asked of it, and they are not the same:
 
 - *violating* (kube-scheduler's best effort): walking over possible victims, whom could no budget pay for any more? Only a preference.
 - *costs* (KEP-4664's promise): which budgets would the eviction endpoint charge for this pod? What it would refuse must not be planned.
+  For whom the budgets are guarded, the promise is more: a pod that is pending or starting counts as one that is Ready, although the
+  endpoint would let it go for nothing.
 
 `compat: upstream` keeps kube-scheduler's way of matching and charging (docs/differences.md). Without budgets in a pod's namespace every
 answer costs a dict lookup.
@@ -14,7 +16,7 @@ answer costs a dict lookup.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
@@ -30,7 +32,7 @@ Budgets = tuple[PodDisruptionBudget, ...]
 _encode = msgspec.msgpack.Encoder(order="deterministic").encode
 
 NEVER_HEALTHY = ("Pending", "Succeeded", "Failed")
-"""Phases of pods that no budget counts as healthy, so that their end costs nothing."""
+"""Phases of pods that no budget counts as healthy, so that the eviction endpoint charges nothing for their end."""
 
 
 def selects(budget: PodDisruptionBudget, pod: PodInfo, *, upstream: bool = False) -> bool:
@@ -71,10 +73,31 @@ def is_observed(budget: PodDisruptionBudget) -> bool:
     return budget.status.observed_generation >= budget.metadata.generation
 
 
+def is_protected(victim: PodInfo, priority: int) -> bool:
+    """Whether the victim's budgets must be kept for a preemptor of this priority. Equal to the threshold is enough not to."""
+    threshold = victim.pod.spec.allow_disruption_by_priority_greater_than_or_equal
+    return threshold is not None and priority < threshold
+
+
+def nobody(pod: PodInfo) -> bool:
+    """Nobody's start is guarded."""
+    return False
+
+
 class Allowances:
     """The budgets as they stand in one attempt; what the attempt spends is charged here, and nowhere else."""
 
-    def __init__(self, listers: Listers, port: PreemptionPort, at: int, *, upstream: bool = False) -> None:
+    def __init__(
+        self,
+        listers: Listers,
+        port: PreemptionPort,
+        at: int,
+        *,
+        upstream: bool = False,
+        guards_start: Callable[[PodInfo], bool] = nobody,
+    ) -> None:
+        """`guards_start`: whose end costs the same before the pod is Ready."""
+        self._guards_start = guards_start
         self._listers = listers
         self._port = port
         self._at = at
@@ -139,16 +162,21 @@ class Allowances:
     def costs(self, pod: PodInfo) -> Budgets:
         """The budgets that the pod's eviction would be charged to, by the rules of the eviction endpoint.
 
-        Several budgets are all charged; a real API server refuses pods with more than one altogether.
+        Several budgets are all charged; a real API server refuses pods with more than one altogether. A pod whose start is guarded
+        costs the same as a Ready one, but of budgets that let such pods go whatever becomes of the others.
         """
         selecting = self.selecting(pod)
-        if not selecting or pod.pod.status.phase in NEVER_HEALTHY or self.is_going(pod):
+        if not selecting or self.is_going(pod):
+            return ()
+        phase, guarded = pod.pod.status.phase, self._guards_start(pod)
+        if phase in NEVER_HEALTHY and not (guarded and phase == "Pending"):
             return ()
         ready = is_ready(pod.pod)
         return tuple(
             budget
             for budget in selecting
-            if not has_paid(budget, pod.pod) and (ready or not _lets_unready_go(budget))
+            if not has_paid(budget, pod.pod)
+            and (ready or not (_always_lets_go(budget) or (not guarded and _has_enough(budget))))
         )
 
     def forbidding(self, pod: PodInfo) -> PodDisruptionBudget | None:
@@ -221,12 +249,13 @@ class EvictionsFromBudgets:
         return allowances.spend(pods)
 
 
-def _lets_unready_go(budget: PodDisruptionBudget) -> bool:
-    """A pod that is not Ready may go without charge: always, or while the others are enough."""
-    return budget.spec.unhealthy_pod_eviction_policy == "AlwaysAllow" or _has_enough(budget)
+def _always_lets_go(budget: PodDisruptionBudget) -> bool:
+    """A pod that is not Ready may go without charge."""
+    return budget.spec.unhealthy_pod_eviction_policy == "AlwaysAllow"
 
 
 def _has_enough(budget: PodDisruptionBudget) -> bool:
+    """A pod that is not Ready may go without charge while this is so, if nobody guards it: the others are enough."""
     return budget.status.current_healthy >= budget.status.desired_healthy > 0
 
 

@@ -115,6 +115,7 @@ class FrameworkHandle:
         *,
         upstream: bool = False,
         fallback_only_if_rejected_by_spread: bool = False,
+        guard_starting_pods: bool = True,
         behaviours: Sequence[int] = (),
     ) -> None:
         self.snapshot = snapshot
@@ -122,6 +123,7 @@ class FrameworkHandle:
         self.features = features or FeatureGates()
         self.upstream = upstream
         self.fallback_only_if_rejected_by_spread = fallback_only_if_rejected_by_spread
+        self.guard_starting_pods = guard_starting_pods
         self.preemption: PreemptionPort | None = None
         """Set once the framework exists: plugins are made before it."""
         self.behaviours = frozenset(behaviours)

@@ -242,12 +242,17 @@ class Handle(Protocol):
         ...
 
     @property
+    def guard_starting_pods(self) -> bool:
+        """The configuration's option of that name (KEP-4664)."""
+        ...
+
+    @property
     def preemption(self) -> PreemptionPort | None:
         """For PostFilter plugins that make room; None where a plugin is made outside a framework."""
         ...
 
     def behaves(self, number: int) -> bool:
-        """Whether a numbered change of behaviour is in force (`tidelog.configuration.behaviours`)."""
+        """Whether a numbered change of behaviour is in force (`tidelog.framework.behaviours`)."""
         ...
 
 

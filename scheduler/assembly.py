@@ -15,9 +15,9 @@ from typing import Any
 from tidelog.api.errors import PluginError
 from tidelog.api.objects import Pod
 from tidelog.api.times import NANOS
-from tidelog.configuration.behaviours import check_behaviours
 from tidelog.configuration.configuration import SchedulerConfiguration
 from tidelog.configuration.profiles import Profile, build_profiles
+from tidelog.framework.behaviours import check_behaviours
 from tidelog.framework.events import WILDCARD
 from tidelog.framework.framework import Framework, FrameworkHandle
 from tidelog.framework.interface import QueueSortPlugin
@@ -117,6 +117,7 @@ class Assembly:
             configuration.feature_gates,
             upstream=configuration.upstream,
             fallback_only_if_rejected_by_spread=configuration.fallback_only_if_rejected_by_spread,
+            guard_starting_pods=configuration.guard_starting_pods,
             behaviours=configuration.behaviours,
         )
 

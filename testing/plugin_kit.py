@@ -29,7 +29,7 @@ from msgspec.structs import replace
 
 from tidelog.api.features import FeatureGates
 from tidelog.api.objects import Node, Pod
-from tidelog.configuration.behaviours import BEHAVIOURS
+from tidelog.framework.behaviours import BEHAVIOURS
 from tidelog.framework.events import ClusterEvent, EventRegistration, Hint, matches
 from tidelog.framework.interface import (
     SKIP,
@@ -71,6 +71,7 @@ class StandardHandle:
         self.upstream = upstream
         self.preemption: PreemptionPort | None = None
         self.fallback_only_if_rejected_by_spread = False
+        self.guard_starting_pods = True
 
     @property
     def listers(self) -> Cluster:

@@ -29,8 +29,8 @@ from hypothesis import HealthCheck, settings
 
 from tests.every_log import EveryLog, Unreadable, WrittenLog
 from tests.other_seed import OtherSeed, as_sent, place_of
-from tidelog.configuration.behaviours import BEHAVIOURS
 from tidelog.eventlog.records import Record
+from tidelog.framework.behaviours import BEHAVIOURS
 from tidelog.plugins.registry import Registry
 from tidelog.replay.playback import recover
 from tidelog.scheduler.state import load_state

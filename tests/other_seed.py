@@ -17,8 +17,8 @@ from typing import Any, cast
 
 import msgspec
 
-from tidelog.configuration.behaviours import BEHAVIOURS
 from tidelog.eventlog.records import Record
+from tidelog.framework.behaviours import BEHAVIOURS, Behaviour
 from tidelog.framework.interface import Plugin
 from tidelog.plugins.registry import IN_TREE, Registry
 from tidelog.replay.playback import pops
@@ -189,7 +189,7 @@ def _imported(place: Place) -> type[Plugin]:
 
 def _main() -> None:
     sys.path.append(str(ROOT))  # Behind everything else: folders of ours are called like standard modules.
-    decode = msgspec.msgpack.Decoder(tuple[dict[int, str], list[Log]]).decode
+    decode = msgspec.msgpack.Decoder(tuple[dict[int, Behaviour], list[Log]]).decode
     while head := sys.stdin.buffer.read(8):
         behaviours, logs = decode(sys.stdin.buffer.read(int.from_bytes(head, "big")))
         BEHAVIOURS.clear()

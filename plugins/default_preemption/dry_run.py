@@ -19,7 +19,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from tidelog.api.objects import PodDisruptionBudget, object_key
-from tidelog.framework.disruption_budgets import Allowances
+from tidelog.framework.disruption_budgets import Allowances, is_protected
 from tidelog.framework.interface import Code, CycleState, Status, unresolvable, unschedulable
 from tidelog.framework.node_info import NodeInfo, PodInfo
 from tidelog.framework.preemption_plan import PreemptionPort
@@ -61,11 +61,8 @@ class DryRun:
         """Node → why it is out, for the nodes that are out because of protected pods only."""
 
     def is_protected(self, victim: PodInfo) -> bool:
-        """Whether the victim's disruption budgets must be kept for this preemptor. Equal to the threshold is enough not to."""
-        if not self._guarded:
-            return False
-        threshold = victim.pod.spec.allow_disruption_by_priority_greater_than_or_equal
-        return threshold is not None and self._pod.priority < threshold
+        """Whether the victim's disruption budgets must be kept for this preemptor."""
+        return self._guarded and is_protected(victim, self._pod.priority)
 
     def on(self, node: NodeInfo) -> Candidate | Status:
         """Who has to go on this node, or why it is out."""

@@ -25,7 +25,8 @@ from tidelog.api.objects import Pod, object_key
 from tidelog.api.pod_status import is_preempted
 from tidelog.api.validation.field_errors import NOT_NEGATIVE, ErrorList, in_range
 from tidelog.framework.arithmetic import scan_start
-from tidelog.framework.disruption_budgets import Allowances
+from tidelog.framework.behaviours import GUARDED_STARTING_PODS
+from tidelog.framework.disruption_budgets import Allowances, is_protected, nobody
 from tidelog.framework.events import Action, ClusterEvent, EventRegistration, Resource
 from tidelog.framework.interface import (
     Code,
@@ -96,6 +97,9 @@ class DefaultPreemption(Plugin):
     def __init__(self, args: Any, handle: Handle) -> None:
         super().__init__(args, handle)
         self._memory = Memory()
+        self._guards_start = (
+            self.guarded and handle.guard_starting_pods and handle.behaves(GUARDED_STARTING_PODS)
+        )
         self._hopeless: tuple[int, PostFilterResult] = (-1, PostFilterResult())
         """The last number of nodes, and the answer where none of so many is worth a try: the same for every pod."""
 
@@ -149,9 +153,7 @@ class DefaultPreemption(Plugin):
             return PostFilterResult(status)
         if not any_resolvable(statuses):
             return self._nothing_to_try()
-        # A promise cannot be kept with kube-scheduler's way of matching and charging, which knows of no promise.
-        best_effort = self.handle.upstream and not self.guarded
-        allowances = Allowances(self.handle.listers, port, state.at, upstream=best_effort)
+        allowances = self.allowances(port, state, pod)
         search = self.search(port, allowances, state, pod, statuses)
         if not search.candidates:
             return self._nothing_helps(allowances, pod, search)
@@ -166,6 +168,15 @@ class DefaultPreemption(Plugin):
             f"found a potential placement for pod on node {plan.node}, preempting {len(plan.victims)} victims"
         )
         return PostFilterResult(Status(Code.SUCCESS, (PREFIX + text,)), plan.node, plan, refusals)
+
+    def allowances(self, port: PreemptionPort, state: CycleState, pod: PodInfo) -> Allowances:
+        """What the budgets allow this preemptor, before anything is charged."""
+        # A promise cannot be kept with kube-scheduler's way of matching and charging, which knows of no promise.
+        best_effort = self.handle.upstream and not self.guarded
+        guards_start = (lambda victim: is_protected(victim, pod.priority)) if self._guards_start else nobody
+        return Allowances(
+            self.handle.listers, port, state.at, upstream=best_effort, guards_start=guards_start
+        )
 
     def eligibility(
         self, port: PreemptionPort, pod: PodInfo, statuses: Mapping[str, Status]

@@ -124,6 +124,7 @@ def test_defaults_outside_profiles() -> None:
     assert found.desired_count_wait == 5 * NANOS
     assert found.partial_placement == "auto"
     assert found.fallback_only_if_rejected_by_spread is False
+    assert found.guard_starting_pods is True
     assert found.feature_gates == FeatureGates()
 
 
@@ -137,6 +138,7 @@ def test_own_section() -> None:
         "timeEventPeriod": "1s",
         "podMaxInUnschedulablePodsDuration": "1h30m",
         "fallbackOnlyIfRejectedBySpread": True,
+        "guardStartingPods": False,
         "desiredCountWait": "0s",
         "partialPlacement": "always",
         "featureGates": {"PodTopologySpreadFallbackMode": True},
@@ -147,6 +149,7 @@ def test_own_section() -> None:
     assert found.time_event_period == NANOS
     assert found.pod_max_in_unschedulable_pods_duration == 5400 * NANOS
     assert found.fallback_only_if_rejected_by_spread is True
+    assert found.guard_starting_pods is False
     assert found.desired_count_wait == 0
     assert found.partial_placement == "always"
     assert found.feature_gates == FeatureGates(pod_topology_spread_fallback_mode=True)

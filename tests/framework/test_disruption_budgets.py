@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -13,7 +13,9 @@ from tidelog.framework.disruption_budgets import (
     Allowances,
     EvictionsFromBudgets,
     has_paid,
+    is_protected,
     is_ready,
+    nobody,
     selects,
 )
 from tidelog.framework.listers import Listers
@@ -42,12 +44,13 @@ def allowances(
     charged: Mapping[str, Sequence[str]] | None = None,
     evicted: Sequence[str] = (),
     upstream: bool = False,
+    guards_start: Callable[[PodInfo], bool] = nobody,
 ) -> Allowances:
     listers = Listers()
     for budget in budgets:
         listers.put(budget)
     port: Any = Port(charged or {}, evicted)
-    return Allowances(listers, port, 0, upstream=upstream)
+    return Allowances(listers, port, 0, upstream=upstream, guards_start=guards_start)
 
 
 def info(name: str, ready: bool = True, **labels: str) -> PodInfo:
@@ -163,6 +166,39 @@ def test_unready_pod_is_free_by_policy_or_while_the_others_are_enough(
 
     assert (allowances(made).costs(info("p", ready=False, app="web")) == ()) is is_free
     assert allowances(made).costs(info("p", app="web")) == (made,)
+
+
+@pytest.mark.parametrize(
+    ("phase", "policy", "is_free"),
+    [
+        ("Pending", None, False),
+        ("Running", None, False),
+        ("Running", "IfHealthyBudget", False),
+        ("Pending", "AlwaysAllow", True),
+        ("Running", "AlwaysAllow", True),
+        ("Succeeded", None, True),
+    ],
+)
+def test_guarded_pod_costs_before_it_is_ready_but_of_a_budget_that_always_lets_it_go(
+    phase: str, policy: str | None, is_free: bool
+) -> None:
+    enough = budget(current_healthy=3, desired_healthy=3)
+    enough = replace(enough, spec=replace(enough.spec, unhealthy_pod_eviction_policy=policy))
+    made = info("p", ready=False, app="web").pod
+    made = replace(made, status=replace(made.status, phase=phase))
+
+    found = allowances(enough, guards_start=lambda pod: pod.name == "p")
+
+    assert (found.costs(PodInfo(made)) == ()) is is_free
+    assert allowances(enough).costs(PodInfo(made)) == ()
+
+
+@pytest.mark.parametrize(("threshold", "expected"), [(None, False), (5, False), (6, True)])
+def test_pod_is_protected_below_its_threshold(threshold: int | None, expected: bool) -> None:
+    made = b.pod("p")
+    made = made if threshold is None else made.guarded_below(threshold)
+
+    assert is_protected(PodInfo(made.build()), 5) is expected
 
 
 def test_status_of_another_generation_allows_nothing() -> None:

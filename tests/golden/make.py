@@ -2,6 +2,8 @@
 
 Each is a story of a small cluster. What they are for is to notice when a change of the code decides old logs differently, so they are made
 once and then kept.
+
+For each numbered behaviour there is one of its name, in which something happens twice: without the behaviour, and with it.
 """
 
 from __future__ import annotations
@@ -13,6 +15,9 @@ import tempfile
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
+
+from msgspec.structs import replace
 
 from tests.replay.histories import node, pod, random_history
 from tidelog.configuration.configuration import resolve_configuration
@@ -116,6 +121,38 @@ def gangs() -> Driver:
     return driver
 
 
+# --- behaviours ---------------------------------------------------------------------------------------------------------
+
+
+def twice(number: int, happens: Callable[[Driver, str], None], **tidelog: Any) -> Driver:
+    """It happens in a cluster configured without the behaviour of this number, and again with it. `tidelog`: that section of the configuration."""
+    driver = Driver()
+    file = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "tidelog": tidelog,
+    }
+    new = replace(resolve_configuration(file, driver.registry).configuration, behaviours=(number,))
+    driver.start(replace(new, behaviours=()))
+    happens(driver, "old")
+    driver.configure(new)
+    happens(driver, "new")
+    return driver
+
+
+def guarded_starting_pods() -> Driver:
+    """A pod that could make room only by the end of a protected one that has not started, whose budget allows nothing."""
+
+    def happens(driver: Driver, when: str) -> None:
+        web, there = f"web-{when}", {b.HOSTNAME: when}
+        driver.put(node(when, "a", cpu="1").build(), b.pdb(web, f"app={web}", min_available=1))
+        driver.put(pod(web).label(app=web).guarded_below(100).on(when).phase("Pending").build())
+        driver.put(pod(f"vip-{when}").priority(10).node_selector(there).build())
+        driver.advance(seconds=5)
+
+    return twice(1, happens, featureGates={"DisruptionPolicyInPriorityClass": True})
+
+
 STORIES: dict[str, Callable[[], Driver]] = {
     "spread": spread,
     "preemption": preemption,
@@ -123,6 +160,7 @@ STORIES: dict[str, Callable[[], Driver]] = {
     "gangs": gangs,
     "random-1": lambda: random_history(1, steps=150),
     "random-2": lambda: random_history(2, steps=150),
+    "guarded-starting-pods": guarded_starting_pods,
 }
 
 

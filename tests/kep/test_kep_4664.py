@@ -4,6 +4,7 @@ of the cases that the sentences leave open (told without a quotation)."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -34,9 +35,9 @@ DISRUPTIVE = 1000
 """The threshold: a preemptor of this priority may break the budgets."""
 
 
-def cluster(*cpus: str) -> World:
+def cluster(*cpus: str, **settings: Any) -> World:
     """Nodes n1, n2, … with so many cores."""
-    world = World()
+    world = World(**settings)
     world.add(*(node(f"n{i}").capacity(cpu=cpu) for i, cpu in enumerate(cpus, 1)))
     return world
 
@@ -583,40 +584,98 @@ def test_protected_pod_that_terminates_already_is_waited_for_without_a_call() ->
     world.check()
 
 
-@pytest.mark.parametrize("phase", ["Pending", "Failed"])
-def test_pod_that_was_never_healthy_costs_nothing(phase: str) -> None:
-    world = cluster("1")
-    made = web(1).build()
-    world.add(budget(allowed=0), replace(made, status=replace(made.status, phase=phase)))
-
+def not_started(phase: str, **settings: Any) -> World:
+    """A protected pod in this phase, not Ready, whose budget allows nothing though the others are enough."""
+    world = cluster("1", **settings)
+    made = web(1).condition("Ready", "False").build()
+    enough = budget(allowed=0, current_healthy=3, desired_healthy=3)
+    world.add(enough, replace(made, status=replace(made.status, phase=phase)))
     world.add(pending("high", priority=500))
     world.settle()
+    return world
 
-    assert world.evicted() == (["web-1"] if phase == "Pending" else [])  # What has failed holds no room.
+
+def test_pod_that_has_failed_holds_no_room() -> None:
+    world = not_started("Failed")
+
+    assert world.evicted() == []
     assert REASON not in world.message("high")
 
 
+@pytest.mark.parametrize("phase", ["Pending", "Running"])
+def test_pod_that_is_pending_or_starting_is_not_selected_either(phase: str) -> None:
+    """Design Details: "if violate the victims' PDBs, this victim will not be selected as candidates." It says nothing of pods that are
+    not Ready, which the eviction endpoint lets go for nothing.
+    """
+    world = not_started(phase)
+
+    assert world.evicted() == []
+    assert REASON in world.message("high")
+    world.check()
+
+
+@pytest.mark.parametrize("phase", ["Pending", "Running"])
+def test_switch_lets_pods_that_are_pending_or_starting_go_as_the_eviction_endpoint_does(phase: str) -> None:
+    world = not_started(phase, guard_starting_pods=False)
+
+    assert world.methods() == {"web-1": "evict"}
+    world.check()
+
+
+@pytest.mark.parametrize("phase", ["Pending", "Running"])
+def test_log_that_was_written_before_lets_them_go_as_it_did(phase: str) -> None:
+    world = not_started(phase, behaviours=())
+
+    assert world.methods() == {"web-1": "evict"}
+    world.check()
+
+
+def test_pending_pods_of_a_rollout_are_taken_as_far_as_their_budget_allows() -> None:
+    world = cluster("3")
+    pods = [web(i).condition("Ready", "False").build() for i in range(3)]
+    world.add(budget(allowed=1), *(replace(p, status=replace(p.status, phase="Pending")) for p in pods))
+
+    world.add(pending("first", priority=500), pending("second", priority=500))
+    world.settle()
+
+    assert len(world.evicted()) == 1
+    assert world.budget().status.disruptions_allowed == 0
+    world.check()
+
+
+def test_unprotected_pod_that_is_starting_costs_nothing_as_ever() -> None:
+    world = cluster("1")
+    world.add(budget(allowed=0, current_healthy=3, desired_healthy=3), web(1).condition("Ready", "False"))
+
+    world.add(pending("high", priority=DISRUPTIVE))
+    world.settle()
+
+    assert world.methods() == {"web-1": "evict"}
+
+
 @pytest.mark.parametrize(
-    ("policy", "healthy", "expected"),
+    ("policy", "healthy", "expected", "by_the_endpoint"),
     [
-        ("IfHealthyBudget", 3, ["web-1"]),
-        ("IfHealthyBudget", 2, []),
-        ("AlwaysAllow", 2, ["web-1"]),
-        (None, 3, ["web-1"]),
+        ("IfHealthyBudget", 3, [], ["web-1"]),
+        ("IfHealthyBudget", 2, [], []),
+        ("AlwaysAllow", 2, ["web-1"], ["web-1"]),
+        (None, 3, [], ["web-1"]),
     ],
 )
 def test_pod_that_is_not_ready_may_go_by_its_budgets_policy(
-    policy: str | None, healthy: int, expected: Sequence[str]
+    policy: str | None, healthy: int, expected: Sequence[str], by_the_endpoint: Sequence[str]
 ) -> None:
-    world = cluster("1")
-    made = budget(allowed=0, current_healthy=healthy, desired_healthy=3)
-    made = replace(made, spec=replace(made.spec, unhealthy_pod_eviction_policy=policy))
-    world.add(made, web(1).condition("Ready", "False"), pending("high", priority=500))
+    found = []
+    for guard in (True, False):
+        world = cluster("1", guard_starting_pods=guard)
+        made = budget(allowed=0, current_healthy=healthy, desired_healthy=3)
+        made = replace(made, spec=replace(made.spec, unhealthy_pod_eviction_policy=policy))
+        world.add(made, web(1).condition("Ready", "False"), pending("high", priority=500))
+        world.settle()
+        world.check()
+        found.append(world.evicted())
 
-    world.settle()
-
-    assert world.evicted() == expected
-    world.check()
+    assert found == [expected, by_the_endpoint]
 
 
 def test_budget_whose_status_is_out_of_date_allows_nothing() -> None:

@@ -6,12 +6,16 @@ import hashlib
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from tests.conftest import AssertReplays
 from tests.golden.make import STORIES
+from tidelog.eventlog.records import ConfigurationLoaded, Record, decode_body, encode_body
 from tidelog.eventlog.transfer import import_log
+from tidelog.framework.behaviours import BEHAVIOURS
 from tidelog.plugins.registry import Registry
 from tidelog.replay.history import open_history
+from tidelog.replay.verify import verify
 
 GOLDEN = Path(__file__).resolve().parent.parent / "golden"
 LOGS = sorted(GOLDEN.glob("*.jsonl"))
@@ -41,6 +45,29 @@ def test_golden_log_was_made_for_a_stated_reason(path: Path) -> None:
     digest, reason = rows[-1][2], rows[-1][3]
     assert hashlib.sha256(path.read_bytes()).hexdigest() == digest
     assert len(reason) > 10
+
+
+@pytest.mark.parametrize("number", BEHAVIOURS)
+async def test_every_behaviour_has_a_golden_log_that_tells_its_two_ways_apart(
+    number: int, tmp_path: Path
+) -> None:
+    await import_log(tmp_path / "log.db", lines_of(GOLDEN / f"{BEHAVIOURS[number].name}.jsonl"))
+    async with await open_history(tmp_path / "log.db", Registry()) as history:
+        records = await history.records()
+
+    for behaviours in ((), (number,)):
+        altered = [with_behaviours(record, behaviours) for record in records]
+        assert altered != list(records)
+        assert verify(altered, Registry()).first_difference is not None
+
+
+def with_behaviours(record: Record, behaviours: tuple[int, ...]) -> Record:
+    """The record, which puts a configuration with these behaviours in force if it does one."""
+    body = decode_body(record)
+    if not isinstance(body, ConfigurationLoaded):
+        return record
+    configuration = {**body.configuration, "behaviours": behaviours}
+    return replace(record, body=encode_body(ConfigurationLoaded(configuration=configuration)))
 
 
 def test_every_story_has_its_log() -> None:

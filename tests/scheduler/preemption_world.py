@@ -35,11 +35,12 @@ GUARDED = FeatureGates(disruption_policy_in_priority_class=True)
 T = TypeVar("T")
 
 
-def configuration(gates: FeatureGates = GUARDED, *, upstream: bool = False) -> SchedulerConfiguration:
-    """The default one with these gates."""
-    return replace(
-        default_configuration(Registry()), feature_gates=gates, compat="upstream" if upstream else "default"
-    )
+def configuration(
+    gates: FeatureGates = GUARDED, *, upstream: bool = False, **settings: Any
+) -> SchedulerConfiguration:
+    """The default one with these gates and settings."""
+    compat = "upstream" if upstream else "default"
+    return replace(default_configuration(Registry()), feature_gates=gates, compat=compat, **settings)
 
 
 def node(name: str, cpu: str = "4") -> Node:
@@ -66,9 +67,9 @@ def budget(
 class World(Driver):
     """A Driver with a configuration, and questions about its log."""
 
-    def __init__(self, gates: FeatureGates = GUARDED, *, upstream: bool = False) -> None:
+    def __init__(self, gates: FeatureGates = GUARDED, *, upstream: bool = False, **settings: Any) -> None:
         super().__init__()
-        self.start(configuration(gates, upstream=upstream))
+        self.start(configuration(gates, upstream=upstream, **settings))
 
     def add(self, *built: Any) -> None:
         """Put objects and half-built objects."""

@@ -658,7 +658,7 @@ def test_budget_that_allows_more_or_goes_hinders_nothing(
 
 
 def test_unready_victim_that_becomes_ready_is_judged_anew() -> None:
-    world = World()
+    world = World(guard_starting_pods=False)
     unready = running("web", "n1", cpu="4", app="web").guarded_below(1000).condition("Ready", "False")
     world.add(node("n1"), budget(allowed=0, current_healthy=3, desired_healthy=3))
     world.add(unready, pending("high", cpu="4", priority=10))

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from msgspec.structs import replace
 
 from tests.replay.histories import node, pod
 from tidelog.api.errors import TidelogError
-from tidelog.configuration.behaviours import BEHAVIOURS, all_behaviours
 from tidelog.configuration.configuration import SchedulerConfiguration, resolve_configuration
+from tidelog.framework.behaviours import BEHAVIOURS, Behaviour, all_behaviours
 from tidelog.framework.interface import CycleState, Plugin
 from tidelog.framework.node_info import NodeInfo, PodInfo
 from tidelog.plugins.registry import IN_TREE, Registry
@@ -17,6 +19,7 @@ from tidelog.replay.verify import recover, verify
 from tidelog.scheduler.state import encode_state, load_state
 
 MADE_UP = 9001
+BY_THE_LAST = Behaviour("by-the-last", "9.0.0", "ByName prefers the last node.")
 HEADER = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
 
 
@@ -36,7 +39,7 @@ REGISTRY = Registry([*IN_TREE, ByName])
 @pytest.fixture
 def later_version(monkeypatch: pytest.MonkeyPatch) -> None:
     """A version of tidelog that knows the behaviour."""
-    monkeypatch.setitem(BEHAVIOURS, MADE_UP, "ByName prefers the last node")
+    monkeypatch.setitem(BEHAVIOURS, MADE_UP, BY_THE_LAST)
 
 
 def configuration() -> SchedulerConfiguration:
@@ -55,7 +58,7 @@ def a_log() -> Driver:
 def test_an_old_log_verifies_under_the_behaviour_that_made_it(monkeypatch: pytest.MonkeyPatch) -> None:
     old = a_log()
 
-    monkeypatch.setitem(BEHAVIOURS, MADE_UP, "ByName prefers the last node")
+    monkeypatch.setitem(BEHAVIOURS, MADE_UP, BY_THE_LAST)
 
     assert old.placements() == {"default/p": "a"}
     assert verify(old.records, REGISTRY).first_difference is None
@@ -65,7 +68,7 @@ def test_an_old_log_verifies_under_the_behaviour_that_made_it(monkeypatch: pytes
 def test_a_new_configuration_asks_for_every_behaviour_that_there_is() -> None:
     new = a_log()
 
-    assert all_behaviours() == (MADE_UP,)
+    assert all_behaviours()[-1] == MADE_UP
     assert new.placements() == {"default/p": "c"}
     assert verify(new.records, REGISTRY).first_difference is None
 
@@ -95,9 +98,16 @@ def test_a_log_goes_on_under_its_old_behaviours_until_it_is_configured_anew() ->
     assert driver.placements() == {"default/old": "a", "default/new": "b"}
 
 
+def test_page_lists_every_behaviour() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "replay.md").read_text()
+
+    for number, made in BEHAVIOURS.items():
+        assert f"| {number} | {made.name} | {made.since} | {made.what} |" in page
+
+
 @pytest.mark.unreplayed("the log asks for a behaviour that is not known")
 def test_a_behaviour_of_a_newer_version_is_refused_with_its_number(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(BEHAVIOURS, MADE_UP, "ByName prefers the last node")
+    monkeypatch.setitem(BEHAVIOURS, MADE_UP, BY_THE_LAST)
     records = a_log().records
     monkeypatch.delitem(BEHAVIOURS, MADE_UP)
 

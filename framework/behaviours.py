@@ -1,25 +1,45 @@
 """Numbered changes of what is decided, so that old logs still verify under the behaviour that made them.
 
-A later version that would decide an old log differently gives the change a number here and asks for it where the two part ways:
+A version that would decide an old log differently gives the change a number here, and asks for it where the two part ways, once, when
+the configuration is put to work:
 
-    if self.handle.behaves(3):      # in a plugin; `configuration.behaves(3)` in the core
-        …the new way
-    else:
-        …the old way
+    self._in_the_new_way = handle.behaves(behaviours.THIS_CHANGE)      # in a plugin; `configuration.behaves(…)` in the core
 
 The numbers in force are part of the configuration that the log records: a new configuration gets all that there are, an old one keeps those
 that it was recorded with, through restarts and replays. A number that this version does not know was given by a newer one, and is refused.
-A number is never given out again, and its old way stays as long as logs of that age are to verify.
+A number is never given out again, and its old way stays as long as logs of that age are to verify. For each there is a golden log
+(`tests/golden`) with both ways in it, and a line in docs/replay.md.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from tidelog.api.errors import TidelogError
 
-BEHAVIOURS: dict[int, str] = {}
-"""Number → what changed. Empty before the first release: there are no old logs yet."""
+
+class Behaviour(NamedTuple):
+    """One change of what is decided."""
+
+    name: str
+    """Of its golden log."""
+    since: str
+    """The first version of tidelog that knows it."""
+    what: str
+    """What is so with it, in one sentence."""
+
+
+GUARDED_STARTING_PODS = 1
+
+BEHAVIOURS: dict[int, Behaviour] = {
+    GUARDED_STARTING_PODS: Behaviour(
+        "guarded-starting-pods",
+        "0.1.0",
+        "The eviction of a protected pod that is not Ready, or not even running, costs its disruption budgets as that of any other does.",
+    ),
+}
+"""Number → what changed."""
 
 
 def all_behaviours() -> tuple[int, ...]:

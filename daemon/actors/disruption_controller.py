@@ -4,8 +4,9 @@
 again at the budgets of a namespace whenever something in it changes.
 
 Who counts: a pod that the budget selects and that has not finished is *expected*, and *healthy* if it is Ready, does not terminate and
-was not evicted on the budget's account. How many are expected is known from the pods' controllers where they are in the log with their
-`replicas`, and else from the pods themselves; only budgets with a percentage or with maxUnavailable depend on it.
+was not evicted on the budget's account. Budgets with a percentage or with maxUnavailable depend on how many pods there should be, which
+only the pods' controllers know. Where one of the pods has none, or one that is not in the log with its `replicas`, the budget allows nothing,
+and its condition says why (reason SyncFailed): counting the pods that are left would give one away after the other.
 
 `disruptedPods` names the pods whose eviction was charged. A name stays until its pod is gone, or until the eviction is `EXPIRY` old and
 the pod does not even terminate: then it is not coming. (Kubernetes' controller drops a name when it sees the pod terminate. Here it says to
@@ -62,6 +63,16 @@ _WATCHED = ("Pod", "PodDisruptionBudget", *(KIND_OF_TYPE[kind].name for kind in 
 # --- the status ---------------------------------------------------------------------------------------------------------
 
 
+class _UnknownScale(Exception):
+    """Nobody says how many there should be of this pod."""
+
+    def __init__(self, pod: Pod, why: str) -> None:
+        name = pod.metadata.name
+        super().__init__(
+            f'found no controllers for pod "{name}": {why}; only minAvailable as a number can do without'
+        )
+
+
 def disruption_status(
     budget: PodDisruptionBudget, pods: Iterable[Pod], replicas: Mapping[str, int], at: int
 ) -> PodDisruptionBudgetStatus:
@@ -72,12 +83,16 @@ def disruption_status(
         is_ready(pod) and not pod.metadata.deletion_timestamp and pod.metadata.name not in disrupted
         for pod in counted
     )
-    expected, desired = _wanted(budget, counted, replicas)
-    allowed = max(healthy - desired, 0) if expected > 0 else 0
+    try:
+        expected, desired = _wanted(budget, counted, replicas)
+    except _UnknownScale as problem:
+        expected = desired = allowed = 0
+        reason, message = "SyncFailed", str(problem)
+    else:
+        allowed = max(healthy - desired, 0) if expected > 0 else 0
+        reason, message = "SufficientPods" if allowed else "InsufficientPods", ""
     condition = Condition(
-        type="DisruptionAllowed",
-        status="True" if allowed else "False",
-        reason="SufficientPods" if allowed else "InsufficientPods",
+        type="DisruptionAllowed", status="True" if allowed else "False", reason=reason, message=message
     )
     return PodDisruptionBudgetStatus(
         observed_generation=budget.metadata.generation,
@@ -104,7 +119,7 @@ def _disrupted(budget: PodDisruptionBudget, pods: Sequence[Pod], at: int) -> dic
 
 
 def _wanted(budget: PodDisruptionBudget, pods: Sequence[Pod], replicas: Mapping[str, int]) -> tuple[int, int]:
-    """How many pods there should be, and how many of them have to be healthy."""
+    """How many pods there should be, and how many of them have to be healthy. Raises `_UnknownScale`."""
     spec = budget.spec
     if spec.max_unavailable is not None:
         expected = _expected(pods, replicas)
@@ -116,16 +131,16 @@ def _wanted(budget: PodDisruptionBudget, pods: Sequence[Pod], replicas: Mapping[
 
 
 def _expected(pods: Sequence[Pod], replicas: Mapping[str, int]) -> int:
-    """What the controllers of the pods want; a pod without one, or with one of unknown size, counts for itself."""
+    """What the controllers of the pods want."""
     owners: dict[str, None] = {}
-    alone = 0
-    for pod in pods:
+    for pod in sorted(pods, key=lambda pod: pod.metadata.name):
         owner = _owner_of(pod)
-        if owner in replicas:
-            owners[owner] = None
-        else:
-            alone += 1
-    return alone + sum(replicas[owner] for owner in owners)
+        if not owner:
+            raise _UnknownScale(pod, "it has no owner")
+        if owner not in replicas:
+            raise _UnknownScale(pod, f"the log does not tell how many replicas {owner} has")
+        owners[owner] = None
+    return sum(replicas[owner] for owner in owners)
 
 
 def _scaled(amount: IntOrString, of: int) -> int:

@@ -38,9 +38,10 @@ def status(
     at: int = START,
     **given: object,
 ) -> tuple[int, int, int, int]:
-    """(expected, healthy, desired, allowed)"""
+    """(expected, healthy, desired, allowed); without `replicas` the controller of all pods wants as many as there are."""
+    replicas = {"ReplicaSet/default/web": len(pods)} if replicas is None else replicas
     budget = b.pdb("web", "app=web", min_available=min_available, max_unavailable=max_unavailable, **given)
-    found = disruption_status(budget, pods, replicas or {}, at)
+    found = disruption_status(budget, pods, replicas, at)
     return found.expected_pods, found.current_healthy, found.desired_healthy, found.disruptions_allowed
 
 
@@ -61,7 +62,9 @@ def status(
 def test_min_available_is_a_number_or_a_percentage_rounded_up(
     min_available: IntOrString, expected: tuple[int, ...]
 ) -> None:
-    assert status([replica(i).build() for i in range(4)], min_available=min_available) == expected
+    pods = [replica(i, owner="web").build() for i in range(4)]
+
+    assert status(pods, min_available=min_available) == expected
 
 
 @pytest.mark.parametrize(
@@ -71,7 +74,9 @@ def test_min_available_is_a_number_or_a_percentage_rounded_up(
 def test_max_unavailable_is_a_number_or_a_percentage_rounded_up(
     max_unavailable: IntOrString, expected: tuple[int, ...]
 ) -> None:
-    assert status([replica(i).build() for i in range(5)], max_unavailable=max_unavailable) == expected
+    pods = [replica(i, owner="web").build() for i in range(5)]
+
+    assert status(pods, max_unavailable=max_unavailable) == expected
 
 
 def test_only_ready_pods_that_stay_are_healthy() -> None:
@@ -89,7 +94,8 @@ def test_finished_pods_are_not_expected() -> None:
     done = replica(0).build()
     done = replace(done, status=replace(done.status, phase="Succeeded"))
 
-    assert status([done, replica(1).build()], max_unavailable=1) == (1, 1, 0, 1)
+    assert status([done, replica(1).build()], min_available=1) == (1, 1, 1, 0)
+    assert status([done, replica(1, owner="web").build()], max_unavailable=1) == (2, 1, 1, 0)
 
 
 def test_expected_pods_are_those_that_their_controllers_want() -> None:
@@ -97,7 +103,41 @@ def test_expected_pods_are_those_that_their_controllers_want() -> None:
 
     assert status(pods, {"ReplicaSet/default/web": 5}, max_unavailable=1) == (5, 3, 4, 0)
     assert status(pods, {"ReplicaSet/default/web": 5}, min_available="50%") == (5, 3, 3, 0)
-    assert status(pods, {}, max_unavailable=1) == (3, 3, 2, 1)
+
+
+@pytest.mark.parametrize(
+    "limit", [{"max_unavailable": 1}, {"max_unavailable": "50%"}, {"min_available": "50%"}], ids=str
+)
+@pytest.mark.parametrize(
+    ("owner", "why"),
+    [
+        ("", "it has no owner"),
+        ("other", "the log does not tell how many replicas ReplicaSet/default/other has"),
+    ],
+)
+def test_budget_allows_nothing_and_says_why_where_nobody_knows_how_many_pods_there_should_be(
+    limit: dict[str, IntOrString], owner: str, why: str
+) -> None:
+    budget = b.pdb("web", "app=web", **limit)
+    pods = [*(replica(i, owner="web").build() for i in range(2, 6)), replica(1, owner=owner).build()]
+
+    found = disruption_status(budget, pods, {"ReplicaSet/default/web": 4}, START)
+
+    assert (found.disruptions_allowed, found.current_healthy) == (0, 5)
+    assert (found.expected_pods, found.desired_healthy) == (0, 0)
+    (condition,) = found.conditions
+    assert (condition.type, condition.status, condition.reason) == (
+        "DisruptionAllowed",
+        "False",
+        "SyncFailed",
+    )
+    assert condition.message == (
+        f'found no controllers for pod "web-1": {why}; only minAvailable as a number can do without'
+    )
+
+
+def test_min_available_as_a_number_does_without_owners() -> None:
+    assert status([replica(i).build() for i in range(4)], {}, min_available=3) == (4, 4, 3, 1)
 
 
 def test_budget_that_asks_for_nothing_allows_nothing() -> None:
@@ -293,4 +333,30 @@ async def test_whole_preemption_in_the_daemon_keeps_the_budget() -> None:
         assert sum("web" in name for name in running) == 3
         assert sum("batch" in name for name in running) == 1
         assert "default/urgent" in sandbox.placements
+        await sandbox.verify()
+
+
+@pytest.mark.parametrize("owner", ["", "nobody-knows-it"])
+@pytest.mark.parametrize(
+    "limit", [{"max_unavailable": 1}, {"max_unavailable": "25%"}, {"min_available": "75%"}], ids=str
+)
+async def test_guarded_pods_of_unknown_scale_do_not_go_one_after_the_other(
+    limit: dict[str, IntOrString], owner: str
+) -> None:
+    gates = FeatureGates(disruption_policy_in_priority_class=True)
+    configuration = replace(default_configuration(Registry()), feature_gates=gates)
+    async with Sandbox(configuration, actors=[DisruptionController(), NodeAgent()]) as sandbox:
+        await sandbox.apply([b.node(f"n{i}").capacity(cpu="1").build() for i in range(4)])
+        await sandbox.apply([b.pdb("web", "app=web", **limit), b.priority_class("batch", 500)])
+        await sandbox.apply([b.priority_class("web", 100, guarded_below=1000)])
+        web = b.pod("web").label(app="web").request(cpu="1").priority_class("web")
+        web = web.owner("ReplicaSet", owner) if owner else web
+        await sandbox.apply([web.named(f"web-{i}").build() for i in range(4)])
+        await sandbox.advance(seconds=5)
+
+        for i in range(4):
+            await sandbox.apply([b.pod(f"batch-{i}").request(cpu="1").priority_class("batch").build()])
+            await sandbox.advance(minutes=1)
+
+        assert sorted(sandbox.placements) == [f"default/web-{i}" for i in range(4)]
         await sandbox.verify()

@@ -100,7 +100,7 @@ class Allowances:
         self._guards_start = guards_start
         self._listers = listers
         self._port = port
-        self._at = at
+        self.at = at
         self._upstream = upstream
         self._left: dict[str, int] = {}
         """By the budget's key, as far as asked for."""
@@ -151,7 +151,7 @@ class Allowances:
         if not is_observed(budget):
             return 0
         known = budget.status.disrupted_pods
-        return allowed - sum(name not in known for name in self._port.charged(key, self._at))
+        return allowed - sum(name not in known for name in self._port.charged(key, self.at))
 
     def is_going(self, pod: PodInfo) -> bool:
         """The pod terminates already, or was asked to."""

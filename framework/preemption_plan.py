@@ -22,7 +22,7 @@ class Refusal(NamedTuple):
 
     pod: PodInfo
     budget: str
-    """Key of the disruption budget that does not allow it."""
+    """Key of the disruption budget that does not allow it; empty if it is none of these."""
 
 
 class PlannedEviction(NamedTuple):

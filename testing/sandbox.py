@@ -17,10 +17,11 @@ from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import Self
 
-from tidelog.api.objects import Object
+from tidelog.api.objects import Object, object_key
 from tidelog.api.times import NANOS
 from tidelog.daemon.actors.protocol import Actor
 from tidelog.daemon.intake.messages import Answer
+from tidelog.daemon.process.recovery import recovered_core
 from tidelog.daemon.process.runtime import Limits, Runtime, Watcher
 from tidelog.daemon.process.scheduler import Configuration, Scheduler, assembled, load_configuration
 from tidelog.eventlog.log import Log
@@ -28,6 +29,9 @@ from tidelog.eventlog.memory import MemoryStore
 from tidelog.eventlog.objects import ObjectTable
 from tidelog.eventlog.records import Record
 from tidelog.eventlog.store import Store
+from tidelog.framework.disruption_budgets import Allowances
+from tidelog.framework.node_info import PodInfo
+from tidelog.framework.preemption_plan import Refusal
 from tidelog.plugins.registry import Registry
 from tidelog.replay.verify import Report, recover, verify
 from tidelog.scheduler.core import Core
@@ -60,6 +64,7 @@ class Sandbox(Scheduler):
         self.clock = VirtualClock(now)
         self.store: Store = store or MemoryStore("sandbox")
         self._configuration = load_configuration(config, self.registry).configuration
+        self._evictions = RefusableEvictions()
         self._actors = tuple(actors)
         self._limits = limits
         self._watcher = watcher
@@ -77,13 +82,18 @@ class Sandbox(Scheduler):
         finally:
             await self.log.close()
 
-    async def _start(self) -> None:
+    async def _start(self, *, again: bool = False) -> None:
         self.log = Log(self.store, clock=self.clock.now)
+        core = await recovered_core(self.log, self.registry)
+        core.evictions.port = self._evictions
+        if again and core.configuration is not None:
+            self._configuration = core.configuration
         self.runtime = await assembled(
             self.log,
             self.registry,
             self._configuration,
             self.clock,
+            core=core,
             holder="sandbox",
             actors=self._actors,
             limits=self._limits,
@@ -125,6 +135,13 @@ class Sandbox(Scheduler):
             await self.settled()
         return answer
 
+    def refuse_evictions(self, *pods: str) -> None:
+        """Answer 429 from now on when these pods (`web-1`, or `namespace/web-1`) are to be evicted; to others, as their budgets allow.
+
+        Without pods all is again as the budgets allow. That these refused is in no budget, so only this sandbox can verify the log.
+        """
+        self._evictions.refuse(pods)
+
     async def advance(self, seconds: float = 0, *, minutes: float = 0, hours: float = 0) -> None:
         """Let time go by. Everything that becomes due on the way is done when it is due."""
         nanos = round((seconds + 60 * minutes + 3600 * hours) * NANOS)
@@ -145,7 +162,8 @@ class Sandbox(Scheduler):
     async def restart(self, actors: Sequence[Actor] | None = None) -> None:
         """As if the process had been killed: what was not in the log yet is lost, and a new runtime comes back from it.
 
-        `actors`: new ones, as a new process has them, in place of the old ones, which begin anew.
+        The configuration that the log has last stays in force. `actors`: new ones, as a new process has them, in place of the old ones,
+        which begin anew.
         """
         if actors is not None:
             self._actors = tuple(actors)
@@ -153,7 +171,7 @@ class Sandbox(Scheduler):
         runtime.abandon()
         await runtime.ended()
         await self.log.close()
-        await self._start()
+        await self._start(again=True)
 
     # --- what it checks at the end ------------------------------------------------------------------------------------------
 
@@ -168,7 +186,9 @@ class Sandbox(Scheduler):
         """
         await self.settled()
         records = await self.records()
-        report = verify(records, self.registry)
+        core = Core(self.registry)
+        core.evictions.port = self._evictions
+        report = verify(records, self.registry, core=core)
         assert report.first_difference is None, f"the log does not replay: {report.first_difference}"
         digest = self.core.digest()
         assert digest == report.digest, "the state that was computed again is another one"
@@ -177,6 +197,31 @@ class Sandbox(Scheduler):
         )
         assert_tables_agree(records, self.core)
         return report
+
+
+class RefusableEvictions:
+    """An eviction endpoint that refuses the pods it is told to, and lets the others go as the budgets in the log allow. Implements `EvictionPort`.
+
+    Asked again about the same pods at the same moment, which is what verifying a log does, it gives the same answer.
+    """
+
+    def __init__(self) -> None:
+        self._refused: frozenset[str] = frozenset()
+        self._asked: dict[tuple[int, tuple[str, ...]], frozenset[str]] = {}
+        """When it was asked for whom → whom it refused then."""
+
+    def refuse(self, pods: Iterable[str]) -> None:
+        """These, by `namespace/name`, or by name in the namespace `default`, and no others any more."""
+        self._refused = frozenset(name if "/" in name else f"default/{name}" for name in pods)
+
+    def evict(self, pods: Sequence[PodInfo], allowances: Allowances) -> Refusal | None:
+        """All or none of them."""
+        refused = self._asked.setdefault((allowances.at, tuple(pod.uid for pod in pods)), self._refused)
+        for pod in pods:
+            if pod.key in refused:
+                budgets = allowances.selecting(pod)
+                return Refusal(pod, object_key(budgets[0]) if budgets else "")
+        return allowances.spend(pods)
 
 
 def assert_tables_agree(records: Iterable[Record], core: Core) -> None:

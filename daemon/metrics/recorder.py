@@ -190,6 +190,7 @@ class Recorder(Watcher):
             if flight is not None:
                 for key, body in flight.landed:
                     self._land(flight, key, body, now)
+                _log_refusals(flight.landed)
                 if flight.preemption and not any(
                     isinstance(body, AttemptAborted) for _, body in flight.landed
                 ):
@@ -238,6 +239,17 @@ class Recorder(Watcher):
     def group_committed(self, records: Sequence[Record], nanos: int) -> None:
         """The log made these durable, in this time."""
         self._metrics.log.committed(Counter(record.kind for record in records), nanos)
+
+
+def _log_refusals(landed: Sequence[tuple[str, Body]]) -> None:
+    """KEP-4664: "the scheduler will output an error log and choose another victim". Who is deleted then was not protected, and that is no error."""
+    refused = [(key, body) for key, body in landed if isinstance(body, EvictionRefused)]
+    if refused:
+        gone = {key for key, body in landed if isinstance(body, Evicted)}
+        for key, body in refused:
+            level = logging.INFO if key in gone else logging.ERROR
+            told = fields(preemptor=body.preemptor.removeprefix("Pod/"), node=body.node, said=body.message)
+            _log.log(level, "an eviction was refused", extra=told)
 
 
 def preemption_outcome(core: Core, decision: Decision) -> str:

@@ -160,7 +160,8 @@ class DefaultPreemption(Plugin):
         plan, refusals = self._evict(port, allowances, ranked(search.candidates, state.at), pod)
         if plan is None:
             text = "; ".join(refused.message for refused in refusals)
-            blocked_by = _unique([*(refused.refusal.budget for refused in refusals), *search.budgets()])
+            refused_by = [refused.refusal.budget for refused in refusals if refused.refusal.budget]
+            blocked_by = _unique([*refused_by, *search.budgets()])
             return PostFilterResult(
                 unschedulable(PREFIX + text), "", refusals=refusals, blocked_by=blocked_by
             )
@@ -353,7 +354,8 @@ _pre_enqueue: type[PreEnqueuePlugin] = DefaultPreemption
 
 
 def _refused(pod: PodInfo, budget: str) -> str:
-    return f"eviction of {pod.key} refused by PDB {_short(budget)} (429)"
+    by = f" by PDB {_short(budget)}" if budget else ""
+    return f"eviction of {pod.key} refused{by} (429)"
 
 
 def _short(budget: str) -> str:

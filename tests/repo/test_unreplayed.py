@@ -11,7 +11,7 @@ TESTS = Path(__file__).resolve().parents[1]
 REASONS = {
     "the log is damaged": 22,
     "the log contradicts itself": 1,
-    "the test answers the evictions": 6,
+    "the test answers the evictions": 9,
     "the records are made by hand: outcomes of no attempt": 2,
     "the records are made by hand: an outcome of no attempt": 1,
     "the records are made by hand: a configuration of nothing": 1,

@@ -9,7 +9,7 @@ from tidelog.api.times import NANOS
 from tidelog.daemon.actors.node_agent import NodeAgent
 from tidelog.daemon.intake.messages import Refused
 from tidelog.eventlog.records import Scheduled, decode_body
-from tidelog.testing.builders import node, pod
+from tidelog.testing.builders import PodBuilder, node, pdb, pod, priority_class
 from tidelog.testing.pytest_plugin import MakeSandbox
 from tidelog.testing.sandbox import Sandbox
 from tidelog.testing.virtual_time import START
@@ -23,6 +23,18 @@ def a_node(name: str, zone: str = "a", cpu: str = "4") -> Node:
 
 def a_pod(name: str, cpu: str = "1") -> Pod:
     return pod(name).request(cpu=cpu).build()
+
+
+def a_pod_of(name: str, priority: str) -> PodBuilder:
+    return pod(name).request(cpu="1").priority_class(priority)
+
+
+HEADER = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
+WITHOUT_RESOURCES = {
+    **HEADER,
+    "profiles": [{"plugins": {"filter": {"disabled": [{"name": "NodeResourcesFit"}]}}}],
+}
+GUARDED = {**HEADER, "tidelog": {"featureGates": {"DisruptionPolicyInPriorityClass": True}}}
 
 
 async def test_pod_is_placed_at_once(tidelog_cluster: Sandbox) -> None:
@@ -135,21 +147,62 @@ async def test_restart_with_the_same_configuration_wakes_nobody(tidelog_cluster:
     assert attempts == tidelog_cluster.core.attempts
 
 
+async def test_restart_keeps_the_configuration_that_is_in_the_log(tidelog_cluster: Sandbox) -> None:
+    await tidelog_cluster.configure(WITHOUT_RESOURCES)
+    configured = tidelog_cluster.core.configuration
+
+    await tidelog_cluster.restart()
+    await tidelog_cluster.apply([a_node("n1", cpu="1"), a_pod("big", cpu="2")])
+
+    assert tidelog_cluster.core.configuration == configured
+    assert tidelog_cluster.placements == {"default/big": "n1"}
+    assert [r.kind for r in await tidelog_cluster.records()].count("ConfigurationLoaded") == 2
+
+
 async def test_another_configuration_is_in_the_log_and_wakes_the_waiting(tidelog_cluster: Sandbox) -> None:
     await tidelog_cluster.apply([a_node("n1", cpu="1"), a_pod("big", cpu="2")])
     attempts = tidelog_cluster.core.attempts
 
-    await tidelog_cluster.configure(
-        {
-            "apiVersion": "kubescheduler.config.k8s.io/v1",
-            "kind": "KubeSchedulerConfiguration",
-            "profiles": [{"plugins": {"filter": {"disabled": [{"name": "NodeResourcesFit"}]}}}],
-        }
-    )
+    await tidelog_cluster.configure(WITHOUT_RESOURCES)
     await tidelog_cluster.advance(seconds=5)
 
     assert attempts < tidelog_cluster.core.attempts
     assert [r.kind for r in await tidelog_cluster.records()].count("ConfigurationLoaded") == 2
+
+
+@pytest.mark.unreplayed("the test answers the evictions")
+async def test_evictions_are_refused_and_granted_at_will() -> None:
+    async with Sandbox(GUARDED) as cluster:
+        await cluster.apply([priority_class("web", 0, guarded_below=1000), pdb("web", "app=web", allowed=1)])
+        await cluster.apply(priority_class("high", 500))
+        web = a_pod_of("web-1", "web").label(app="web")
+        await cluster.apply([a_node("n1", cpu="1"), web.on("n1").phase("Running").condition("Ready").build()])
+
+        cluster.refuse_evictions("web-1")
+        await cluster.apply(a_pod_of("urgent", "high").build())
+        refused = cluster.pod("urgent").status.conditions[0].message
+        await cluster.restart()
+        cluster.refuse_evictions()
+        await cluster.advance(minutes=6)
+
+        assert "eviction of default/web-1 refused by PDB default/web (429); no candidate is left" in refused
+        assert cluster.pod("web-1").metadata.deletion_timestamp
+        assert [r.kind for r in await cluster.records()].count("EvictionRefused") == 1
+        await cluster.verify()
+
+
+@pytest.mark.unreplayed("the test answers the evictions")
+async def test_eviction_is_refused_where_no_budget_asks_for_it() -> None:
+    async with Sandbox(GUARDED) as cluster:
+        await cluster.apply([priority_class("web", 0, guarded_below=1000), priority_class("high", 500)])
+        await cluster.apply([a_node("n1", cpu="1"), a_pod_of("web-1", "web").on("n1").build()])
+
+        cluster.refuse_evictions("default/web-1")
+        await cluster.apply(a_pod_of("urgent", "high").build())
+
+        message = cluster.pod("urgent").status.conditions[0].message
+        assert message.endswith("preemption: eviction of default/web-1 refused (429); no candidate is left")
+        await cluster.verify()
 
 
 @pytest.mark.unreplayed("a plugin is taken away behind the back of the log")

@@ -108,6 +108,54 @@ async def test_refused_evictions_are_counted_and_so_is_that_none_was_left(metric
         assert counted(metrics, EVICTIONS) == {"refused": 1}
 
 
+def told(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
+    """(level, words) of every line about a refused eviction."""
+    return [
+        (line.levelname, line.__dict__["fields"]["said"])
+        for line in caplog.records
+        if line.getMessage() == "an eviction was refused"
+    ]
+
+
+@pytest.mark.unreplayed("the test answers the evictions")
+async def test_refused_eviction_of_a_protected_pod_is_logged_as_an_error(
+    metrics: Metrics, caplog: pytest.LogCaptureFixture
+) -> None:
+    """KEP-4664: "If it responses `429 Too Many Requests`, the scheduler will output an error log and choose another victim"."""
+    async with Sandbox(guarded(), watcher=recorder(metrics)) as sandbox:
+        await full_node(sandbox, allowed=2)
+        await sandbox.apply(b.node("n2").capacity(cpu="1").build())
+        web = b.pod("web-2").label(app="web").request(cpu="1").priority_class("web")
+        await sandbox.apply(web.on("n2").phase("Running").condition("Ready").build())
+        sandbox.refuse_evictions("web", "web-2")
+
+        with caplog.at_level("INFO", logger="tidelog"):
+            await sandbox.apply(preemptor("high").build())
+
+        assert counted(metrics, EVICTIONS) == {"refused": 2}
+        refused = "eviction of default/{} refused by PDB default/web (429); {}"
+        assert told(caplog) == [
+            ("ERROR", refused.format("web-2", "trying next candidate 2 of 2")),
+            ("ERROR", refused.format("web", "no candidate is left")),
+        ]
+        await sandbox.verify()
+
+
+async def test_refused_eviction_of_a_pod_that_is_deleted_then_is_no_error(
+    metrics: Metrics, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with Sandbox(guarded(), watcher=recorder(metrics)) as sandbox:
+        await full_node(sandbox, allowed=0)
+        await sandbox.apply(b.priority_class("urgent", 1000))
+
+        with caplog.at_level("INFO", logger="tidelog"):
+            await sandbox.apply(preemptor("high", "urgent").build())
+
+        assert told(caplog) == [
+            ("INFO", "eviction of default/web refused by PDB default/web (429); deleting it")
+        ]
+
+
 def test_preemption_that_is_called_off_is_counted_as_aborted_only(metrics: Metrics) -> None:
     driver, watcher = Driver(), recorder(metrics)
     driver.start(guarded())

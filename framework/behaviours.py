@@ -31,12 +31,24 @@ class Behaviour(NamedTuple):
 
 
 GUARDED_STARTING_PODS = 1
+OWN_LEVELS_WAKE = 2
+GENERATORS_AFTER_PRE_FILTER = 3
 
 BEHAVIOURS: dict[int, Behaviour] = {
     GUARDED_STARTING_PODS: Behaviour(
         "guarded-starting-pods",
         "0.1.0",
         "The eviction of a protected pod that is not Ready, or not even running, costs its disruption budgets as that of any other does.",
+    ),
+    OWN_LEVELS_WAKE: Behaviour(
+        "own-levels-wake",
+        "0.1.0",
+        "A group that TopologyPlacement rejected is woken by labels of nodes only if they are those of its own levels.",
+    ),
+    GENERATORS_AFTER_PRE_FILTER: Behaviour(
+        "generators-after-pre-filter",
+        "0.1.0",
+        "PreFilter has run for the first member when a group's placements are generated, and the generators are given its state.",
     ),
 }
 """Number → what changed."""

@@ -212,6 +212,10 @@ class Listers(Protocol):
         """How many members the pod's gang needs, and how many are known; None if it is in no known group, or in no gang."""
         ...
 
+    def levels_of(self, pod: Pod) -> Sequence[LevelConstraint]:
+        """The topology levels that the pod's group asks for, the widest first; none if it is in no known group."""
+        ...
+
 
 class Handle(Protocol):
     """What the framework offers a plugin."""

@@ -25,6 +25,7 @@ from tidelog.api.objects import (
     StatefulSet,
 )
 from tidelog.api.selectors import SelectorError, label_matcher, map_matcher
+from tidelog.framework.interface import LevelConstraint
 
 _OWNER_TYPES: dict[tuple[str, str], type[ReplicationController | ReplicaSet | StatefulSet]] = {
     ("v1", "ReplicationController"): ReplicationController,
@@ -56,7 +57,8 @@ class Listers:
             )
         }
         self.gangs: Callable[[Pod], tuple[int, int] | None] = lambda _pod: None
-        """Answers `gang_of`; who follows the groups puts himself here."""
+        self.levels: Callable[[Pod], Sequence[LevelConstraint]] = lambda _pod: ()
+        """They answer `gang_of` and `levels_of`; who follows the groups puts himself here."""
         self.generation = 0
         """Grows with each change of a namespace, Service or controller: of what pods are selected by."""
         self._budgets: dict[str, tuple[PodDisruptionBudget, ...]] = {}
@@ -133,6 +135,10 @@ class Listers:
     def gang_of(self, pod: Pod) -> tuple[int, int] | None:
         """How many members the pod's gang needs, and how many are known; None if it is in no known group, or in no gang."""
         return self.gangs(pod)
+
+    def levels_of(self, pod: Pod) -> Sequence[LevelConstraint]:
+        """The topology levels that the pod's group asks for, the widest first; none if it is in no known group."""
+        return self.levels(pod)
 
     def owner_selectors(self, pod: Pod) -> Sequence[LabelSelector]:
         """Selectors that a pod must match, all of them, to count as one of this pod's kin; none: it has no kin.

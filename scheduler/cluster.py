@@ -67,6 +67,7 @@ class Cluster:
         self.listers = Listers()
         self.groups = GroupTable()
         self.listers.gangs = self.groups.gang_of
+        self.listers.levels = self.groups.levels_of
         self.queue: SchedulingQueue | None = None
         """None until a configuration has been loaded."""
         self.observer: EventObserver | None = None

@@ -34,6 +34,7 @@ from tidelog.api.objects import (
 )
 from tidelog.api.selectors import map_matcher
 from tidelog.api.well_known import HOSTNAME
+from tidelog.framework.interface import LevelConstraint
 from tidelog.framework.node_info import NodeInfo, PodInfo
 from tidelog.testing.builders import PodBuilder, namespace, node, pod, service
 
@@ -162,6 +163,9 @@ class Cluster:
 
     def gang_of(self, pod: Pod) -> tuple[int, int] | None:
         return None
+
+    def levels_of(self, pod: Pod) -> Sequence[LevelConstraint]:
+        return ()
 
 
 def _put(table: dict[str, T], obj: T, name: str, remove: bool) -> None:

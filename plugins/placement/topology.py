@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tidelog.api.objects import Node
+from tidelog.framework.behaviours import OWN_LEVELS_WAKE
 from tidelog.framework.events import Action, ClusterEvent, EventRegistration, Hint, Resource, WaitingPod
 from tidelog.framework.interface import (
     Code,
@@ -139,14 +140,25 @@ class TopologyPlacement(Plugin):
 
     def events_to_register(self) -> list[EventRegistration]:
         """A new node, another label, a placed pod that goes and no longer pins the group, or other constraints."""
+        labels_changed = self._levels_changed if self.handle.behaves(OWN_LEVELS_WAKE) else _labels_changed
         node = ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL)
         pod = ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE)
         return [
-            EventRegistration(node, _labels_changed),
+            EventRegistration(node, labels_changed),
             EventRegistration(pod, _is_of_the_group),
             EventRegistration(ClusterEvent(Resource.POD_GROUP, Action.ADD | Action.UPDATE), spec_changed),
             EventRegistration(ClusterEvent(Resource.WORKLOAD, Action.ADD | Action.UPDATE), spec_changed),
         ]
+
+    def _levels_changed(self, waiting: WaitingPod, old: Node | None, new: Node) -> Hint:
+        """The node is in another domain of some level that the group asks for; a new one, in a domain of each that it must keep to."""
+        levels, labels = self.handle.listers.levels_of(waiting.pod), new.metadata.labels
+        if old is None:
+            opens = all(one.preferred or one.level in labels for one in levels)
+        else:
+            before = old.metadata.labels
+            opens = any(before.get(one.level) != labels.get(one.level) for one in levels)
+        return Hint.QUEUE if opens else Hint.SKIP
 
 
 class TopologyPlacementGenerator(TopologyPlacement):
@@ -156,7 +168,7 @@ class TopologyPlacementGenerator(TopologyPlacement):
 
 
 def _labels_changed(waiting: WaitingPod, old: Node | None, new: Node) -> Hint:
-    """Which label matters the group's object knows, and the hint does not: any change of labels may open a domain."""
+    """The way before behaviour 2: any change of labels may open a domain."""
     return Hint.QUEUE if old is None or old.metadata.labels != new.metadata.labels else Hint.SKIP
 
 

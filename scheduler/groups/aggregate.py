@@ -50,16 +50,25 @@ class AggregateCheck:
     """The check for one group in one attempt. `required`: how many of the members have to fit."""
 
     def __init__(
-        self, framework: Framework, members: Sequence[PodInfo], required: int, state: CycleState
+        self,
+        framework: Framework,
+        members: Sequence[PodInfo],
+        required: int,
+        state: CycleState,
+        *,
+        pre_filtered: bool = False,
     ) -> None:
+        """`pre_filtered`: the state is what PreFilter has made of the first member."""
         self._framework = framework
         self._required = required
         self._sets = pod_sets(members)
         self._fit = next((f for f in framework.filter if isinstance(f, NodeResourcesFit)), None)
         self._states = [CycleState(state.at, None, state.turn) for _ in self._sets]
-        self._filters = [
-            self._static_filters(s, pods[0]) for s, pods in zip(self._states, self._sets, strict=True)
-        ]
+        if pre_filtered:
+            self._states[0] = state
+        for set_state, pods in list(zip(self._states, self._sets, strict=True))[pre_filtered:]:
+            framework.run_pre_filter(set_state, pods[0])
+        self._filters = [self._static_filters(set_state) for set_state in self._states]
         self._open_to_all = any(map(_asks_for_no_node, self._sets)) and all(
             type(plugin) in _KNOWN for filters in self._filters for plugin in filters
         )
@@ -67,8 +76,7 @@ class AggregateCheck:
         self._usable: dict[str, tuple[bool, tuple[str, ...]]] = {}
         self._least = {} if self._fit is None else _cheapest(self._fit, members, required)
 
-    def _static_filters(self, state: CycleState, pod: PodInfo) -> list[FilterPlugin]:
-        self._framework.run_pre_filter(state, pod)
+    def _static_filters(self, state: CycleState) -> list[FilterPlugin]:
         return [
             plugin
             for plugin in self._framework.active_filters(state)

@@ -1,6 +1,6 @@
 """One group's way through an attempt: which part of the cluster takes it, and which member goes where (KEP-5732).
 
-    generate ─► placements ─► for each: sums ─► assume ─► members one by one ─► revert ─► full, sufficient or infeasible
+    PreFilter ─► generate ─► for each placement: sums ─► assume ─► members one by one ─► revert ─► full, sufficient or infeasible
                                                                                              │
     PlacementChosen + one outcome a member ◄── Permit, Bind ◄── assume again ◄── best score ◄┘
     Unschedulable for the whole group      ◄───────────────────────── nobody feasible ◄──────┘
@@ -27,6 +27,7 @@ from tidelog.eventlog.records import (
     Rejection,
     Unschedulable,
 )
+from tidelog.framework.behaviours import GENERATORS_AFTER_PRE_FILTER
 from tidelog.framework.diagnosis import FitError
 from tidelog.framework.events import WaitingPod
 from tidelog.framework.framework import Framework
@@ -60,11 +61,17 @@ class GroupOptions(NamedTuple):
     """A group without a minCount need not be placed whole although it asks for a level."""
     feasible_max: int = 0
     """So many full placements are enough; 0 looks at all."""
+    pre_filters: bool = True
+    """PreFilter runs before the placements are generated."""
 
     @classmethod
     def of(cls, configuration: SchedulerConfiguration) -> GroupOptions:
         """What is configured."""
-        return cls(configuration.partial_placement == "always", configuration.max_feasible_placements)
+        return cls(
+            configuration.partial_placement == "always",
+            configuration.max_feasible_placements,
+            configuration.behaves(GENERATORS_AFTER_PRE_FILTER),
+        )
 
 
 class GroupResult(NamedTuple):
@@ -115,6 +122,8 @@ class _Cycle:
         self.options = options
         self.upstream = framework.handle.upstream
         self.state = CycleState(stamp.at, None, stamp.attempt)
+        self.pre_filtered = options.pre_filters and bool(framework.placement_generate)
+        """`state` is what PreFilter makes of the first member."""
         self.generators: list[str] = []
         """Those that made something of what they were given."""
         self.scores: dict[str, dict[str, float]] = {}
@@ -152,8 +161,18 @@ class _Cycle:
 
     # --- placements -------------------------------------------------------------------------------------------------
 
+    def _pre_filter(self) -> None:
+        """KEP-5732: "Placement generation is executed after PreFilter", here of the first member. Whom PreFilter rejects, the trials tell."""
+        first = self.group.members[0]
+        self.state = CycleState(self.stamp.at, self.waiting.get(first.uid), self.stamp.attempt)
+        status = self.framework.run_pre_filter(self.state, first).status
+        if status is not None and not status.is_rejected:
+            raise GroupFailure(status)
+
     def _generate(self) -> tuple[Sequence[Placement], Status | None]:
         """All generators in order, each fed with what the one before made; the rejection that left nothing."""
+        if self.pre_filtered:
+            self._pre_filter()
         placements: Sequence[Placement] = [whole(self.framework.snapshot.names)]
         for plugin in self.framework.placement_generate:
             made, status = self.framework.run_generate(plugin, self.state, self.group, placements)
@@ -209,7 +228,13 @@ class _Cycle:
     def _aggregate_check(self) -> AggregateCheck:
         group = self.group
         required = len(group.members) if self.needs_all else max(1, group.quorum - len(group.placed))
-        return AggregateCheck(self.framework, group.members, min(required, len(group.members)), self.state)
+        return AggregateCheck(
+            self.framework,
+            group.members,
+            min(required, len(group.members)),
+            self.state,
+            pre_filtered=self.pre_filtered,
+        )
 
     # --- placements that are alike ------------------------------------------------------------------------------------
 

@@ -298,6 +298,12 @@ class GroupTable:
             return None
         return rule.min_count, len(self._members.get(name, {}))
 
+    def levels_of(self, pod: Pod) -> Sequence[LevelConstraint]:
+        """The topology levels that the pod's group asks for; none if it is in no known group."""
+        name = group_name(pod)
+        rule = self.rule(name) if name else None
+        return () if rule is None else rule.constraints
+
 
 def _names_group(obj: Object | None) -> bool:
     return isinstance(obj, Pod) and bool(group_name(obj))

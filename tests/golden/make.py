@@ -20,6 +20,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from tests.replay.histories import node, pod, random_history
+from tidelog.api.objects import LabelSelector, LabelSelectorRequirement
 from tidelog.configuration.configuration import resolve_configuration
 from tidelog.eventlog.reader import open_reader
 from tidelog.eventlog.transfer import export_log
@@ -153,6 +154,34 @@ def guarded_starting_pods() -> Driver:
     return twice(1, happens, featureGates={"DisruptionPolicyInPriorityClass": True})
 
 
+def own_levels_wake() -> Driver:
+    """A gang for which there is no rack with room, while a node says every minute that it was seen."""
+
+    def happens(driver: Driver, when: str) -> None:
+        gang = f"gang-{when}"
+        racks = [node(f"{when}-{rack}", rack, cpu="2").label(of=when) for rack in "ab"]
+        driver.put(*(rack.build() for rack in racks), b.pod_group(gang, min_count=3, level=b.ZONE))
+        driver.put(*(pod(f"{gang}-{i}").group(gang).node_selector({"of": when}).build() for i in range(3)))
+        for minute in range(3):
+            driver.advance(seconds=60)
+            driver.put(racks[0].label(seen=str(minute)).build())
+
+    return twice(2, happens, featureGates={"TopologyAwareWorkloadScheduling": True})
+
+
+def generators_after_pre_filter() -> Driver:
+    """A gang without a rack, of which PreFilter cannot read what the first member asks for."""
+    broken = LabelSelector(match_expressions=(LabelSelectorRequirement(key="app", operator="In"),))
+
+    def happens(driver: Driver, when: str) -> None:
+        unreadable = pod(f"{when}-0").group(when).spread(b.HOSTNAME, selector=broken)
+        driver.put(node(when, "a").build(), b.pod_group(when, min_count=2, level="rack"))
+        driver.put(unreadable.build(), pod(f"{when}-1").group(when).build())
+        driver.settle()
+
+    return twice(3, happens, featureGates={"TopologyAwareWorkloadScheduling": True})
+
+
 STORIES: dict[str, Callable[[], Driver]] = {
     "spread": spread,
     "preemption": preemption,
@@ -161,6 +190,8 @@ STORIES: dict[str, Callable[[], Driver]] = {
     "random-1": lambda: random_history(1, steps=150),
     "random-2": lambda: random_history(2, steps=150),
     "guarded-starting-pods": guarded_starting_pods,
+    "own-levels-wake": own_levels_wake,
+    "generators-after-pre-filter": generators_after_pre_filter,
 }
 
 

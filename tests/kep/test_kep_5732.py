@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from tests.scheduler.groups.group_world import (
     BLOCK,
@@ -39,9 +40,20 @@ from tidelog.api.validation.rules import validate
 from tidelog.configuration.configuration import resolve_configuration
 from tidelog.eventlog.objects import ObjectTable
 from tidelog.eventlog.records import PlacementChosen, Unschedulable, decode_body
-from tidelog.framework.interface import CycleState, GroupInfo, Placement, Plugin, Status, unschedulable
+from tidelog.framework.interface import (
+    Code,
+    CycleState,
+    GroupInfo,
+    Placement,
+    Plugin,
+    PreFilterResult,
+    Status,
+    unschedulable,
+)
+from tidelog.framework.node_info import NodeInfo, PodInfo
 from tidelog.plugins.registry import Registry
 from tidelog.replay.driver import Driver
+from tidelog.replay.verify import verify
 from tidelog.testing import builders as b
 
 
@@ -306,6 +318,56 @@ def recorded(plugin: type[Recording]) -> Driver:
     plugin.calls = ()
     driver.put(node("a1", "a"), node("b1", "b"), training((RACK, False)), *workers(4))
     return driver
+
+
+class FromPreFilter(Plugin):
+    """Generates a placement for each node that PreFilter has seen, or none if it has seen nothing."""
+
+    name = "FromPreFilter"
+
+    def pre_filter(self, state: CycleState, pod: PodInfo, nodes: Sequence[NodeInfo]) -> PreFilterResult:
+        state.write("FromPreFilter.seen", (pod.name, [node.name for node in nodes]))
+        return PreFilterResult(status=Status(Code.SKIP))
+
+    def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
+        return None
+
+    def generate(
+        self, state: CycleState, group: GroupInfo, parents: Sequence[Placement]
+    ) -> tuple[Sequence[Placement], Status | None]:
+        name, nodes = state.read("FromPreFilter.seen") or ("", [])
+        return [Placement(name=f"{name} on {node}", nodes=(node,)) for node in nodes], None
+
+
+def seen_by_pre_filter(**settings: Any) -> Driver:
+    registry = Registry()
+    registry.register(FromPreFilter)
+    driver = Driver(registry)
+    points = {"multiPoint": {"enabled": [{"name": "FromPreFilter"}]}}
+    file = {**HEADER, "profiles": [{"plugins": points}], "tidelog": {"featureGates": GATES}}
+    driver.start(replace(resolve_configuration(file, registry).configuration, **settings))
+    driver.put(node("a1", "a", "2"), node("b1", "b"), b.pod_group("train", min_count=3), *members(3))
+    driver.settle()
+    return driver
+
+
+def test_generators_run_after_pre_filter_with_its_state() -> None:
+    """Phase 1: "Placement generation is executed after PreFilter giving PlacementGeneratorPlugins a chance to get the list of nodes in
+    the cluster."
+    """
+    driver = seen_by_pre_filter()
+
+    assert chosen(driver).placement == "train-0 on b1"
+    assert nodes_of(driver) == ["b1"] * 3
+    assert verify(driver.records, driver.registry).first_difference is None
+
+
+def test_log_that_was_written_before_gave_generators_an_empty_state() -> None:
+    driver = seen_by_pre_filter(behaviours=())
+
+    assert nodes_of(driver) == []
+    assert rejected(driver).message == "no feasible placements found"
+    assert verify(driver.records, driver.registry).first_difference is None
 
 
 def test_each_placement_is_assumed_tried_and_reverted_and_the_feasible_ones_are_scored() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from tidelog.api.features import FeatureGates
 from tidelog.api.objects import Node, Object
+from tidelog.framework.behaviours import all_behaviours
 from tidelog.framework.framework import FrameworkHandle
 from tidelog.framework.interface import LevelConstraint
 from tidelog.framework.listers import Listers
@@ -31,7 +32,7 @@ def handle(
     for other in others:
         listers.put(other)
     snapshot.refresh(cache)
-    return FrameworkHandle(snapshot, listers, upstream=upstream)
+    return FrameworkHandle(snapshot, listers, upstream=upstream, behaviours=all_behaviours())
 
 
 def node(name: str, cpu: str = "4", **labels: str) -> Node:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from msgspec.structs import replace
 
 from tests.plugins.group_plugins import BLOCK, RACK, group, handle, node
 from tidelog.api.objects import Node, Pod
+from tidelog.framework.behaviours import all_behaviours
 from tidelog.framework.events import Hint
 from tidelog.framework.interface import CycleState, LevelConstraint, Placement
 from tidelog.plugins.placement.topology import (
@@ -17,6 +20,7 @@ from tidelog.plugins.placement.topology import (
 from tidelog.queue.entity import QueuedPod
 from tidelog.testing import builders as b
 
+ALL = all_behaviours()
 NODES = [
     node("n1", rack="r2", block="b1"),
     node("n2", rack="r1", block="b1"),
@@ -137,8 +141,14 @@ def waiting(pod: Pod) -> QueuedPod:
     return QueuedPod(key="default/p", timestamp=0, uid="p", pod=pod, profile="default-scheduler")
 
 
-def hint_of(index: int, pod: Pod, old: object, new: object) -> Hint:
-    hint = TopologyPlacement(None, handle(NODES)).events_to_register()[index].hint
+def hint_of(
+    index: int, pod: Pod, old: object, new: object, *levels: LevelConstraint, behaviours: Sequence[int] = ALL
+) -> Hint:
+    """`levels`: of the pod's group; a rack, if there are none."""
+    given = handle(NODES)
+    given.behaviours = frozenset(behaviours)
+    given.listers.levels = lambda asked: (levels or (LevelConstraint(RACK),)) if asked is pod else ()
+    hint = TopologyPlacement(None, given).events_to_register()[index].hint
     assert hint is not None
     return hint(waiting(pod), old, new)
 
@@ -152,6 +162,32 @@ def test_new_labels_may_open_a_domain_and_a_heartbeat_does_not() -> None:
     assert hint_of(0, MEMBER, None, before) is Hint.QUEUE
     assert hint_of(0, MEMBER, before, node("n1", rack="r2")) is Hint.QUEUE
     assert hint_of(0, MEMBER, before, node("n1", rack="r1", cpu="8")) is Hint.SKIP
+
+
+def test_only_labels_of_the_groups_own_levels_may_open_a_domain() -> None:
+    before = node("n1", rack="r1", seen="1")
+    block, preferred = LevelConstraint(BLOCK), LevelConstraint(RACK, preferred=True)
+
+    assert hint_of(0, MEMBER, before, node("n1", rack="r1", seen="2")) is Hint.SKIP
+    assert hint_of(0, MEMBER, before, node("n1", seen="1")) is Hint.QUEUE
+    assert hint_of(0, MEMBER, before, node("n1", rack="r2"), block) is Hint.SKIP
+    assert hint_of(0, MEMBER, before, node("n1", rack="r2"), block, preferred) is Hint.QUEUE
+
+
+def test_new_node_is_in_a_domain_of_each_level_that_must_be_kept_to() -> None:
+    block, preferred = LevelConstraint(BLOCK), LevelConstraint(RACK, preferred=True)
+
+    assert hint_of(0, MEMBER, None, node("n9")) is Hint.SKIP
+    assert hint_of(0, MEMBER, None, node("n9", rack="r1"), block, LevelConstraint(RACK)) is Hint.SKIP
+    assert hint_of(0, MEMBER, None, node("n9", block="b1"), block, preferred) is Hint.QUEUE
+    assert hint_of(0, MEMBER, None, node("n9"), preferred) is Hint.QUEUE
+
+
+def test_any_label_woke_before_that_was_numbered() -> None:
+    before = node("n1", rack="r1", seen="1")
+
+    assert hint_of(0, MEMBER, before, node("n1", rack="r1", seen="2"), behaviours=()) is Hint.QUEUE
+    assert hint_of(0, MEMBER, None, node("n9"), behaviours=()) is Hint.QUEUE
 
 
 def test_end_of_a_placed_member_may_unpin_the_group_and_that_of_a_stranger_does_not() -> None:

@@ -595,6 +595,28 @@ def test_label_that_opens_a_rack_wakes_the_gang(driver: Driver) -> None:
     assert_replays(driver)
 
 
+def test_label_that_is_none_of_its_levels_leaves_the_gang_alone(driver: Driver) -> None:
+    """Ten heartbeats with another unrelated label were ten attempts."""
+    driver.put(node("a1", "a", "2"), node("b1", "b", "2"), gang(), *members(4))
+    driver.settle()
+    attempts = driver.core.attempts
+
+    for beat in range(10):
+        driver.put(node("a1", "a", "2", seen=str(beat)))
+        driver.advance(seconds=11)
+    unrelated = driver.core.attempts
+    driver.put(node("c1", None, "2"))
+    driver.advance(seconds=11)
+    without_a_rack = driver.core.attempts - unrelated
+    driver.put(node("b1", "a", "2"))
+    driver.advance(seconds=11)
+
+    assert unrelated == attempts
+    assert without_a_rack == 1  # NodeResourcesFit, which rejected members, hopes for the room.
+    assert len(nodes_of(driver)) == 4
+    assert_replays(driver)
+
+
 def test_pod_that_leaves_wakes_the_gang(driver: Driver) -> None:
     other = b.pod("other").request(cpu="2").on("a1").build()
     driver.put(node("a1", "a", "4"), other, gang(), *members(4))

@@ -42,6 +42,14 @@ RecordKind = Literal[
     "ConfigurationLoaded",
     "SchedulerStarted",
     "LossAccepted",
+    "ClusterAttached",
+    "KindSynced",
+    "KindGap",
+    "Cursor",
+    "ObjectUnread",
+    "LeadershipChanged",
+    "WriteFailed",
+    "ShadowVerdict",
     "Scheduled",
     "Unschedulable",
     "Waiting",
@@ -105,6 +113,8 @@ class ObjectDeleted(Fact, frozen=True, kw_only=True):
     """The object of the record's key is gone."""
 
     uid: str = ""
+    resource_version: str = ""
+    """Of its deletion, where an API server told of it; also of a pod that only left the view, because it has finished."""
 
 
 class PodConditionSet(Fact, frozen=True, kw_only=True):
@@ -139,6 +149,134 @@ class LossAccepted(Fact, frozen=True, kw_only=True):
     epoch: int = 0
     """The newest epoch that was known, whose start may be among the lost: it is not given out again."""
     reason: str = ""
+
+
+# --- facts about a live cluster ---------------------------------------------------------------------------------------
+
+
+class Watched(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel", gc=False):
+    """Where a kind is listed and watched."""
+
+    path: str
+    selector: str = ""
+    """A field selector; what it leaves out is not in the log."""
+
+
+class Redaction(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel", gc=False):
+    """What was taken out of each object before it was stored."""
+
+    level: str = "standard"
+    digest: str = ""
+    """Of the rules: those of two sessions are the same if this is."""
+
+
+class ClusterAttached(Fact, frozen=True, kw_only=True):
+    """A session with an API server begins: from here on its objects are the facts."""
+
+    cluster: str
+    """The uid of its namespace kube-system, which is the cluster's identity."""
+    mode: Literal["record", "shadow", "schedule"]
+    log_id: str
+    """Drawn once for each log; decisions carry it."""
+    server: str = ""
+    """Its version, as it says itself."""
+    identity: str = ""
+    """Who reads and writes: what a Lease would name."""
+    kinds: dict[str, Watched] = {}
+    redaction: Redaction = Redaction()
+
+
+class KindSynced(Fact, frozen=True, kw_only=True):
+    """From here on the log's objects of the kind are the server's as of `resource_version`, and follow its watch."""
+
+    kind: str
+    resource_version: str
+    how: Literal["initial", "relist", "resume"] = "initial"
+    reason: str = ""
+    objects: int = 0
+    """How many there are."""
+    added: int = 0
+    changed: int = 0
+    removed: int = 0
+
+
+class KindGap(Fact, frozen=True, kw_only=True):
+    """From here to the kind's next `KindSynced` its events are not in the cluster's order, and some are missing."""
+
+    kind: str
+    start: str = msgspec.field(default="", name="from")
+    """The last resourceVersion that was seen."""
+    reason: str = ""
+    """`expired`, `wentBack`, `undecodable` or `diverged`."""
+
+
+class Cursor(Fact, frozen=True, kw_only=True):
+    """How far the watches have come where no object's record says it: the next session goes on from there."""
+
+    positions: dict[str, str]
+    """Kind → resourceVersion."""
+
+
+class ObjectUnread(Fact, frozen=True, kw_only=True):
+    """The server has a version of the record's object that this version of tidelog cannot read; the last one that it could read counts on."""
+
+    resource_version: str = ""
+    uid: str = ""
+    error: str = ""
+
+
+class LeadershipChanged(Fact, frozen=True, kw_only=True):
+    """The Lease has another holder."""
+
+    holder: str = ""
+    """Empty: it was released."""
+    ours: bool = msgspec.field(default=False, name="self")
+    transitions: int = 0
+    resource_version: str = ""
+
+
+class WriteFailed(Fact, frozen=True, kw_only=True):
+    """What the outcome `cause` wants did not come about at the API server, and will not be tried again."""
+
+    effect: Literal["bind", "status", "nominate", "evict", "delete", "group", "claim"]
+    uid: str = ""
+    code: int = 0
+    """The HTTP status; 0: there was no answer, or nothing was sent."""
+    reason: str = ""
+    message: str = ""
+    """At most 256 characters."""
+    causes: tuple[str, ...] = ()
+    budget: str = ""
+    """Key of the disruption budget that refused."""
+    final: bool = False
+    """Trying it again cannot help."""
+    by: str = ""
+    """The node that the pod has already."""
+    sent: bool = True
+
+
+# --- findings -----------------------------------------------------------------------------------------------------------
+
+
+class ShadowVerdict(Fact, frozen=True, kw_only=True):
+    """What the record `cause`, in which another scheduler's decision about the record's pod shows, is by our rules.
+
+    It can be computed again from the records before it, and changes nothing.
+    """
+
+    uid: str
+    verdict: str
+    node: str = ""
+    gap: int = 0
+    """How many points the node is below the best."""
+    rank: int = 0
+    """The node's place among the feasible ones, from 1; 0 if it is none of them."""
+    feasible: int = 0
+    best: tuple[str, ...] = ()
+    """The best nodes, at most eight."""
+    reason: str = ""
+    view: str = ""
+    """The state that it was judged in, if not the one just before the record."""
 
 
 # --- outcomes -------------------------------------------------------------------------------------------------------
@@ -328,6 +466,14 @@ Body = (
     | ConfigurationLoaded
     | SchedulerStarted
     | LossAccepted
+    | ClusterAttached
+    | KindSynced
+    | KindGap
+    | Cursor
+    | ObjectUnread
+    | LeadershipChanged
+    | WriteFailed
+    | ShadowVerdict
     | Scheduled
     | Unschedulable
     | Waiting
@@ -351,6 +497,14 @@ _PLAIN: tuple[type[Body], ...] = (
     ConfigurationLoaded,
     SchedulerStarted,
     LossAccepted,
+    ClusterAttached,
+    KindSynced,
+    KindGap,
+    Cursor,
+    ObjectUnread,
+    LeadershipChanged,
+    WriteFailed,
+    ShadowVerdict,
     Scheduled,
     Unschedulable,
     Waiting,

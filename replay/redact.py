@@ -43,13 +43,16 @@ KEPT_WORDS = frozenset(
 
 _KEPT_FIELDS = frozenset(
     ("allocationMode", "apiGroup", "apiVersion", "attributes", "capacity", "allocatable", "allocatedResources", "claims",
-     "creationTimestamp", "criteria", "declaredFeatures", "deletionTimestamp", "distinctAttribute", "driver", "effect",
-     "expression", "extendedResourceName", "fallbackCriteria", "kind", "lastTransitionTime", "limits", "matchAttribute",
-     "maxUnavailable", "method", "minAvailable", "nodeAffinityPolicy", "nodeTaintsPolicy", "operator", "overhead", "phase",
-     "preemptionPolicy", "protocol", "requests", "resource", "resourceVersion", "restartPolicy", "schedulerName",
-     "startTime", "status", "timeAdded", "type", "unhealthyPodEvictionPolicy", "version", "whenUnsatisfiable"),
+     "creationTimestamp", "criteria", "declaredFeatures", "deletionTimestamp", "distinctAttribute", "driver",
+     "effect", "expression", "extendedResourceName", "fallbackCriteria", "from", "how", "kind", "kinds",
+     "lastTransitionTime", "limits", "matchAttribute", "maxUnavailable", "method", "minAvailable", "mode", "nodeAffinityPolicy", "nodeTaintsPolicy",
+     "operator", "overhead", "phase", "positions", "preemptionPolicy", "protocol", "requests", "resource",
+     "resourceVersion", "restartPolicy", "schedulerName", "server", "startTime", "status", "timeAdded", "type",
+     "unhealthyPodEvictionPolicy", "verdict", "version", "view", "whenUnsatisfiable"),
 )  # fmt: skip
-_DROPPED_FIELDS = frozenset(("annotations", "description", "message", "source", "csi", "ephemeral"))
+_DROPPED_FIELDS = frozenset(
+    ("annotations", "description", "message", "source", "csi", "ephemeral", "error", "redaction")
+)
 _KEY_FIELDS = frozenset(("key", "topologyKey", "matchLabelKeys", "mismatchLabelKeys", "level"))
 """Fields that hold the keys of labels and taints."""
 _IMAGE_FIELDS = frozenset(("image", "names"))

@@ -26,12 +26,14 @@ from tidelog.eventlog.records import (
     Nominated,
     ObjectDeleted,
     ObjectPut,
+    ObjectUnread,
     PlacementChosen,
     PodConditionSet,
     Record,
     Scheduled,
     Unschedulable,
     Waiting,
+    WriteFailed,
     decode_body,
 )
 from tidelog.framework.events import ClusterEvent
@@ -302,6 +304,13 @@ class Teller:
                 )
             case Nominated() | Evicted() | EvictionRefused() | PlacementChosen():
                 self._preemption(record, body)
+            case ObjectUnread() if record.key == self.key:
+                text = f"a version that this tidelog cannot read ({body.resource_version}): {body.error}"
+                self._add(record, "unread", text)
+            case WriteFailed():
+                code = f" ({body.code})" if body.code else ""
+                why = body.reason or body.message
+                self._add(record, "refused", f"the API server did not take the {body.effect}{code}: {why}")
             case _:
                 pass
 

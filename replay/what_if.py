@@ -53,6 +53,9 @@ PROGRESS_EVERY = 1_000
 STAND_IN = "what-if"
 """The author of what the what-if itself adds."""
 
+_OF_THE_RECORDED = frozenset(("Tick", "LossAccepted", "LeadershipChanged", "WriteFailed", "ShadowVerdict"))
+"""Facts about the recorded log itself, or about its outcomes."""
+
 T = TypeVar("T")
 _NO_GATES = FeatureGates()
 
@@ -266,7 +269,7 @@ class _WhatIf:
             if injection.seq == record.seq:
                 self._go_to(record.at)
                 self._inject(injection.object)
-        if record.kind in OUTCOME_KINDS or record.kind in ("Tick", "LossAccepted"):
+        if record.kind in OUTCOME_KINDS or record.kind in _OF_THE_RECORDED:
             return
         if self._is_left_out(record):
             return

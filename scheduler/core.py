@@ -39,21 +39,29 @@ from tidelog.eventlog.records import (
     AttemptAborted,
     AttemptError,
     Body,
+    ClusterAttached,
     ConfigurationLoaded,
+    Cursor,
     Evicted,
     EvictionRefused,
+    KindGap,
+    KindSynced,
+    LeadershipChanged,
     LossAccepted,
     Nominated,
     ObjectDeleted,
     ObjectPut,
+    ObjectUnread,
     PlacementChosen,
     PodConditionSet,
     Record,
     Scheduled,
     SchedulerStarted,
+    ShadowVerdict,
     Tick,
     Unschedulable,
     Waiting,
+    WriteFailed,
     decode_body,
 )
 from tidelog.framework.framework import Framework
@@ -211,7 +219,18 @@ class Core:
                 outcomes.nominated(key, body)
             case Evicted():
                 outcomes.evicted(key, body)
-            case LossAccepted() | EvictionRefused():
+            case (
+                LossAccepted()
+                | EvictionRefused()
+                | ClusterAttached()
+                | KindSynced()
+                | KindGap()
+                | Cursor()
+                | ObjectUnread()
+                | LeadershipChanged()
+                | WriteFailed()
+                | ShadowVerdict()
+            ):
                 pass
             case _:
                 assert_never(body)

@@ -14,21 +14,29 @@ from tidelog.eventlog.records import (
     AttemptAborted,
     AttemptError,
     Body,
+    ClusterAttached,
     ConfigurationLoaded,
+    Cursor,
     Evicted,
     EvictionRefused,
+    KindGap,
+    KindSynced,
+    LeadershipChanged,
     LossAccepted,
     Nominated,
     ObjectDeleted,
     ObjectPut,
+    ObjectUnread,
     PlacementChosen,
     PodConditionSet,
     Record,
     Scheduled,
     SchedulerStarted,
+    ShadowVerdict,
     Tick,
     Unschedulable,
     Waiting,
+    WriteFailed,
     decode_body,
 )
 
@@ -71,6 +79,25 @@ def in_a_few_words(body: Body, at: int) -> str:
         case LossAccepted():
             last = f" to {body.last}" if body.last else " on"
             return f"records from {body.first}{last} are lost: {body.reason}"
+        case ClusterAttached():
+            return f"to cluster {body.cluster} ({body.server or 'version unknown'}), to {body.mode}"
+        case KindSynced():
+            changes = f"{body.added} added, {body.changed} changed, {body.removed} removed"
+            return f"{body.kind} at {body.resource_version} ({body.how}): {body.objects} objects, {changes}"
+        case KindGap():
+            return f"{body.kind} from {body.start or 'the start'}: {body.reason}"
+        case Cursor():
+            return ", ".join(f"{kind} at {version}" for kind, version in body.positions.items())
+        case ObjectUnread():
+            return f"version {body.resource_version}: {_short(body.error)}"
+        case LeadershipChanged():
+            who = f"{body.holder}{', this scheduler' if body.ours else ''}" if body.holder else "nobody"
+            return f"to {who}"
+        case WriteFailed():
+            code = f" {body.code}" if body.code else ""
+            return f"{body.effect}:{code} {body.reason or _short(body.message)}".rstrip()
+        case ShadowVerdict():
+            return " ".join(filter(None, (body.verdict, body.node, body.reason)))
         case Scheduled():
             return f"on {body.node}{_fallback(body.fallback)}"
         case Unschedulable():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -37,22 +38,30 @@ from tidelog.eventlog.records import (
     AttemptAborted,
     AttemptError,
     Body,
+    ClusterAttached,
     ConfigurationLoaded,
+    Cursor,
     Draft,
     Evicted,
     EvictionRefused,
+    KindGap,
+    KindSynced,
+    LeadershipChanged,
     LossAccepted,
     Nominated,
     ObjectDeleted,
     ObjectPut,
+    ObjectUnread,
     PlacementChosen,
     PodConditionSet,
     Record,
     Scheduled,
     SchedulerStarted,
+    ShadowVerdict,
     Tick,
     Unschedulable,
     Waiting,
+    WriteFailed,
     encode_body,
 )
 from tidelog.eventlog.store import CHANGES, EMPTY, Snapshot
@@ -286,6 +295,13 @@ def test_group_is_scheduled_once_and_for_all(story: Story) -> None:
         Waiting(**ATTEMPT, node="n1"),
         AttemptAborted(**ATTEMPT, reason="gone"),
         EvictionRefused(**ATTEMPT, preemptor="p", node="n1"),
+        KindSynced(kind="Pod", resource_version="12"),
+        KindGap(kind="Pod", start="11"),
+        Cursor(positions={"Pod": "13"}),
+        ObjectUnread(resource_version="14"),
+        LeadershipChanged(holder="host_1"),
+        WriteFailed(effect="status"),
+        ShadowVerdict(uid="u", verdict="same"),
         PlacementChosen(**ATTEMPT, placement="rack"),
     ],
     ids=lambda body: type(body).__name__,
@@ -328,6 +344,10 @@ STEPS = st.lists(
         st.builds(lambda n, m: (f"Pod/d/{n}", Scheduled(**ATTEMPT, node=m)), NAMES, NAMES),
         st.builds(lambda n, m: (f"Pod/d/{n}", Unschedulable(**ATTEMPT, message=m)), NAMES, NAMES),
         st.builds(lambda n, m: (f"Pod/d/{n}", Nominated(**ATTEMPT, node=m)), NAMES, NAMES),
+        st.builds(lambda c: ("", ClusterAttached(cluster=c, mode="record", log_id="l")), NAMES),
+        st.builds(lambda n: ("", KindSynced(kind="Pod", resource_version=n)), st.sampled_from(["9", "10"])),
+        st.builds(lambda n: (f"Pod/d/{n}", ObjectUnread(resource_version="11")), NAMES),
+        st.just(("", KindGap(kind="Pod"))),
     ),
     max_size=30,
 )
@@ -514,3 +534,90 @@ async def test_changes_behind_damaged_ones_are_not_used(monkeypatch: pytest.Monk
         monkeypatch.setattr(log.store, "get_snapshot", damaged)
 
         assert [change.seq for change in await log.changes(snapshot)] == [2]
+
+
+# --- the cluster that it is attached to ---------------------------------------------------------------------------------
+
+ATTACHED = ClusterAttached(cluster="c", mode="record", log_id="l")
+
+
+def version(number: str) -> Pod:
+    return Pod(metadata=ObjectMeta(name="web", namespace="default", resource_version=number))
+
+
+def positions(story: Story) -> dict[str, str]:
+    assert story.table.attachment is not None
+    return story.table.attachment.positions
+
+
+def test_a_log_that_is_not_attached_has_no_attachment_and_the_snapshot_that_it_always_had() -> None:
+    story = Story().put(version("7"))
+
+    _, _, _, _, objects = msgspec.msgpack.decode(story.table.encode())
+
+    assert story.table.attachment is None
+    assert list(objects) == ["Pod"]
+
+
+def test_a_kind_has_a_position_from_its_listing_on_and_objects_move_it() -> None:
+    story = Story().say("", ATTACHED).put(version("7"))
+    assert positions(story) == {}
+
+    story.say("", KindSynced(kind="Pod", resource_version="9")).put(version("10"))
+    assert positions(story) == {"Pod": "10"}
+
+    story.say(KEY, ObjectDeleted(uid="u", resource_version="100"))
+    assert positions(story) == {"Pod": "100"}
+
+
+def test_a_position_never_goes_back_but_by_a_new_listing() -> None:
+    story = Story().say("", ATTACHED).say("", KindSynced(kind="Pod", resource_version="100"))
+
+    story.put(version("99")).say("", Cursor(positions={"Pod": "98", "Node": "5"}))
+    assert positions(story) == {"Pod": "100"}
+
+    story.say("", Cursor(positions={"Pod": "101"})).say("", KindSynced(kind="Pod", resource_version="3"))
+    assert positions(story) == {"Pod": "3"}
+
+
+def test_a_gap_takes_the_position_until_the_kind_is_listed_again() -> None:
+    story = Story().say("", ATTACHED).say("", KindSynced(kind="Pod", resource_version="9"))
+
+    story.say("", KindGap(kind="Pod", start="9", reason="expired")).put(version("12"))
+    assert positions(story) == {}
+
+    story.say("", KindSynced(kind="Pod", resource_version="12", how="relist"))
+    assert positions(story) == {"Pod": "12"}
+
+
+def test_positions_outlive_a_session_with_the_same_cluster_only() -> None:
+    story = Story().say("", ATTACHED).say("", KindSynced(kind="Pod", resource_version="9"))
+
+    story.say("", ATTACHED)
+    assert positions(story) == {"Pod": "9"}
+
+    story.say("", ClusterAttached(cluster="another", mode="record", log_id="l"))
+    assert positions(story) == {}
+
+
+def test_an_object_is_unread_until_a_version_of_it_is_read() -> None:
+    story = Story().say("", ATTACHED).say(KEY, ObjectUnread(resource_version="9"))
+    assert story.table.attachment is not None
+    assert story.table.attachment.unread == {KEY: "9"}
+
+    story.put(version("10"))
+    assert story.table.attachment.unread == {}
+
+
+def test_the_attachment_is_in_snapshots_whole_or_of_changes() -> None:
+    story = Story().say("", ATTACHED).say("", KindSynced(kind="Pod", resource_version="9"))
+    whole = Snapshot.make(SNAPSHOT, story.table.seq, bytes(32), story.table.encode())
+    mark = story.table.mark()
+    story.put(version("12"))
+    changes = Snapshot.make(SNAPSHOT + CHANGES, story.table.seq, bytes(32), story.table.encode_changes(mark))
+
+    loaded = ObjectTable.from_snapshot(whole, [changes])
+
+    assert loaded is not None
+    assert loaded.attachment == story.table.attachment
+    assert loaded.digest() == story.table.digest()

@@ -21,23 +21,33 @@ from tidelog.eventlog.records import (
     AttemptError,
     Body,
     ChainBroken,
+    ClusterAttached,
     ConfigurationLoaded,
+    Cursor,
     Evicted,
     EvictionRefused,
     Fallback,
+    KindGap,
+    KindSynced,
+    LeadershipChanged,
     LossAccepted,
     Nominated,
     ObjectDeleted,
     ObjectPut,
+    ObjectUnread,
     PlacementChosen,
     PodConditionSet,
     Record,
+    Redaction,
     Rejection,
     Scheduled,
     SchedulerStarted,
+    ShadowVerdict,
     Tick,
     Unschedulable,
     Waiting,
+    Watched,
+    WriteFailed,
     chain_digest,
     check_rows,
     decode_body,
@@ -56,6 +66,22 @@ BODIES: tuple[Body, ...] = (
     ConfigurationLoaded(configuration={"profiles": [{"weight": 1.5}], "n": None}, source="config.yaml"),
     SchedulerStarted(epoch=3, holder="host/1"),
     LossAccepted(first=5, last=9, epoch=2, reason="torn"),
+    ClusterAttached(
+        cluster="6f1c",
+        mode="record",
+        log_id="l1",
+        server="v1.36.0",
+        identity="host_1",
+        kinds={"Pod": Watched(path="/api/v1/pods", selector="status.phase!=Failed")},
+        redaction=Redaction(digest="d"),
+    ),
+    KindSynced(kind="Pod", resource_version="12", how="relist", reason="expired", objects=3, removed=1),
+    KindGap(kind="Pod", start="11", reason="wentBack"),
+    Cursor(positions={"Pod": "13", "Node": "9"}),
+    ObjectUnread(resource_version="14", uid="u", error="Expected `int`, got `str` - at `$.spec.priority`"),
+    LeadershipChanged(holder="host_1", ours=True, transitions=2, resource_version="15"),
+    WriteFailed(effect="bind", uid="u", code=409, reason="Conflict", message="m", final=True, by="n2"),
+    ShadowVerdict(uid="u", verdict="gap", node="n1", gap=3, rank=2, feasible=4, best=("n2",)),
     Scheduled(**ATTEMPT, node="n1", feasible=3, fallback=(FALLBACK,)),
     Unschedulable(
         **ATTEMPT,
@@ -111,6 +137,10 @@ def kind_by_match(body: Body) -> str:
     """The kind of a body, by a match that the type checker knows to be complete."""
     match body:
         case ObjectPut() | ObjectDeleted() | PodConditionSet() | Tick() | ConfigurationLoaded():
+            return type(body).__name__
+        case ClusterAttached() | KindSynced() | KindGap() | Cursor() | ObjectUnread():
+            return type(body).__name__
+        case LeadershipChanged() | WriteFailed() | ShadowVerdict():
             return type(body).__name__
         case SchedulerStarted() | LossAccepted() | Scheduled() | Unschedulable() | Waiting():
             return type(body).__name__

@@ -521,6 +521,8 @@ KIND_OF_BODY: dict[type[Body], RecordKind] = {
 }
 assert tuple(KIND_OF_BODY.values()) == RECORD_KINDS, "the two tables of kinds differ"
 
+OUTCOME_KINDS = frozenset(kind for body, kind in KIND_OF_BODY.items() if issubclass(body, Outcome))
+
 _decode_plain = msgspec.msgpack.Decoder().decode
 _WIDE_MAP = b"\xde\x00"
 """How a map with a longer header than it needs begins; so may other things, which do not change."""
@@ -557,6 +559,15 @@ def decode_body(record: Record) -> Body:
     except (msgspec.MsgspecError, RecursionError) as error:
         what = f"record {record.seq} ({record.kind} {record.key}) has a body of another shape: {error}"
     raise LogError(f"{what}: a newer tidelog wrote it; use that one, or a newer one")
+
+
+def decode_outcome(record: Record) -> Outcome | None:
+    """Return the outcome that the record holds, if it holds one."""
+    if record.kind not in OUTCOME_KINDS:
+        return None
+    body = decode_body(record)
+    assert isinstance(body, Outcome)
+    return body
 
 
 # --- the chain ------------------------------------------------------------------------------------------------------

@@ -10,8 +10,8 @@ from tidelog.eventlog.records import Record, Scheduled, Waiting
 from tidelog.framework.framework import NodeScores
 from tidelog.framework.interface import Status
 from tidelog.replay.examine import Examination, examine
-from tidelog.replay.playback import Pop
 from tidelog.scheduler.core import Core
+from tidelog.scheduler.recorded import RecordedAttempt
 
 RUNNERS_UP = 4
 """So many nodes are shown beside the winner."""
@@ -54,7 +54,7 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
     note: str = ""
 
 
-def placement_of(pop: Pop, key: str) -> tuple[Record, str] | None:
+def placement_of(pop: RecordedAttempt, key: str) -> tuple[Record, str] | None:
     """The record in which the attempt found a node for the pod, and the node."""
     for record, body in pop.outcomes:
         if record.key == key and isinstance(body, Scheduled | Waiting):
@@ -62,7 +62,7 @@ def placement_of(pop: Pop, key: str) -> tuple[Record, str] | None:
     return None
 
 
-def choice_of(core: Core, pop: Pop, key: str) -> Choice | None:
+def choice_of(core: Core, pop: RecordedAttempt, key: str) -> Choice | None:
     """How the node was chosen. `core` is in the state in which the attempt is about to be made."""
     placed, pod = placement_of(pop, key), core.cluster.pod(key)
     if placed is None or pod is None or core.queue is None:

@@ -8,9 +8,8 @@ from typing import Any
 import msgspec
 
 from tidelog.api.times import NANOS
-from tidelog.eventlog.records import Record, Scheduled
+from tidelog.eventlog.records import OUTCOME_KINDS, Record, Scheduled, decode_outcome
 from tidelog.replay.figures import Figures, figures
-from tidelog.replay.playback import OUTCOME_KINDS, decode_outcome
 from tidelog.replay.what_if import Divergence, Outcomes
 
 _BESIDE = ("attempt", "observed", "at", "epoch", "score")

@@ -18,9 +18,9 @@ from typing import Any, Self
 
 from tidelog.api.errors import LogError, TidelogError
 from tidelog.eventlog.reader import LogReader, open_reader
-from tidelog.eventlog.records import ConfigurationLoaded, Outcome, Record, decode_body
+from tidelog.eventlog.records import ConfigurationLoaded, Outcome, Record, decode_body, decode_outcome
 from tidelog.plugins.registry import Registry, load_entry_points
-from tidelog.replay.playback import decode_outcome, playback
+from tidelog.replay.playback import playback
 from tidelog.scheduler.core import Core
 from tidelog.scheduler.state import SNAPSHOT, load_state
 

@@ -13,7 +13,6 @@ on a name in a way that renaming does not keep.
 from __future__ import annotations
 
 import re
-from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -23,17 +22,19 @@ from tidelog.api.errors import TidelogError
 from tidelog.api.objects import Condition, Object, Pod
 from tidelog.eventlog.objects import ObjectTable
 from tidelog.eventlog.records import (
+    OUTCOME_KINDS,
     Draft,
     Fact,
     ObjectPut,
     Outcome,
     Record,
     decode_body,
+    decode_outcome,
 )
 from tidelog.plugins.registry import Registry
 from tidelog.replay.driver import Driver
-from tidelog.replay.playback import OUTCOME_KINDS, decode_outcome, following, pops
 from tidelog.replay.verify import Progress
+from tidelog.scheduler.recorded import RecordedAttempts, following
 
 KEPT_WORDS = frozenset(
     ("", "default", "kube-system", "kube-public", "kube-node-lease", "true", "false", "True", "False", "latest",
@@ -168,7 +169,7 @@ class _Retelling:
         self.names = names
         self.driver = Driver(registry)
         self.recorded = ObjectTable()
-        self.ahead = deque(pops(records))
+        self.ahead = RecordedAttempts(records)
 
     def run(self, progress: Progress | None) -> list[Record]:
         for number, record in enumerate(self.records):
@@ -180,8 +181,8 @@ class _Retelling:
 
     def _retell(self, record: Record) -> None:
         driver = self.driver
-        while self.ahead and self.ahead[0].observed == driver.core.seq:
-            driver.now = self.ahead.popleft().at
+        for made in self.ahead.due(driver.core.seq):
+            driver.now = made.at
             if driver.attempt() is None:
                 raise self._another(record)
         driver.now = record.at

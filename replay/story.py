@@ -16,6 +16,7 @@ import msgspec
 from tidelog.api.objects import Pod
 from tidelog.api.times import format_duration
 from tidelog.eventlog.records import (
+    OUTCOME_KINDS,
     AttemptAborted,
     AttemptError,
     Body,
@@ -38,10 +39,11 @@ from tidelog.eventlog.records import (
 )
 from tidelog.framework.events import ClusterEvent
 from tidelog.queue.entity import AnyEntity, QueuedGroup, QueuedPod, Where
-from tidelog.replay.playback import OUTCOME_KINDS, Pop, playback
+from tidelog.replay.playback import playback
 from tidelog.replay.words import event_name, short
 from tidelog.scheduler.core import Core
 from tidelog.scheduler.groups.group import group_record_key
+from tidelog.scheduler.recorded import RecordedAttempt
 
 JUDGED_KEPT = 20
 """So many of the last events that were judged for the pod are kept."""
@@ -158,9 +160,9 @@ class Teller:
 
     # --- steps ------------------------------------------------------------------------------------------------------------
 
-    def hear(self, step: Pop | Record) -> None:
+    def hear(self, step: RecordedAttempt | Record) -> None:
         """The next step of the playback has been made, or, for a pop, is about to be."""
-        if isinstance(step, Pop):
+        if isinstance(step, RecordedAttempt):
             return
         self._record = step
         if step.kind == "ConfigurationLoaded":

@@ -17,11 +17,10 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from tidelog.api.errors import TidelogError, printable
-from tidelog.eventlog.records import Record
+from tidelog.eventlog.records import OUTCOME_KINDS, Record, decode_outcome
 from tidelog.plugins.registry import Registry
 from tidelog.replay.files import rechained
 from tidelog.replay.history import History
-from tidelog.replay.playback import OUTCOME_KINDS, decode_outcome
 from tidelog.scheduler.core import Core
 from tidelog.scheduler.state import encode_state, load_state
 

@@ -18,15 +18,24 @@ from typing import Any, cast
 
 import msgspec
 
-from tidelog.api.errors import TidelogError
-from tidelog.eventlog.records import AttemptAborted, Body, Outcome, Record, Scheduled, Waiting, encode_body
+from tidelog.eventlog.records import (
+    AttemptAborted,
+    Body,
+    Outcome,
+    Record,
+    Scheduled,
+    Waiting,
+    decode_outcome,
+    encode_body,
+)
 from tidelog.plugins.registry import Registry
 from tidelog.replay.divergence import evidence
-from tidelog.replay.playback import Pop, decode_outcome, pops, recover
-from tidelog.scheduler.core import Core, NotTheRecorded
+from tidelog.replay.playback import recover
+from tidelog.scheduler.core import Core
 from tidelog.scheduler.decision import Decision
+from tidelog.scheduler.recorded import RecordedAttempt, RecordedAttempts, contradiction
 
-__all__ = ["Difference", "Pop", "Report", "pops", "recover", "verify"]
+__all__ = ["Difference", "Report", "recover", "verify"]
 
 Progress = Callable[[int, int], None]
 """Told now and then how many records are done, and of how many."""
@@ -88,7 +97,7 @@ class _Verification:
         self.core = core
         self.records = records
         self.sample = sample
-        self.ahead = deque(pops(records))
+        self.ahead = RecordedAttempts(records)
         self.made: dict[int, Decision] = {}
         """Decisions computed, no record of which has been reached."""
         self.expected: dict[int, deque[tuple[str, Body]]] = {}
@@ -133,15 +142,16 @@ class _Verification:
 
     def _make_attempts(self) -> None:
         """Everything that was popped when the log was as long as what has been consumed."""
-        while self.difference is None and self.ahead and self.ahead[0].observed == self.core.seq:
-            pop = self.ahead.popleft()
+        for pop in self.ahead.due(self.core.seq):
             self.bodies.update((record.seq, body) for record, body in pop.outcomes)
             if pop.attempt % self.sample:
                 self._believe(pop)
             else:
                 self._decide(pop)
+            if self.difference is not None:
+                return
 
-    def _believe(self, pop: Pop) -> None:
+    def _believe(self, pop: RecordedAttempt) -> None:
         for record, body in pop.outcomes:
             if isinstance(body, Scheduled | Waiting) and self.core.cluster.cache.get(body.node) is None:
                 what = f"the decision names node {body.node}, which there was not"
@@ -152,7 +162,7 @@ class _Verification:
         except Exception as error:
             self._differs(pop.outcomes[0][0], pop.attempt, _said(error))
 
-    def _decide(self, pop: Pop) -> None:
+    def _decide(self, pop: RecordedAttempt) -> None:
         try:
             decision = self.core.attempt(pop.at)
         except Exception as error:
@@ -166,7 +176,7 @@ class _Verification:
         what = f"attempt {pop.attempt} was made after record {pop.observed}, but {found}"
         self._differs(pop.outcomes[0][0], pop.attempt, what)
 
-    def _look_closer(self, pop: Pop, decision: Decision) -> None:
+    def _look_closer(self, pop: RecordedAttempt, decision: Decision) -> None:
         """If the decision is another one than was recorded, find out who caused it as long as the state is at hand."""
         (record, recorded), (key, computed) = pop.outcomes[0], decision.outcomes[0]
         if key == record.key and encode_body(computed) == record.body:
@@ -231,4 +241,4 @@ class _Verification:
 
 
 def _said(error: Exception) -> str:
-    return str(error) if isinstance(error, TidelogError | NotTheRecorded) else repr(error)
+    return contradiction(error) or str(error)

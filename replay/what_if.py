@@ -30,6 +30,7 @@ from tidelog.api.times import parse_time
 from tidelog.configuration.configuration import SchedulerConfiguration
 from tidelog.eventlog.objects import ObjectTable
 from tidelog.eventlog.records import (
+    OUTCOME_KINDS,
     AttemptAborted,
     Body,
     ConfigurationLoaded,
@@ -40,11 +41,12 @@ from tidelog.eventlog.records import (
     Record,
     Scheduled,
     decode_body,
+    decode_outcome,
     encode_body,
 )
 from tidelog.plugins.registry import Registry
 from tidelog.replay.driver import Driver
-from tidelog.replay.playback import OUTCOME_KINDS, Pop, decode_outcome, following, pops
+from tidelog.scheduler.recorded import RecordedAttempt, RecordedAttempts, following, recorded_attempts
 
 Configure = Callable[[SchedulerConfiguration], SchedulerConfiguration]
 Progress = Callable[[int, int], None]
@@ -132,9 +134,8 @@ class _WhatIf:
         self.recorded = ObjectTable()
         """The objects as the recorded log had them."""
         self.divergence: Divergence | None = None
-        self.pops = {pop.attempt: pop for pop in pops(records)}
-        self.ahead = sorted(self.pops.values(), key=lambda pop: pop.attempt)
-        self.ahead.reverse()
+        self.pops = {pop.attempt: pop for pop in recorded_attempts(records)}
+        self.ahead = RecordedAttempts(records)
         self.roots = _roots(records)
         self.reactions = self._reactions()
         self.absent: set[str] = set()
@@ -195,8 +196,7 @@ class _WhatIf:
     def _attempts(self, record: Record) -> None:
         """Every attempt that was made before this record, in the same place."""
         driver = self.driver
-        while self.ahead and self.ahead[-1].observed == driver.core.seq:
-            pop = self.ahead.pop()
+        for pop in self.ahead.due(driver.core.seq):
             driver.now = pop.at
             decision = driver.attempt()
             _, body = pop.outcomes[0]
@@ -225,7 +225,7 @@ class _WhatIf:
         driver.commit(1)
 
     def _leave(
-        self, record: Record, reason: str, pop: Pop | None = None, computed: Body | None = None
+        self, record: Record, reason: str, pop: RecordedAttempt | None = None, computed: Body | None = None
     ) -> None:
         recorded = None if pop is None else pop.outcomes[0][1]
         self.divergence = Divergence(
@@ -392,7 +392,7 @@ def _roots(records: Sequence[Record]) -> dict[int, int]:
     return found
 
 
-def _same(outcomes: Sequence[tuple[str, Body]], pop: Pop) -> bool:
+def _same(outcomes: Sequence[tuple[str, Body]], pop: RecordedAttempt) -> bool:
     """Whether the decision is the recorded one. Points that come to the same choice do not make it another."""
     recorded = [(record.key, _essence(cast("Body", body))) for record, body in pop.outcomes]
     return [(key, _essence(body)) for key, body in outcomes] == recorded

@@ -14,10 +14,11 @@ from tidelog.framework.framework import NodeScores
 from tidelog.replay.advice import Help, advise, gate_advice
 from tidelog.replay.choice import Choice, choice_of, placement_of
 from tidelog.replay.examine import Examination, examine
-from tidelog.replay.playback import Pop, playback, pops
+from tidelog.replay.playback import playback
 from tidelog.replay.story import PodStory, Teller
 from tidelog.replay.waits import Waits, waits_of
 from tidelog.scheduler.core import Core
+from tidelog.scheduler.recorded import RecordedAttempt, recorded_attempts
 
 EXAMINED = ("active", "backoff", "unschedulable", "gated", "member", "pending member", "incomplete member")
 """Where a pod waits without a place of its own: only there does the question make sense what would help."""
@@ -61,10 +62,10 @@ def why(
     `later` are the records behind the last one, for attempts under way; `seq` and `at` are the moment in question, by default that of the last
     record. Of a pod that is placed or gone, the records after the last one about it need not be given.
     """
-    last = max((p.attempt for p in pops(records) if placement_of(p, key)), default=0)
+    last = max((p.attempt for p in recorded_attempts(records) if placement_of(p, key)), default=0)
     teller, choice = Teller(core, key), None
     for step in playback(records, core, later):
-        if isinstance(step, Pop) and step.attempt == last:
+        if isinstance(step, RecordedAttempt) and step.attempt == last:
             choice = choice_of(core, step, key)
         teller.hear(step)
     told = teller.told()
@@ -175,9 +176,13 @@ class WhyNot(msgspec.Struct, frozen=True, kw_only=True):
 
 def why_not(records: Sequence[Record], core: Core, key: str, node: str) -> WhyNot:
     """Ask every plugin about the pod and the node. For a pod that was placed: in the state in which that was decided."""
-    placing = max((p.attempt for p in pops(records) if placement_of(p, key)), default=0)
+    placing = max((p.attempt for p in recorded_attempts(records) if placement_of(p, key)), default=0)
     for step in playback(records, core):
-        if isinstance(step, Pop) and step.attempt == placing and (placed := placement_of(step, key)):
+        if (
+            isinstance(step, RecordedAttempt)
+            and step.attempt == placing
+            and (placed := placement_of(step, key))
+        ):
             return _verdicts(core, key, node, step.at, attempt=step.attempt, placed_on=placed[1])
     return _verdicts(core, key, node, core.at)
 

@@ -82,11 +82,8 @@ from tidelog.scheduler.outcomes import Outcomes
 from tidelog.scheduler.permits import Permit, Permits
 from tidelog.scheduler.pod_cycle import Stamp
 from tidelog.scheduler.preemption import Evictions
+from tidelog.scheduler.recorded import NotTheRecorded
 from tidelog.scheduler.rejections import Rejections
-
-
-class NotTheRecorded(Exception):
-    """A log is being recovered, and who came out of the queue is not whom the log says was tried."""
 
 
 class Core:

@@ -16,28 +16,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple, cast
 
-from tidelog.api.errors import InternalError, TidelogError
 from tidelog.eventlog.records import Body, Outcome, Record, SchedulerStarted, decode_body
-from tidelog.scheduler.core import Core, NotTheRecorded
-
-
-def contradiction(error: Exception) -> str:
-    """How a log contradicts itself, for an error of who believed it; empty for an error that says all by itself.
-
-    None of ours does, and one that does can make the core fail in any way.
-    """
-    if isinstance(error, NotTheRecorded | InternalError):
-        return str(error.args[0]) if error.args else repr(error)
-    return "" if isinstance(error, TidelogError) else repr(error)
-
-
-class _Attempt(NamedTuple):
-    number: int
-    observed: int
-    at: int
-    outcomes: list[tuple[str, Body]]
+from tidelog.scheduler.core import Core
+from tidelog.scheduler.recorded import RecordedAttempts
 
 
 class Recovery:
@@ -49,7 +31,7 @@ class Recovery:
         """The last record that was given to it."""
         self._records: deque[tuple[Record, Body]] = deque()
         """Read and not consumed."""
-        self._attempts: deque[_Attempt] = deque()
+        self._attempts = RecordedAttempts()
         """Of which outcomes were read, and which have not been popped; the last may be incomplete."""
         self._observed = core.seq
         """Of the newest outcome."""
@@ -68,7 +50,8 @@ class Recovery:
         for record in records:
             body = decode_body(record)
             if isinstance(body, Outcome):
-                self._note(record.key, body)
+                self._attempts.add(record, body, consumed=self.core.seq)
+                self._observed = body.observed
             elif isinstance(body, SchedulerStarted):
                 self.nothing_in_flight_at(record.seq)
             self._records.append((record, body))
@@ -102,24 +85,12 @@ class Recovery:
             self.core.apply(record, body)
             yield record
 
-    def _note(self, key: str, body: Outcome) -> None:
-        attempts = self._attempts
-        outcome = (key, cast("Body", body))
-        if attempts and attempts[-1].number == body.attempt:
-            attempts[-1].outcomes.append(outcome)
-            return
-        if body.observed < self.core.seq:
-            raise NotTheRecorded(
-                f"attempt {body.attempt} was popped after record {body.observed}, which is behind {self.core.seq}"
-            )
-        attempts.append(_Attempt(body.attempt, body.observed, body.at, [outcome]))
-        self._observed = body.observed
-
     def _pop_attempts(self, settled: int) -> None:
         """Make the attempts that were made here, if all their outcomes were read: one follows, or nothing was in flight later."""
         core, attempts = self.core, self._attempts
-        while attempts and attempts[0].observed == core.seq:
+        if len(attempts) == 1 and core.seq >= settled:
+            return
+        for made in attempts.due(core.seq):
+            core.readopt(made.attempt, made.at, made.bodies())
             if len(attempts) == 1 and core.seq >= settled:
                 return
-            attempt = attempts.popleft()
-            core.readopt(attempt.number, attempt.at, attempt.outcomes)

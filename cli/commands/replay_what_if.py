@@ -116,7 +116,7 @@ async def _dropped(history: History, word: str, namespace: str | None) -> str | 
     """The record's number or the object's key; refuses what is not in the log."""
     from tidelog.api.kinds import kind_named
     from tidelog.cli.object_names import key_of
-    from tidelog.replay.playback import decode_outcome
+    from tidelog.eventlog.records import decode_outcome
 
     if word.isascii() and word.isdigit():
         if not 1 <= int(word) <= history.log.head.seq:

@@ -17,7 +17,8 @@ from tidelog.eventlog.reader import LogReader
 from tidelog.eventlog.records import Record
 from tidelog.plugins.registry import Registry
 from tidelog.scheduler.core import Core
-from tidelog.scheduler.recovery import Recovery, contradiction
+from tidelog.scheduler.recorded import contradiction
+from tidelog.scheduler.recovery import Recovery
 from tidelog.scheduler.state import SNAPSHOT, load_state
 
 RECORDS_PER_TURN = 100

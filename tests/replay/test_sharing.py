@@ -15,13 +15,13 @@ from tidelog.api.errors import TidelogError
 from tidelog.api.objects import Pod
 from tidelog.cli.main import main
 from tidelog.eventlog.log import open_log
+from tidelog.eventlog.records import OUTCOME_KINDS
 from tidelog.framework.interface import CycleState, Plugin
 from tidelog.framework.node_info import NodeInfo, PodInfo
 from tidelog.plugins.registry import IN_TREE, Registry
 from tidelog.replay.driver import Driver
 from tidelog.replay.files import write_log
 from tidelog.replay.history import open_history
-from tidelog.replay.playback import OUTCOME_KINDS
 from tidelog.replay.redact import redact
 from tidelog.replay.to_test import packed, slice_of, to_test, unpacked, unpacked_state
 from tidelog.replay.verify import recover, verify

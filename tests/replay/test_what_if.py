@@ -20,9 +20,9 @@ from tidelog.replay.comparison import Comparison, compare
 from tidelog.replay.driver import Driver
 from tidelog.replay.figures import figures
 from tidelog.replay.files import write_log
-from tidelog.replay.playback import CannotFollow
 from tidelog.replay.verify import verify
 from tidelog.replay.what_if import Injection, Outcomes, run_what_if
+from tidelog.scheduler.recorded import CannotFollow
 from tidelog.testing import builders as b
 
 HEADER = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}

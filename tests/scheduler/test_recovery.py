@@ -11,7 +11,8 @@ from tests.scheduler.stories import node, registry, story
 from tidelog.plugins.registry import Registry
 from tidelog.replay.driver import Driver
 from tidelog.replay.verify import recover
-from tidelog.scheduler.core import Core, NotTheRecorded
+from tidelog.scheduler.core import Core
+from tidelog.scheduler.recorded import NotTheRecorded
 from tidelog.scheduler.recovery import Recovery
 from tidelog.scheduler.state import encode_state, load_state
 from tidelog.testing import builders as b

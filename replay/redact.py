@@ -20,6 +20,7 @@ import msgspec
 
 from tidelog.api.errors import TidelogError
 from tidelog.api.objects import Condition, Object, Pod
+from tidelog.api.renaming import KEPT_WORDS, Renaming
 from tidelog.eventlog.objects import ObjectTable
 from tidelog.eventlog.records import (
     OUTCOME_KINDS,
@@ -36,33 +37,10 @@ from tidelog.replay.driver import Driver
 from tidelog.replay.verify import Progress
 from tidelog.scheduler.recorded import RecordedAttempts, following
 
-KEPT_WORDS = frozenset(
-    ("", "default", "kube-system", "kube-public", "kube-node-lease", "true", "false", "True", "False", "latest",
-     "system-cluster-critical", "system-node-critical", "metadata.name", "0.0.0.0"),
-)  # fmt: skip
-"""Names that every cluster has, and values that are not names."""
-
-_KEPT_FIELDS = frozenset(
-    ("allocationMode", "apiGroup", "apiVersion", "attributes", "capacity", "allocatable", "allocatedResources", "claims",
-     "creationTimestamp", "criteria", "declaredFeatures", "deletionTimestamp", "distinctAttribute", "driver",
-     "effect", "expression", "extendedResourceName", "fallbackCriteria", "from", "how", "kind", "kinds",
-     "lastTransitionTime", "limits", "matchAttribute", "maxUnavailable", "method", "minAvailable", "mode", "nodeAffinityPolicy", "nodeTaintsPolicy",
-     "operator", "overhead", "phase", "positions", "preemptionPolicy", "protocol", "requests", "resource",
-     "resourceVersion", "restartPolicy", "schedulerName", "server", "startTime", "status", "timeAdded", "type",
-     "unhealthyPodEvictionPolicy", "verdict", "version", "view", "whenUnsatisfiable"),
-)  # fmt: skip
 _DROPPED_FIELDS = frozenset(
     ("annotations", "description", "message", "source", "csi", "ephemeral", "error", "redaction")
 )
-_KEY_FIELDS = frozenset(("key", "topologyKey", "matchLabelKeys", "mismatchLabelKeys", "level"))
-"""Fields that hold the keys of labels and taints."""
-_IMAGE_FIELDS = frozenset(("image", "names"))
-_PAIRS = frozenset(("labels", "matchLabels", "nodeSelector"))
-_COINED = re.compile(r"(^|[.])(kubernetes|k8s)[.]io(/|$)")
-"""Keys of labels and taints that Kubernetes coined."""
 _NUMBER = re.compile(r"-?[0-9]+")
-_WORD = re.compile(r"([A-Z][a-z]+)+")
-"""A reason as controllers write them."""
 
 
 class Redacted(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,8 +66,10 @@ def redact(records: Sequence[Record], registry: Registry, progress: Progress | N
     return Redacted(records=_Retelling(records, registry, names).run(progress), names=len(names))
 
 
-class _Names:
+class _Names(Renaming):
     """Name → number. Until it is settled it only collects."""
+
+    dropped = _DROPPED_FIELDS
 
     def __init__(self) -> None:
         self._found: dict[str, str] = {}
@@ -115,50 +95,10 @@ class _Names:
         self._found[text] = ""
         return text
 
-    def label_key(self, text: str) -> str:
-        """The key of a label or taint."""
-        return text if _COINED.search(text) else self.name(text)
-
-    def image(self, text: str) -> str:
-        """The name of an image, its registry and its tag renamed apart, so that with and without the default tag stay alike."""
-        return re.sub(r"[^/:@]+", lambda part: self.name(part[0]), text)
-
     def key(self, key: str) -> str:
         """A record's key: `Kind/namespace/name`."""
         kind, slash, rest = key.partition("/")
         return f"{kind}/{self.name(rest)}" if slash else key
-
-    def value(self, value: Any, field: str = "") -> Any:
-        """A body, or a part of one, as plain data."""
-        if isinstance(value, dict):
-            return {k: v for key, part in value.items() for k, v in self._member(field, key, part)}
-        if isinstance(value, list):
-            return [self.value(part, field) for part in value]
-        return self._text(field, value) if isinstance(value, str) else value
-
-    def _member(self, parent: str, key: str, part: Any) -> list[tuple[str, Any]]:
-        if parent in _PAIRS:
-            return [(self.label_key(key), self.name(part))]
-        if parent == "disruptedPods":
-            return [(self.name(key), part)]
-        if key == "configuration":
-            return [(key, part)]
-        if key in _DROPPED_FIELDS:
-            return []
-        if key in _KEPT_FIELDS and (isinstance(part, str) or key not in ("status", "requests")):
-            return [(key, part)]
-        if key == "requests" and isinstance(part, dict):
-            return [(key, part)]
-        return [(key, self.value(part, key))]
-
-    def _text(self, field: str, text: str) -> str:
-        if field in _KEY_FIELDS:
-            return self.label_key(text)
-        if field in _IMAGE_FIELDS:
-            return self.image(text)
-        if field == "reason":
-            return text if _WORD.fullmatch(text) else ""
-        return self.name(text)
 
 
 class _Retelling:

@@ -85,7 +85,8 @@ def in_a_few_words(body: Body, at: int) -> str:
             changes = f"{body.added} added, {body.changed} changed, {body.removed} removed"
             return f"{body.kind} at {body.resource_version} ({body.how}): {body.objects} objects, {changes}"
         case KindGap():
-            return f"{body.kind} from {body.start or 'the start'}: {body.reason}"
+            reason = f": {body.reason}" if body.reason else ""
+            return f"{body.kind} from {body.start or 'the start'}{reason}"
         case Cursor():
             return ", ".join(f"{kind} at {version}" for kind, version in body.positions.items())
         case ObjectUnread():

@@ -22,6 +22,23 @@ BODIES: list[tuple[Body, str]] = [
     (records.SchedulerStarted(epoch=3, holder="process 1"), "epoch 3, process 1"),
     (records.LossAccepted(first=5, last=7, epoch=1, reason="cut"), "records from 5 to 7 are lost: cut"),
     (records.LossAccepted(first=5, epoch=1, reason="cut"), "records from 5 on are lost: cut"),
+    (
+        records.ClusterAttached(cluster="6f1c", mode="record", log_id="l", server="v1.36.0"),
+        "to cluster 6f1c (v1.36.0), to record",
+    ),
+    (
+        records.KindSynced(kind="Pod", resource_version="12", how="relist", objects=3, added=1, removed=2),
+        "Pod at 12 (relist): 3 objects, 1 added, 0 changed, 2 removed",
+    ),
+    (records.KindGap(kind="Pod", start="11", reason="expired"), "Pod from 11: expired"),
+    (records.KindGap(kind="Pod"), "Pod from the start"),
+    (records.Cursor(positions={"Pod": "13", "Node": "9"}), "Pod at 13, Node at 9"),
+    (records.ObjectUnread(resource_version="14", error="Expected `int`"), "version 14: Expected `int`"),
+    (records.LeadershipChanged(holder="h", ours=True), "to h, this scheduler"),
+    (records.LeadershipChanged(), "to nobody"),
+    (records.WriteFailed(effect="bind", code=409, reason="Conflict"), "bind: 409 Conflict"),
+    (records.WriteFailed(effect="evict", message="no answer"), "evict: no answer"),
+    (records.ShadowVerdict(uid="u", verdict="gap", node="a-1", reason="3 below"), "gap a-1 3 below"),
     (records.Scheduled(node="a-1", **MADE), "on a-1"),
     (
         records.Scheduled(

@@ -1,0 +1,138 @@
+"""Where names stand in an object, so that all of them can be replaced: the one list for every copy without names.
+
+A `Renaming` walks plain data (what a struct is as JSON) and says, field by field, what is a name, an image, the key or value of a label, or
+nothing of the kind. What it does not know it takes for a name: a new field gives nothing away. What a name becomes is for each subclass to say.
+"""
+
+from __future__ import annotations
+
+import hmac
+import re
+from collections.abc import Collection
+from typing import Any
+
+KEPT_WORDS = frozenset(
+    ("", "default", "kube-system", "kube-public", "kube-node-lease", "true", "false", "True", "False", "latest",
+     "system-cluster-critical", "system-node-critical", "metadata.name", "0.0.0.0"),
+)  # fmt: skip
+"""Names that every cluster has, and values that are not names."""
+
+_KEPT_FIELDS = frozenset(
+    ("allocationMode", "apiGroup", "apiVersion", "attributes", "capacity", "allocatable", "allocatedResources", "claims",
+     "creationTimestamp", "criteria", "declaredFeatures", "deletionTimestamp", "distinctAttribute", "driver",
+     "effect", "expression", "extendedResourceName", "fallbackCriteria", "from", "how", "kind", "kinds",
+     "lastTransitionTime", "limits", "matchAttribute", "maxUnavailable", "method", "minAvailable", "mode", "nodeAffinityPolicy", "nodeTaintsPolicy",
+     "operator", "overhead", "phase", "positions", "preemptionPolicy", "protocol", "requests", "resource",
+     "resourceVersion", "restartPolicy", "schedulerName", "server", "startTime", "status", "timeAdded", "type",
+     "unhealthyPodEvictionPolicy", "verdict", "version", "view", "whenUnsatisfiable"),
+)  # fmt: skip
+_KEY_FIELDS = frozenset(("key", "topologyKey", "matchLabelKeys", "mismatchLabelKeys", "level"))
+"""Fields that hold the keys of labels and taints."""
+_IMAGE_FIELDS = frozenset(("image", "names"))
+_PAIRS = frozenset(("labels", "matchLabels", "nodeSelector"))
+_COINED = re.compile(r"(^|[.])(kubernetes|k8s)[.]io(/|$)")
+"""Keys of labels and taints that Kubernetes coined."""
+_WORD = re.compile(r"([A-Z][a-z]+)+")
+"""A reason as controllers write them."""
+
+
+class Renaming:
+    """The walk. A subclass says what becomes of a name, and what is left out."""
+
+    dropped: Collection[str] = ()
+    """Fields that are left out."""
+    kept: Collection[str] = _KEPT_FIELDS
+    """Fields that hold no names."""
+
+    def name(self, text: str) -> str:
+        """The new name."""
+        raise NotImplementedError
+
+    def label_key(self, text: str) -> str:
+        """The key of a label or taint."""
+        return text if _COINED.search(text) else self.name(text)
+
+    def label_value(self, key: str, text: str) -> str:  # noqa: ARG002 # Another renaming may keep the values of some keys.
+        """The value of a label or taint of this key."""
+        return self.name(text)
+
+    def annotation(self, key: str, text: str) -> str:
+        """The value of an annotation."""
+        raise NotImplementedError
+
+    def image(self, text: str) -> str:
+        """The name of an image, its registry and its tag renamed apart, so that with and without the default tag stay alike."""
+        return re.sub(r"[^/:@]+", lambda part: self.name(part[0]), text)
+
+    def value(self, value: Any, field: str = "", label: str = "") -> Any:
+        """An object, or a part of one, as plain data. `label` is the key of the label that it is a value of."""
+        if isinstance(value, dict):
+            found = value.get("key")
+            of = found if isinstance(found, str) else ""
+            return {k: v for key, part in value.items() for k, v in self._member(field, key, part, of)}
+        if isinstance(value, list | tuple):
+            return [self.value(part, field, label) for part in value]
+        return self._text(field, value, label) if isinstance(value, str) else value
+
+    def _member(self, parent: str, key: str, part: Any, label: str) -> list[tuple[str, Any]]:
+        if parent in _PAIRS and isinstance(
+            part, str
+        ):  # A node selector of terms has the name of one of pairs.
+            return [(self.label_key(key), self.label_value(key, part))]
+        if parent == "annotations":
+            return [(key, self.annotation(key, part))]
+        if parent == "disruptedPods":
+            return [(self.name(key), part)]
+        if key == "configuration":
+            return [(key, part)]
+        if key in self.dropped:
+            return []
+        if key in self.kept and (isinstance(part, str) or key not in ("status", "requests")):
+            return [(key, part)]
+        if key == "requests" and isinstance(part, dict):
+            return [(key, part)]
+        return [(key, self.value(part, key, label if key in ("value", "values") else ""))]
+
+    def _text(self, field: str, text: str, label: str) -> str:
+        if field in _KEY_FIELDS:
+            return self.label_key(text)
+        if field in _IMAGE_FIELDS:
+            return self.image(text)
+        if field == "reason":
+            return text if _WORD.fullmatch(text) else ""
+        return self.label_value(label, text) if label else self.name(text)
+
+
+_NAMING_ANNOTATIONS = frozenset(
+    ("volume.kubernetes.io/selected-node", "volume.beta.kubernetes.io/storage-class"),
+)
+_KEPT_LABELS = frozenset(("kubernetes.io/os", "kubernetes.io/arch"))
+
+
+class Pseudonyms(Renaming):
+    """Each name becomes `x-` and 16 hex digits of an HMAC under a key that stays with the owner: equal names stay equal.
+
+    The keys of labels stay as they are, and so do the values of some: of `keep_labels`.
+    """
+
+    kept = _KEPT_FIELDS | {"uid"}
+
+    def __init__(self, key: bytes, keep_labels: Collection[str] = ()) -> None:
+        self._key = key
+        self._keep_labels = _KEPT_LABELS.union(keep_labels)
+
+    def name(self, text: str) -> str:
+        if text in KEPT_WORDS:
+            return text
+        if "/" in text:
+            return "/".join(map(self.name, text.split("/")))
+        return f"x-{hmac.digest(self._key, text.encode(), 'sha256').hex()[:16]}"
+
+    def label_key(self, text: str) -> str:
+        return text
+
+    def label_value(self, key: str, text: str) -> str:
+        return text if key in self._keep_labels else self.name(text)
+
+    def annotation(self, key: str, text: str) -> str:
+        return self.name(text) if key in _NAMING_ANNOTATIONS else text

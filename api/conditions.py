@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from tidelog.api.errors import InvalidObjects
 from tidelog.api.objects import Condition, Pod
 from tidelog.api.times import format_time
-from tidelog.api.validation.rules import validate_condition
+from tidelog.api.validation.common import validate_condition
 
 Conditions = tuple[Condition, ...]
 

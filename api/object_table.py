@@ -7,12 +7,10 @@ with what exists in every cluster: the two system priority classes and the syste
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Protocol
 
-from tidelog.api.objects import KIND_OF_TYPE, Namespace, Object, ObjectMeta, Pod, PriorityClass
-
-SYSTEM_NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
-NAMESPACE_LABEL = "kubernetes.io/metadata.name"
+from tidelog.api.cluster import NAMESPACE_LABEL, SYSTEM_NAMESPACES, group_of
+from tidelog.api.kinds.registry import KIND_OF_TYPE
+from tidelog.api.objects import Namespace, Object, ObjectMeta, Pod, PriorityClass
 
 
 def _system_class(name: str, value: int, description: str) -> PriorityClass:
@@ -43,40 +41,8 @@ INITIAL_OBJECTS: tuple[Object, ...] = (
 """What is there before the first record. None of it can be deleted."""
 
 
-def group_of(pod: Pod) -> str:
-    """A name for the group that a pod refers to, unique in its namespace; empty without one."""
-    spec = pod.spec
-    if spec.scheduling_group is not None:
-        return f"podgroup/{spec.scheduling_group.pod_group_name}"
-    reference = spec.workload_ref
-    if reference is None:
-        return ""
-    return f"workload/{reference.name}/{reference.pod_group}/{reference.pod_group_replica_key}"
-
-
-class Cluster(Protocol):
-    """What admission asks of the cluster as it is."""
-
-    @property
-    def constraints_max(self) -> int:
-        """How many topology constraints a group may have."""
-        ...
-
-    def get(self, kind: str, namespace: str, name: str) -> Object | None:
-        """The object; the namespace is empty for kinds of the whole cluster."""
-        ...
-
-    def of_kind(self, kind: str, namespace: str = "") -> Iterable[Object]:
-        """All objects of a kind in a namespace, in an order that depends only on what was put in."""
-        ...
-
-    def member(self, namespace: str, group: str) -> Pod | None:
-        """Some pod of this group (see `group_of`), always the same one of the same pods."""
-        ...
-
-
 class ObjectTable:
-    """Implements `Cluster` on dictionaries."""
+    """Implements `tidelog.api.cluster.Cluster` on dictionaries."""
 
     def __init__(self, objects: Sequence[Object] = ()) -> None:
         self._objects: dict[tuple[str, str], dict[str, Object]] = {}

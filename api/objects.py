@@ -52,6 +52,12 @@ class ObjectMeta(Model, frozen=True, kw_only=True):
     finalizers: tuple[str, ...] = ()
 
 
+class Object(Model, frozen=True, kw_only=True):
+    """Base of what has a name of its own: of every kind (`tidelog.api.kinds`)."""
+
+    metadata: ObjectMeta = ObjectMeta()
+
+
 class LabelSelectorRequirement(Model, frozen=True, kw_only=True):
     key: str = ""
     operator: str = ""
@@ -275,8 +281,7 @@ class PodStatus(Model, frozen=True, kw_only=True):
     """Stored, and noticed when it changes; not read."""
 
 
-class Pod(Model, frozen=True, kw_only=True):
-    metadata: ObjectMeta = ObjectMeta()
+class Pod(Object, frozen=True, kw_only=True):
     spec: PodSpec = PodSpec()
     status: PodStatus = PodStatus()
 
@@ -312,21 +317,19 @@ class NodeStatus(Model, frozen=True, kw_only=True):
     declared_features: tuple[str, ...] = ()
 
 
-class Node(Model, frozen=True, kw_only=True):
-    metadata: ObjectMeta = ObjectMeta()
+class Node(Object, frozen=True, kw_only=True):
     spec: NodeSpec = NodeSpec()
     status: NodeStatus = NodeStatus()
 
 
-class Namespace(Model, frozen=True, kw_only=True):
-    metadata: ObjectMeta = ObjectMeta()
+class Namespace(Object, frozen=True, kw_only=True):
+    pass
 
 
 # --- policy ---------------------------------------------------------------------------------------------------------
 
 
-class PriorityClass(Model, frozen=True, kw_only=True):
-    metadata: ObjectMeta = ObjectMeta()
+class PriorityClass(Object, frozen=True, kw_only=True):
     value: Int32 = 0
     global_default: bool = False
     preemption_policy: str | None = None
@@ -351,8 +354,7 @@ class PodDisruptionBudgetStatus(Model, frozen=True, kw_only=True):
     conditions: tuple[Condition, ...] = ()
 
 
-class PodDisruptionBudget(Model, frozen=True, kw_only=True):
-    metadata: ObjectMeta = ObjectMeta()
+class PodDisruptionBudget(Object, frozen=True, kw_only=True):
     spec: PodDisruptionBudgetSpec = PodDisruptionBudgetSpec()
     status: PodDisruptionBudgetStatus = PodDisruptionBudgetStatus()
 
@@ -368,13 +370,11 @@ class MapSelectorSpec(Model, frozen=True, kw_only=True):
     """How many pods a ReplicationController wants; budgets in percent count on it."""
 
 
-class Service(Model, frozen=True, kw_only=True):
-    metadata: ObjectMeta = ObjectMeta()
+class Service(Object, frozen=True, kw_only=True):
     spec: MapSelectorSpec = MapSelectorSpec()
 
 
-class ReplicationController(Model, frozen=True, kw_only=True):
-    metadata: ObjectMeta = ObjectMeta()
+class ReplicationController(Object, frozen=True, kw_only=True):
     spec: MapSelectorSpec = MapSelectorSpec()
 
 
@@ -384,13 +384,11 @@ class SelectorSpec(Model, frozen=True, kw_only=True):
     """How many pods are wanted; budgets in percent count on it."""
 
 
-class ReplicaSet(Model, frozen=True, kw_only=True):
-    metadata: ObjectMeta = ObjectMeta()
+class ReplicaSet(Object, frozen=True, kw_only=True):
     spec: SelectorSpec = SelectorSpec()
 
 
-class StatefulSet(Model, frozen=True, kw_only=True):
-    metadata: ObjectMeta = ObjectMeta()
+class StatefulSet(Object, frozen=True, kw_only=True):
     spec: SelectorSpec = SelectorSpec()
 
 
@@ -456,8 +454,7 @@ class PodGroupStatus(Model, frozen=True, kw_only=True):
     conditions: tuple[Condition, ...] = ()
 
 
-class PodGroup(Model, frozen=True, kw_only=True):
-    metadata: ObjectMeta = ObjectMeta()
+class PodGroup(Object, frozen=True, kw_only=True):
     spec: PodGroupSpec = PodGroupSpec()
     status: PodGroupStatus = PodGroupStatus()
 
@@ -478,8 +475,7 @@ class WorkloadSpec(Model, frozen=True, kw_only=True):
     """Upstream's templates: stored, not read."""
 
 
-class Workload(Model, frozen=True, kw_only=True):
-    metadata: ObjectMeta = ObjectMeta()
+class Workload(Object, frozen=True, kw_only=True):
     spec: WorkloadSpec = WorkloadSpec()
 
 
@@ -522,8 +518,7 @@ class ResourceSliceSpec(Model, frozen=True, kw_only=True):
     devices: tuple[Device, ...] = ()
 
 
-class ResourceSlice(Model, frozen=True, kw_only=True):
-    metadata: ObjectMeta = ObjectMeta()
+class ResourceSlice(Object, frozen=True, kw_only=True):
     spec: ResourceSliceSpec = ResourceSliceSpec()
 
 
@@ -540,8 +535,7 @@ class DeviceClassSpec(Model, frozen=True, kw_only=True):
     extended_resource_name: str | None = None
 
 
-class DeviceClass(Model, frozen=True, kw_only=True):
-    metadata: ObjectMeta = ObjectMeta()
+class DeviceClass(Object, frozen=True, kw_only=True):
     spec: DeviceClassSpec = DeviceClassSpec()
 
 
@@ -600,8 +594,7 @@ class ResourceClaimStatus(Model, frozen=True, kw_only=True):
     reserved_for: tuple[ClaimConsumer, ...] = ()
 
 
-class ResourceClaim(Model, frozen=True, kw_only=True):
-    metadata: ObjectMeta = ObjectMeta()
+class ResourceClaim(Object, frozen=True, kw_only=True):
     spec: ResourceClaimSpec = ResourceClaimSpec()
     status: ResourceClaimStatus = ResourceClaimStatus()
 
@@ -610,173 +603,11 @@ class ResourceClaimTemplateSpec(Model, frozen=True, kw_only=True):
     spec: ResourceClaimSpec = ResourceClaimSpec()
 
 
-class ResourceClaimTemplate(Model, frozen=True, kw_only=True):
-    metadata: ObjectMeta = ObjectMeta()
+class ResourceClaimTemplate(Object, frozen=True, kw_only=True):
     spec: ResourceClaimTemplateSpec = ResourceClaimTemplateSpec()
 
 
-# --- the table of kinds -------------------------------------------------------------------------------------------------
-
-Object = (
-    Pod
-    | Node
-    | Namespace
-    | PriorityClass
-    | PodDisruptionBudget
-    | Service
-    | ReplicationController
-    | ReplicaSet
-    | StatefulSet
-    | Workload
-    | PodGroup
-    | ResourceSlice
-    | DeviceClass
-    | ResourceClaim
-    | ResourceClaimTemplate
-)
-
-
-class Kind(msgspec.Struct, frozen=True, kw_only=True):
-    """What the command line, the log and the manifests need to know of a kind."""
-
-    name: str
-    type: type[Object]
-    group: str
-    version: str
-    plural: str
-    short_names: tuple[str, ...] = ()
-    namespaced: bool = True
-    other_versions: tuple[str, ...] = ()
-    """Versions of the group in which a manifest of this kind reads the same."""
-
-    @property
-    def api_version(self) -> str:
-        """`v1`, or `group/version`."""
-        return f"{self.group}/{self.version}" if self.group else self.version
-
-
-KINDS: tuple[Kind, ...] = (
-    Kind(name="Pod", type=Pod, group="", version="v1", plural="pods", short_names=("po",)),
-    Kind(
-        name="Node", type=Node, group="", version="v1", plural="nodes", short_names=("no",), namespaced=False
-    ),
-    Kind(
-        name="Namespace",
-        type=Namespace,
-        group="",
-        version="v1",
-        plural="namespaces",
-        short_names=("ns",),
-        namespaced=False,
-    ),
-    Kind(
-        name="PriorityClass",
-        type=PriorityClass,
-        group="scheduling.k8s.io",
-        version="v1",
-        plural="priorityclasses",
-        short_names=("pc",),
-        namespaced=False,
-        other_versions=("v1beta1", "v1alpha1"),
-    ),
-    Kind(
-        name="PodDisruptionBudget",
-        type=PodDisruptionBudget,
-        group="policy",
-        version="v1",
-        plural="poddisruptionbudgets",
-        short_names=("pdb",),
-        other_versions=("v1beta1",),
-    ),
-    Kind(name="Service", type=Service, group="", version="v1", plural="services", short_names=("svc",)),
-    Kind(
-        name="ReplicationController",
-        type=ReplicationController,
-        group="",
-        version="v1",
-        plural="replicationcontrollers",
-        short_names=("rc",),
-    ),
-    Kind(
-        name="ReplicaSet",
-        type=ReplicaSet,
-        group="apps",
-        version="v1",
-        plural="replicasets",
-        short_names=("rs",),
-        other_versions=("v1beta2",),
-    ),
-    Kind(
-        name="StatefulSet",
-        type=StatefulSet,
-        group="apps",
-        version="v1",
-        plural="statefulsets",
-        short_names=("sts",),
-        other_versions=("v1beta2", "v1beta1"),
-    ),
-    Kind(
-        name="Workload",
-        type=Workload,
-        group="scheduling.k8s.io",
-        version="v1alpha1",
-        plural="workloads",
-        short_names=("wl",),
-        other_versions=("v1alpha2", "v1alpha3", "v1beta1"),
-    ),
-    Kind(
-        name="PodGroup",
-        type=PodGroup,
-        group="scheduling.k8s.io",
-        version="v1beta1",
-        plural="podgroups",
-        short_names=("pg",),
-        other_versions=("v1alpha2", "v1alpha3"),
-    ),
-    Kind(
-        name="ResourceSlice",
-        type=ResourceSlice,
-        group="resource.k8s.io",
-        version="v1",
-        plural="resourceslices",
-        namespaced=False,
-        other_versions=("v1beta2",),
-    ),
-    Kind(
-        name="DeviceClass",
-        type=DeviceClass,
-        group="resource.k8s.io",
-        version="v1",
-        plural="deviceclasses",
-        namespaced=False,
-        other_versions=("v1beta2",),
-    ),
-    Kind(
-        name="ResourceClaim",
-        type=ResourceClaim,
-        group="resource.k8s.io",
-        version="v1",
-        plural="resourceclaims",
-        other_versions=("v1beta2",),
-    ),
-    Kind(
-        name="ResourceClaimTemplate",
-        type=ResourceClaimTemplate,
-        group="resource.k8s.io",
-        version="v1",
-        plural="resourceclaimtemplates",
-        other_versions=("v1beta2",),
-    ),
-)
-
-KIND_BY_NAME: dict[str, Kind] = {kind.name: kind for kind in KINDS}
-KIND_OF_TYPE: dict[type, Kind] = {kind.type: kind for kind in KINDS}
-
-
-def object_key(obj: Object) -> str:
-    """`Kind/namespace/name`; the namespace is empty for kinds of the whole cluster."""
-    kind = KIND_OF_TYPE[type(obj)]
-    return f"{kind.name}/{obj.metadata.namespace if kind.namespaced else ''}/{obj.metadata.name}"
+# --- looking -----------------------------------------------------------------------------------------------------------
 
 
 def pod_condition(pod: Pod, type: str) -> Condition | None:

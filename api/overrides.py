@@ -17,8 +17,8 @@ from typing import Any, TypeVar, cast
 import msgspec
 from msgspec.structs import replace
 
+from tidelog.api.cluster import Cluster
 from tidelog.api.features import FeatureGates
-from tidelog.api.object_table import Cluster
 from tidelog.api.objects import (
     GroupPolicy,
     Object,

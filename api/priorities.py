@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from tidelog.api.cluster import Admission, Cluster, group_of
 from tidelog.api.features import FeatureGates
-from tidelog.api.object_table import Cluster, group_of
 from tidelog.api.objects import Pod, PodGroup, PodSpec, PriorityClass, Workload, WorkloadPodGroup
 from tidelog.api.validation.field_errors import ErrorList
 
@@ -70,9 +70,10 @@ class _Group(NamedTuple):
     policy: str | None
 
 
-def check_group(pod: Pod, cluster: Cluster, errors: ErrorList, said: list[str]) -> None:
+def check_group(pod: Pod, admission: Admission) -> None:
     """A member must be like its group, where that is known; kube-scheduler finds out at every attempt."""
-    group = _known_group(pod, cluster, said)
+    cluster, errors = admission.cluster, admission.errors
+    group = _known_group(pod, cluster, admission.warnings)
     if group is None:
         return
     spec, (title, priority, policy) = pod.spec, group
@@ -120,33 +121,28 @@ def _same(errors: ErrorList, field: str, value: object, expected: object, title:
 # --- classes and groups -------------------------------------------------------------------------------------------------
 
 
-def prepared_class(
-    found: PriorityClass,
-    old: PriorityClass | None,
-    cluster: Cluster,
-    gates: FeatureGates,
-    errors: ErrorList,
-    said: list[str],
-) -> PriorityClass:
+def prepare_class(found: PriorityClass, old: PriorityClass | None, admission: Admission) -> PriorityClass:
+    """Drop a threshold that its gate drops, fill in the policy, and refuse a second default."""
     threshold = found.allow_disruption_by_priority_greater_than_or_equal
     stored = old.allow_disruption_by_priority_greater_than_or_equal if old else None
-    if threshold is not None and stored is None and not gates.disruption_policy_in_priority_class:
+    if threshold is not None and stored is None and not admission.gates.disruption_policy_in_priority_class:
         found = replace(found, allow_disruption_by_priority_greater_than_or_equal=None)
-        said.append(
+        admission.warnings.append(
             "allowDisruptionByPriorityGreaterThanOrEqual dropped: feature gate DisruptionPolicyInPriorityClass is off"
         )
     if found.global_default:
-        for other in cluster.of_kind("PriorityClass"):
+        for other in admission.cluster.of_kind("PriorityClass"):
             assert isinstance(other, PriorityClass)
             if other.global_default and other.metadata.name != found.metadata.name:
                 rule = f"PriorityClass {other.metadata.name} is already marked as default. Only one default can exist"
-                errors.forbidden("globalDefault", rule)
+                admission.errors.forbidden("globalDefault", rule)
     policy = found.preemption_policy or (old.preemption_policy if old else None) or DEFAULT_POLICY
     return replace(found, preemption_policy=policy)
 
 
-def prepared_group(group: PodGroup, old: PodGroup | None, cluster: Cluster, errors: ErrorList) -> PodGroup:
+def prepare_group(group: PodGroup, old: PodGroup | None, admission: Admission) -> PodGroup:
     """Groups get their priority as pods do."""
+    cluster, errors = admission.cluster, admission.errors
     spec = group.spec
     if old is not None:
         spec = replace(
@@ -173,15 +169,15 @@ def prepared_group(group: PodGroup, old: PodGroup | None, cluster: Cluster, erro
     return group if spec == group.spec else replace(group, spec=spec)
 
 
-def prepared_workload(workload: Workload, cluster: Cluster, errors: ErrorList) -> Workload:
+def prepare_workload(workload: Workload, _old: Workload | None, admission: Admission) -> Workload:
     """Groups of a workload that name a class have its priority."""
     groups = []
     for index, group in enumerate(workload.spec.pod_groups):
         if group.priority_class_name and group.priority is None:
-            found = _class(cluster, group.priority_class_name)
+            found = _class(admission.cluster, group.priority_class_name)
             if found is None:
                 rule = f"no PriorityClass with name {group.priority_class_name} was found"
-                errors.forbidden(f"spec.podGroups[{index}].priorityClassName", rule)
+                admission.errors.forbidden(f"spec.podGroups[{index}].priorityClassName", rule)
             else:
                 group = replace(group, priority=found.value)
         groups.append(group)

@@ -7,7 +7,7 @@ What tidelog does not read is gone with decoding. Of the rest are taken out, by 
 free texts, apart from the messages of the conditions that scheduling writes; parameters, and whatever is stored as it came, down to
 the names of drivers and claims; on demand, the names of images. `pseudonymous` replaces names by pseudonyms besides.
 
-The rules are compiled once for each type into the fields where they can apply, so that a plain pod costs a microsecond.
+The rules are compiled when the first object of a type comes, into the fields where they can apply, so that a plain pod costs a microsecond.
 """
 
 from __future__ import annotations
@@ -25,12 +25,13 @@ from msgspec.inspect import (
     StructType,
     Type,
     UnionType,
-    multi_type_info,
+    type_info,
 )
 from msgspec.structs import replace
 
 from tidelog.api.errors import UsageError
-from tidelog.api.objects import KINDS, Condition, Container, ContainerImage, Object
+from tidelog.api.kinds.registry import kind_of
+from tidelog.api.objects import Condition, Container, ContainerImage, Object
 from tidelog.api.renaming import Pseudonyms
 
 OWN_ANNOTATIONS = "scheduling.tidelog.dev/"
@@ -80,19 +81,19 @@ class Projection:
         self._hide_images = hide_images
         self._pseudonyms = Pseudonyms(key, keep_labels) if level == "pseudonymous" else None
         self._known: dict[type, _Clean | None] = {}
-        infos = multi_type_info([kind.type for kind in KINDS])
-        self._clean = {info.cls: self._of_struct(info) for info in infos if isinstance(info, StructType)}
         rules = (_RULES, level, sorted(self._keep), sorted(keep_labels), hide_images)
         self.digest = hmac.digest(key, msgspec.json.encode(rules), hashlib.sha256).hex()
         """Of the rules, and of the key, which it does not tell."""
 
     def of(self, obj: O) -> O:
         """What is stored of the object."""
-        clean = self._clean[type(obj)]
+        if type(obj) not in self._known:
+            self._of_type(type_info(type(obj)))
+        clean = self._known[type(obj)]
         found = cast("O", obj if clean is None else clean(obj))
         if self._pseudonyms is None:
             return found
-        renamed = self._pseudonyms.value(msgspec.to_builtins(found))
+        renamed = self._pseudonyms.value(msgspec.to_builtins(found), kind_of(obj).name)
         return msgspec.convert(renamed, type(obj))
 
     def place(self, namespace: str, name: str) -> tuple[str, str]:

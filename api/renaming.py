@@ -9,7 +9,11 @@ from __future__ import annotations
 import hmac
 import re
 from collections.abc import Collection
+from functools import cache
 from typing import Any
+
+from tidelog.api.kinds.kind import Redaction
+from tidelog.api.kinds.registry import KIND_BY_NAME
 
 KEPT_WORDS = frozenset(
     ("", "default", "kube-system", "kube-public", "kube-node-lease", "true", "false", "True", "False", "latest",
@@ -17,18 +21,15 @@ KEPT_WORDS = frozenset(
 )  # fmt: skip
 """Names that every cluster has, and values that are not names."""
 
-_KEPT_FIELDS = frozenset(
-    ("allocationMode", "apiGroup", "apiVersion", "attributes", "capacity", "allocatable", "allocatedResources", "claims",
-     "creationTimestamp", "criteria", "declaredFeatures", "deletionTimestamp", "distinctAttribute", "driver",
-     "effect", "expression", "extendedResourceName", "fallbackCriteria", "from", "how", "kind", "kinds",
-     "lastTransitionTime", "limits", "matchAttribute", "maxUnavailable", "method", "minAvailable", "mode", "nodeAffinityPolicy", "nodeTaintsPolicy",
-     "operator", "overhead", "phase", "positions", "preemptionPolicy", "protocol", "requests", "resource",
-     "resourceVersion", "restartPolicy", "schedulerName", "server", "startTime", "status", "timeAdded", "type",
-     "unhealthyPodEvictionPolicy", "verdict", "version", "view", "whenUnsatisfiable"),
+_EVERYWHERE = Redaction(
+    kept=(
+        "apiVersion", "creationTimestamp", "deletionTimestamp", "from", "how", "kind", "kinds", "lastTransitionTime", "mode",
+        "operator", "positions", "resourceVersion", "server", "status", "type", "verdict", "version", "view",
+    ),
+    dropped=("annotations", "error", "message", "redaction", "source"),
+    label_keys=("key",),
 )  # fmt: skip
-_KEY_FIELDS = frozenset(("key", "topologyKey", "matchLabelKeys", "mismatchLabelKeys", "level"))
-"""Fields that hold the keys of labels and taints."""
-_IMAGE_FIELDS = frozenset(("image", "names"))
+"""Fields of records, metadata, conditions and selectors; what a kind has besides is in its declaration."""
 _PAIRS = frozenset(("labels", "matchLabels", "nodeSelector"))
 _COINED = re.compile(r"(^|[.])(kubernetes|k8s)[.]io(/|$)")
 """Keys of labels and taints that Kubernetes coined."""
@@ -36,13 +37,29 @@ _WORD = re.compile(r"([A-Z][a-z]+)+")
 """A reason as controllers write them."""
 
 
-class Renaming:
-    """The walk. A subclass says what becomes of a name, and what is left out."""
+class _Fields:
+    """The fields of one kind of object that are not names."""
 
-    dropped: Collection[str] = ()
-    """Fields that are left out."""
-    kept: Collection[str] = _KEPT_FIELDS
-    """Fields that hold no names."""
+    def __init__(self, kind: Redaction) -> None:
+        self.kept = frozenset((*_EVERYWHERE.kept, *kind.kept))
+        self.dropped = frozenset((*_EVERYWHERE.dropped, *kind.dropped))
+        self.label_keys = frozenset((*_EVERYWHERE.label_keys, *kind.label_keys))
+        self.images = frozenset((*_EVERYWHERE.images, *kind.images))
+
+
+@cache
+def _fields_of(kind: str) -> _Fields:
+    known = KIND_BY_NAME.get(kind)
+    return _Fields(Redaction() if known is None else known.redaction)
+
+
+class Renaming:
+    """The walk. A subclass says what becomes of a name."""
+
+    drops: bool = False
+    """Whether fields that a kind's declaration calls dropped are left out."""
+    kept: Collection[str] = ()
+    """Further fields that hold no names."""
 
     def name(self, text: str) -> str:
         """The new name."""
@@ -64,20 +81,25 @@ class Renaming:
         """The name of an image, its registry and its tag renamed apart, so that with and without the default tag stay alike."""
         return re.sub(r"[^/:@]+", lambda part: self.name(part[0]), text)
 
-    def value(self, value: Any, field: str = "", label: str = "") -> Any:
-        """An object, or a part of one, as plain data. `label` is the key of the label that it is a value of."""
+    def value(self, value: Any, kind: str = "") -> Any:
+        """An object of this kind, or the body of a record about one, as plain data."""
+        return self._value(_fields_of(kind), value, "", "")
+
+    def _value(self, fields: _Fields, value: Any, field: str, label: str) -> Any:
+        """`label` is the key of the label that it is a value of."""
         if isinstance(value, dict):
             found = value.get("key")
             of = found if isinstance(found, str) else ""
-            return {k: v for key, part in value.items() for k, v in self._member(field, key, part, of)}
+            return {
+                k: v for key, part in value.items() for k, v in self._member(fields, field, key, part, of)
+            }
         if isinstance(value, list | tuple):
-            return [self.value(part, field, label) for part in value]
-        return self._text(field, value, label) if isinstance(value, str) else value
+            return [self._value(fields, part, field, label) for part in value]
+        return self._text(fields, field, value, label) if isinstance(value, str) else value
 
-    def _member(self, parent: str, key: str, part: Any, label: str) -> list[tuple[str, Any]]:
-        if parent in _PAIRS and isinstance(
-            part, str
-        ):  # A node selector of terms has the name of one of pairs.
+    def _member(self, fields: _Fields, parent: str, key: str, part: Any, label: str) -> list[tuple[str, Any]]:
+        if parent in _PAIRS and isinstance(part, str):
+            # A node selector of terms has the name of one of pairs.
             return [(self.label_key(key), self.label_value(key, part))]
         if parent == "annotations":
             return [(key, self.annotation(key, part))]
@@ -85,18 +107,20 @@ class Renaming:
             return [(self.name(key), part)]
         if key == "configuration":
             return [(key, part)]
-        if key in self.dropped:
+        if self.drops and key in fields.dropped:
             return []
-        if key in self.kept and (isinstance(part, str) or key not in ("status", "requests")):
+        if (key in fields.kept or key in self.kept) and (
+            isinstance(part, str) or key not in ("status", "requests")
+        ):
             return [(key, part)]
         if key == "requests" and isinstance(part, dict):
             return [(key, part)]
-        return [(key, self.value(part, key, label if key in ("value", "values") else ""))]
+        return [(key, self._value(fields, part, key, label if key in ("value", "values") else ""))]
 
-    def _text(self, field: str, text: str, label: str) -> str:
-        if field in _KEY_FIELDS:
+    def _text(self, fields: _Fields, field: str, text: str, label: str) -> str:
+        if field in fields.label_keys:
             return self.label_key(text)
-        if field in _IMAGE_FIELDS:
+        if field in fields.images:
             return self.image(text)
         if field == "reason":
             return text if _WORD.fullmatch(text) else ""
@@ -115,7 +139,7 @@ class Pseudonyms(Renaming):
     The keys of labels stay as they are, and so do the values of some: of `keep_labels`.
     """
 
-    kept = _KEPT_FIELDS | {"uid"}
+    kept = ("uid",)
 
     def __init__(self, key: bytes, keep_labels: Collection[str] = ()) -> None:
         self._key = key

@@ -28,6 +28,7 @@ if __name__ == "__main__":
     # Started as a script, this file's folder comes first on the path, and some files in it are called like standard modules.
     sys.path[:] = [entry for entry in sys.path if Path(entry).resolve() != Path(__file__).resolve().parent]
 
+from tidelog.api.kinds.registry import object_key
 from tidelog.api.objects import (
     Container,
     ObjectMeta,
@@ -37,7 +38,6 @@ from tidelog.api.objects import (
     PodStatus,
     ResourceRequirements,
     Toleration,
-    object_key,
 )
 from tidelog.eventlog.log import Log, open_log
 from tidelog.eventlog.reader import open_reader

@@ -30,7 +30,8 @@ if __name__ == "__main__":
 
 from msgspec.structs import replace
 
-from tidelog.api.objects import Object, Pod, PriorityClass, object_key
+from tidelog.api.kinds.registry import object_key
+from tidelog.api.objects import Object, Pod, PriorityClass
 from tidelog.benchmarks._workloads import WORKLOADS, Story, pods_of
 from tidelog.configuration.configuration import default_configuration
 from tidelog.daemon.process.runtime import Watcher

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tidelog.api.errors import UsageError
-from tidelog.api.kinds import kind_named
-from tidelog.api.objects import KINDS, Kind
+from tidelog.api.kinds.kind import Kind
+from tidelog.api.kinds.registry import KINDS, kind_named
 
 ALL = "all"
 

@@ -26,7 +26,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
 
 from tidelog.api.errors import InternalError, LogError, LogFenced, LogFull
-from tidelog.api.objects import object_key
+from tidelog.api.kinds.registry import object_key
 from tidelog.eventlog.disk import Disk
 from tidelog.eventlog.memory import MemoryStore
 from tidelog.eventlog.reader import LogReader

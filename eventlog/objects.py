@@ -9,7 +9,8 @@ A record costs one to five microseconds. A snapshot of the table lets `load_obje
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from hashlib import sha256
 from typing import Any, NamedTuple, TypeVar, assert_never
@@ -21,9 +22,8 @@ from tidelog.api import object_table
 from tidelog.api.dict_changes import dict_changes
 from tidelog.api.errors import LogDamaged, LogError
 from tidelog.api.features import FeatureGates, recorded_gates
+from tidelog.api.kinds.registry import KIND_BY_NAME, KINDS
 from tidelog.api.objects import (
-    KIND_BY_NAME,
-    KINDS,
     AllocationResult,
     ClaimConsumer,
     Object,
@@ -124,7 +124,7 @@ class ObjectTable:
         """Those of the last configuration that a scheduler recorded."""
         self.attachment: Attachment | None = None
         """The cluster whose objects these are, if they are a live one's."""
-        self._kinds: dict[str, dict[str, Entry]] = {kind.name: {} for kind in KINDS}
+        self._kinds: dict[str, dict[str, Entry]] = defaultdict(dict)
 
     # --- looking ----------------------------------------------------------------------------------------------------
 
@@ -142,7 +142,7 @@ class ObjectTable:
 
     def of_kind(self, kind: str) -> list[Entry]:
         """All objects of a kind, ordered by namespace and name."""
-        entries = self._kinds[kind]
+        entries = self._kinds.get(kind, {})
         return [entries[key] for key in sorted(entries)]
 
     # --- the fold ---------------------------------------------------------------------------------------------------
@@ -270,9 +270,7 @@ class ObjectTable:
 
     def encode(self) -> bytes:
         """All of it as bytes; equal tables give equal bytes."""
-        objects: dict[str, Any] = {
-            kind: self.of_kind(kind) for kind, entries in self._kinds.items() if entries
-        }
+        objects: dict[str, Any] = {kind: self.of_kind(kind) for kind, entries in self._by_kind() if entries}
         self._add_attachment(objects)
         return msgspec.msgpack.encode((FORMAT, self.seq, self.at, self._settings(), objects))
 
@@ -284,8 +282,8 @@ class ObjectTable:
         """What is another than it was then; costs 50 nanoseconds an object, and a microsecond one that changed."""
         objects: dict[str, Any] = {}
         gone: list[str] = []
-        for kind, entries in self._kinds.items():
-            removed, put = dict_changes(since.kinds[kind], entries)
+        for kind, entries in self._by_kind():
+            removed, put = dict_changes(since.kinds.get(kind, {}), entries)
             gone += [key for key in removed if key not in put]
             if put:
                 objects[kind] = [put[key] for key in sorted(put)]
@@ -296,6 +294,10 @@ class ObjectTable:
     def _add_attachment(self, objects: dict[str, Any]) -> None:
         if self.attachment is not None:
             objects[_ATTACHMENT] = self.attachment
+
+    def _by_kind(self) -> Iterator[tuple[str, dict[str, Entry]]]:
+        """In the order of the kinds, which is the same in every process."""
+        return ((kind.name, self._kinds[kind.name]) for kind in KINDS if kind.name in self._kinds)
 
     def _settings(self) -> tuple[FeatureGates, int]:
         return self.gates, self.cluster.constraints_max

@@ -16,14 +16,16 @@ usual 100 to 1,000 bytes: none is faster where the processor has SHA instruction
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import cache
 from hashlib import sha256
 from typing import Any, Generic, Literal, TypeVar, cast, get_args
 
 import msgspec
 
 from tidelog.api.errors import LogError
-from tidelog.api.objects import KINDS, AllocationResult, Condition, Object, Pod
+from tidelog.api.kinds.registry import known_kind
+from tidelog.api.objects import AllocationResult, Condition, Object, Pod
 
 FORMAT = 1
 """Version of the log's format. A log of a newer one is refused; older ones stay readable."""
@@ -528,7 +530,15 @@ _WIDE_MAP = b"\xde\x00"
 """How a map with a longer header than it needs begins; so may other things, which do not change."""
 _SPEC = b"\xa4spec"
 _DECODE = {body.__name__: msgspec.msgpack.Decoder(body).decode for body in _PLAIN}
-_DECODE_PUT = {kind.name: msgspec.msgpack.Decoder(ObjectPut[kind.type]).decode for kind in KINDS}  # type: ignore[name-defined]
+
+
+@cache
+def _put_decoder(kind: str) -> Callable[[bytes], Body]:
+    """Made when the first object of a kind is met. Raises KeyError for a kind that nobody declared."""
+    known = known_kind(kind)
+    if known is None:
+        raise KeyError(kind)
+    return msgspec.msgpack.Decoder(ObjectPut[known.type]).decode  # type: ignore[name-defined]
 
 
 def encode_body(body: Body) -> bytes:
@@ -552,13 +562,15 @@ def decode_body(record: Record) -> Body:
     """The record's body as its struct. Costs half a microsecond for an outcome, more for a rich object."""
     try:
         if record.kind == "ObjectPut":
-            return _DECODE_PUT[record.key.partition("/")[0]](record.body)
+            return _put_decoder(record.key.partition("/")[0])(record.body)
         return _DECODE[record.kind](record.body)
     except KeyError:
         what = f"record {record.seq} is of an unknown kind, {record.kind} {record.key}"
     except (msgspec.MsgspecError, RecursionError) as error:
         what = f"record {record.seq} ({record.kind} {record.key}) has a body of another shape: {error}"
-    raise LogError(f"{what}: a newer tidelog wrote it; use that one, or a newer one")
+    raise LogError(
+        f"{what}: a newer tidelog wrote it, or one with a package that is missing here; use that one, or a newer one"
+    )
 
 
 def decode_outcome(record: Record) -> Outcome | None:

@@ -20,7 +20,8 @@ from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
-from tidelog.api.objects import Pod, PodDisruptionBudget, object_key, pod_condition
+from tidelog.api.kinds.registry import object_key
+from tidelog.api.objects import Pod, PodDisruptionBudget, pod_condition
 from tidelog.api.selectors import SelectorError, is_empty, label_matcher
 from tidelog.api.times import parse_time
 from tidelog.framework.interface import Listers

@@ -12,6 +12,7 @@ from enum import Enum, IntFlag, StrEnum
 from functools import cache
 from typing import Any, NamedTuple, Protocol
 
+from tidelog.api.kinds.registry import KINDS
 from tidelog.api.objects import Pod
 
 
@@ -45,6 +46,17 @@ class Resource(StrEnum):
     TIME = "Time"
     """A tick of the log's clock (KEP-3990). Matches a registration for `Time` only, never a wildcard."""
     WILDCARD = "*"
+
+    @classmethod
+    def _missing_(cls, value: object) -> Resource | None:
+        """Return the resource of a kind that another package registered: `Resource("example.com/Licence")`."""
+        kind = next((kind for kind in KINDS if kind.qualified_name == value), None)
+        if kind is None:
+            return None
+        resource = str.__new__(cls, value)
+        resource._name_, resource._value_ = kind.name, kind.qualified_name
+        cls._value2member_map_[value] = resource
+        return resource
 
 
 class Action(IntFlag):

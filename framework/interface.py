@@ -19,10 +19,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeVar, 
 
 import msgspec
 
+from tidelog.api.kinds.kind import Kind
 from tidelog.api.objects import (
     DeviceClass,
     LabelSelector,
     Namespace,
+    Object,
     Pod,
     PodDisruptionBudget,
     ResourceClaim,
@@ -177,6 +179,9 @@ class Snapshot(Protocol):
         ...
 
 
+_O = TypeVar("_O", bound=Object)
+
+
 class Listers(Protocol):
     """The objects other than pods and nodes that plugins may look at."""
 
@@ -206,6 +211,14 @@ class Listers(Protocol):
 
     def device_class(self, name: str) -> DeviceClass | None:
         """The device class of this name."""
+        ...
+
+    def object_of(self, kind: type[_O], namespace: str, name: str) -> _O | None:
+        """The object of this kind, also of one that another package registered; the namespace is empty for kinds without."""
+        ...
+
+    def objects_of(self, kind: type[_O]) -> Sequence[_O]:
+        """All objects of this kind, by namespace and name."""
         ...
 
     def gang_of(self, pod: Pod) -> tuple[int, int] | None:
@@ -272,6 +285,8 @@ class Plugin:
 
     name: ClassVar[str]
     Args: ClassVar[type[msgspec.Struct] | None] = None
+    kinds: ClassVar[tuple[Kind, ...]] = ()
+    """Kinds of object that come with the plugin; registering it registers them."""
     filter_depends: ClassVar[Depends] = Depends.CLUSTER
     score_depends: ClassVar[Depends] = Depends.CLUSTER
     gates_newcomers: ClassVar[bool] = True

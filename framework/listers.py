@@ -1,18 +1,21 @@
-"""The objects other than pods and nodes that plugins may look at: namespaces, budgets, services and owners of pods.
+"""The objects other than pods and nodes that plugins may look at.
 
-Kept by the state machine from the log's records: `put` and `delete` cost the size of one namespace's table at most. Objects of
-other kinds are accepted and ignored, so that the caller need not know which kinds matter here.
+Kept by the state machine from the log's records: `put` and `delete` cost the size of one namespace's table at most. Pods and
+nodes are accepted and ignored, so that the caller need not tell kinds apart.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from tidelog.api.object_table import INITIAL_OBJECTS
 from tidelog.api.objects import (
     DeviceClass,
     LabelSelector,
     Namespace,
+    Node,
     Object,
     OwnerReference,
     Pod,
@@ -34,6 +37,7 @@ _OWNER_TYPES: dict[tuple[str, str], type[ReplicationController | ReplicaSet | St
 }
 _SYSTEM_NAMESPACES = {obj.metadata.name: obj for obj in INITIAL_OBJECTS if isinstance(obj, Namespace)}
 """No record tells of them, and yet a `namespaceSelector` selects them: they exist in every cluster, for admission too."""
+_O = TypeVar("_O", bound=Object)
 _Named = dict[str, dict[str, Object]]
 """Namespace → name → object."""
 
@@ -43,19 +47,8 @@ class Listers:
 
     def __init__(self) -> None:
         self._namespaces = dict(_SYSTEM_NAMESPACES)
-        self._tables: dict[type, _Named] = {
-            kind: {}
-            for kind in (
-                PodDisruptionBudget,
-                Service,
-                ReplicationController,
-                ReplicaSet,
-                StatefulSet,
-                ResourceClaim,
-                ResourceSlice,
-                DeviceClass,
-            )
-        }
+        self._tables: dict[type, _Named] = defaultdict(dict)
+        """Every kind but pods, nodes and namespaces."""
         self.gangs: Callable[[Pod], tuple[int, int] | None] = lambda _pod: None
         self.levels: Callable[[Pod], Sequence[LevelConstraint]] = lambda _pod: ()
         """They answer `gang_of` and `levels_of`; who follows the groups puts himself here."""
@@ -71,8 +64,8 @@ class Listers:
         self._count_change(obj)
         if isinstance(obj, Namespace):
             self._namespaces[obj.metadata.name] = obj
-        elif (table := self._tables.get(type(obj))) is not None:
-            table.setdefault(obj.metadata.namespace, {})[obj.metadata.name] = obj
+        elif not isinstance(obj, Pod | Node):
+            self._tables[type(obj)].setdefault(obj.metadata.namespace, {})[obj.metadata.name] = obj
             self._forget_answers(obj)
 
     def delete(self, obj: Object) -> None:
@@ -80,7 +73,8 @@ class Listers:
         self._count_change(obj)
         if isinstance(obj, Namespace):
             self._namespaces.pop(obj.metadata.name, None)
-        elif (table := self._tables.get(type(obj))) is not None:
+        elif not isinstance(obj, Pod | Node):
+            table = self._tables[type(obj)]
             named = table.get(obj.metadata.namespace, {})
             named.pop(obj.metadata.name, None)
             if not named:
@@ -112,25 +106,29 @@ class Listers:
 
     def resource_claim(self, namespace: str, name: str) -> ResourceClaim | None:
         """The claim of this name."""
-        found = self._tables[ResourceClaim].get(namespace, {}).get(name)
-        return found if isinstance(found, ResourceClaim) else None
+        return self.object_of(ResourceClaim, namespace, name)
 
     def resource_claims(self) -> Sequence[ResourceClaim]:
         """All claims, by namespace and name."""
-        return [claim for claim in self._sorted(ResourceClaim) if isinstance(claim, ResourceClaim)]
+        return self.objects_of(ResourceClaim)
 
     def resource_slices(self) -> Sequence[ResourceSlice]:
         """All slices of devices, by name."""
-        return [found for found in self._sorted(ResourceSlice) if isinstance(found, ResourceSlice)]
+        return self.objects_of(ResourceSlice)
 
     def device_class(self, name: str) -> DeviceClass | None:
         """The device class of this name."""
-        found = self._tables[DeviceClass].get("", {}).get(name)
-        return found if isinstance(found, DeviceClass) else None
+        return self.object_of(DeviceClass, "", name)
 
-    def _sorted(self, kind: type) -> list[Object]:
-        table = self._tables[kind]
-        return [table[namespace][name] for namespace in sorted(table) for name in sorted(table[namespace])]
+    def object_of(self, kind: type[_O], namespace: str, name: str) -> _O | None:
+        """The object of this kind, also of one that another package registered; the namespace is empty for kinds without."""
+        found = self._tables[kind].get(namespace, {}).get(name)
+        return found if isinstance(found, kind) else None
+
+    def objects_of(self, kind: type[_O]) -> Sequence[_O]:
+        """All objects of this kind, by namespace and name."""
+        found = (named for _, named in sorted(self._tables[kind].items()))
+        return [obj for named in found for _, obj in sorted(named.items()) if isinstance(obj, kind)]
 
     def gang_of(self, pod: Pod) -> tuple[int, int] | None:
         """How many members the pod's gang needs, and how many are known; None if it is in no known group, or in no gang."""

@@ -19,21 +19,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from tidelog.api.objects import (
-    DeviceClass,
-    Namespace,
-    Node,
-    Object,
-    Pod,
-    PodDisruptionBudget,
-    PodGroup,
-    PriorityClass,
-    Quantity,
-    ResourceClaim,
-    ResourceSlice,
-    Workload,
-    pod_condition,
-)
+from tidelog.api.kinds.registry import kind_of
+from tidelog.api.objects import Node, Object, Pod, Quantity, pod_condition
 from tidelog.api.pod_status import is_terminal
 from tidelog.api.quantity import parse_exact
 from tidelog.api.resources import Requests, occupied_requests
@@ -330,28 +317,12 @@ def _node_effect(old: Object | None, new: Object | None) -> Effect:
     return Effect(old, new, raised=(Raised(event, old, new),), events_first=new is None)
 
 
-_RESOURCE_OF: dict[type, Resource] = {
-    PodGroup: Resource.POD_GROUP,
-    ResourceClaim: Resource.RESOURCE_CLAIM,
-    ResourceSlice: Resource.RESOURCE_SLICE,
-    DeviceClass: Resource.DEVICE_CLASS,
-}
-_RESOURCE_OF_OURS: dict[type, Resource] = {
-    Namespace: Resource.NAMESPACE,
-    PodDisruptionBudget: Resource.POD_DISRUPTION_BUDGET,
-    PriorityClass: Resource.PRIORITY_CLASS,
-    Workload: Resource.WORKLOAD,
-}
-"""Changes that kube-scheduler raises no event for."""
-
-
 def _other_effect(old: Object | None, new: Object | None, rules: Rules) -> Effect:
-    """Add, Update or Delete of a kind that has an event; the kinds that only default spreading reads have none."""
-    kind = type(new if old is None else old)
-    resource = _RESOURCE_OF.get(kind)
-    if resource is None and not rules.upstream:
-        resource = _RESOURCE_OF_OURS.get(kind)
-    if resource is None:
+    """Add, Update or Delete of a kind whose declaration says that it has events."""
+    obj = new if old is None else old
+    assert obj is not None
+    kind = kind_of(obj)
+    if not kind.events or (kind.events == "ours" and rules.upstream):
         return Effect(old, new)
     action = Action.ADD if old is None else Action.DELETE if new is None else Action.UPDATE
-    return Effect(old, new, raised=(Raised(ClusterEvent(resource, action), old, new),))
+    return Effect(old, new, raised=(Raised(ClusterEvent(Resource(kind.qualified_name), action), old, new),))

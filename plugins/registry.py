@@ -7,12 +7,14 @@ installed, so the daemon calls it once at its start, before it reads its configu
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 import msgspec
 
+from tidelog.api.entry_points import offered
 from tidelog.api.errors import PluginError
+from tidelog.api.kinds.registry import load_installed
+from tidelog.api.kinds.registry import register as register_kind
 from tidelog.framework.interface import Plugin
 from tidelog.plugins.default_binder import DefaultBinder
 from tidelog.plugins.default_preemption.plugin import DefaultPreemption
@@ -129,6 +131,8 @@ class Registry:
             raise PluginError(shown, f"every field of {plugin.Args.__qualname__} needs a default")
         if origin and not any(implements(plugin, point) for point in POINTS):
             raise PluginError(shown, "implements no extension point; check the names of its methods")
+        for kind in plugin.kinds:
+            register_kind(kind)
         self._plugins[name] = plugin
 
     def get(self, name: str) -> type[Plugin] | None:
@@ -148,26 +152,15 @@ def _has_defaults(args: type[msgspec.Struct]) -> bool:
 
 
 def load_entry_points(registry: Registry, group: str = ENTRY_POINT_GROUP) -> list[str]:
-    """Register what installed packages offer; returns the new names. Imports those packages.
+    """Register the plugins and kinds that installed packages offer; return the plugins' names. Imports those packages.
 
-    Raises PluginError for the first that cannot be imported or registered: a scheduler that silently lacks a plugin
-    would decide differently.
+    Raises PluginError for the first that cannot be imported or registered.
     """
-    found = sorted(entry_points(group=group), key=lambda entry: (entry.name, entry.value))
-    for entry in found:
-        origin = _origin(entry)
-        try:
-            plugin = entry.load()
-        except Exception as error:
-            raise PluginError(
-                f"{entry.name} of {origin}", f"cannot be imported: {type(error).__name__}: {error}"
-            ) from error
+    load_installed()
+    names = []
+    for name, origin, plugin in offered(group):
         registry.register(plugin, origin)
-        if plugin.name != entry.name:
-            raise PluginError(f"{plugin.name} of {origin}", f"the entry point calls it {entry.name}")
-    return [entry.name for entry in found]
-
-
-def _origin(entry: EntryPoint) -> str:
-    package = f"{entry.dist.name} {entry.dist.version}" if entry.dist else "an unknown package"
-    return f"{package} ({entry.value})"
+        if plugin.name != name:
+            raise PluginError(f"{plugin.name} of {origin}", f"the entry point calls it {name}")
+        names.append(name)
+    return names

@@ -12,7 +12,8 @@ from typing import Any
 
 import msgspec
 
-from tidelog.api.objects import Object, Pod, object_key
+from tidelog.api.kinds.registry import object_key
+from tidelog.api.objects import Object, Pod
 from tidelog.api.times import NANOS
 from tidelog.configuration.configuration import SchedulerConfiguration, default_configuration
 from tidelog.eventlog.records import (

@@ -37,9 +37,6 @@ from tidelog.replay.driver import Driver
 from tidelog.replay.verify import Progress
 from tidelog.scheduler.recorded import RecordedAttempts, following
 
-_DROPPED_FIELDS = frozenset(
-    ("annotations", "description", "message", "source", "csi", "ephemeral", "error", "redaction")
-)
 _NUMBER = re.compile(r"-?[0-9]+")
 
 
@@ -61,7 +58,7 @@ def redact(records: Sequence[Record], registry: Registry, progress: Progress | N
         if record.kind not in OUTCOME_KINDS:
             with following(record):
                 names.key(record.key)
-                names.value(msgspec.msgpack.decode(record.body))
+                names.body(record)
     names.settle()
     return Redacted(records=_Retelling(records, registry, names).run(progress), names=len(names))
 
@@ -69,7 +66,7 @@ def redact(records: Sequence[Record], registry: Registry, progress: Progress | N
 class _Names(Renaming):
     """Name → number. Until it is settled it only collects."""
 
-    dropped = _DROPPED_FIELDS
+    drops = True
 
     def __init__(self) -> None:
         self._found: dict[str, str] = {}
@@ -94,6 +91,10 @@ class _Names(Renaming):
             return self._found[text]
         self._found[text] = ""
         return text
+
+    def body(self, record: Record) -> Any:
+        """The body of a fact as plain data."""
+        return self.value(msgspec.msgpack.decode(record.body), record.key.partition("/")[0])
 
     def key(self, key: str) -> str:
         """A record's key: `Kind/namespace/name`."""
@@ -145,7 +146,7 @@ class _Retelling:
     def _fact(self, record: Record) -> Any:
         body = decode_body(record)
         assert isinstance(body, Fact)
-        plain = self.names.value(msgspec.msgpack.decode(record.body))
+        plain = self.names.body(record)
         if isinstance(body, ObjectPut):
             type_: Any = type(body.object)
             renamed = msgspec.convert(plain["object"], type_)

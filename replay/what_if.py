@@ -22,9 +22,11 @@ from typing import Any, NamedTuple, TypeVar, cast
 import msgspec
 from msgspec.structs import replace
 
-from tidelog.api.admission import Stamp, admit
+from tidelog.api.admission import admit
+from tidelog.api.cluster import Stamp
 from tidelog.api.features import FeatureGates
-from tidelog.api.objects import Condition, Object, Pod, object_key
+from tidelog.api.kinds.registry import object_key
+from tidelog.api.objects import Condition, Object, Pod
 from tidelog.api.pod_status import is_preempted
 from tidelog.api.times import parse_time
 from tidelog.configuration.configuration import SchedulerConfiguration

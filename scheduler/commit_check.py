@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from tidelog.api.kinds.registry import object_key
 from tidelog.api.objects import (
     Node,
     Object,
@@ -25,7 +26,6 @@ from tidelog.api.objects import (
     ResourceClaim,
     ResourceSlice,
     Workload,
-    object_key,
 )
 from tidelog.api.pod_status import is_terminal
 from tidelog.framework.disruption_budgets import is_ready

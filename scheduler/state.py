@@ -13,14 +13,16 @@ digest, and the same decisions from there on. Encoding costs a microsecond an ob
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from typing import Any
 
 import msgspec
 
 from tidelog.api.dict_changes import dict_changes
 from tidelog.api.errors import LogError
-from tidelog.api.objects import KINDS, Object
+from tidelog.api.kinds.registry import KIND_BY_NAME
+from tidelog.api.objects import Object
 from tidelog.plugins.registry import Registry
 from tidelog.scheduler.core import Core
 
@@ -45,7 +47,6 @@ class _Counters(msgspec.Struct, frozen=True):
 
 
 _encode = msgspec.msgpack.Encoder().encode
-_DECODE = {kind.name: msgspec.msgpack.Decoder(kind.type).decode for kind in KINDS}
 _decode_chunk = msgspec.msgpack.Decoder(list[tuple[str, msgspec.Raw]]).decode
 
 
@@ -129,7 +130,7 @@ def load_state(blob: bytes, registry: Registry, changes: Sequence[bytes] = ()) -
             _add(raws, chunks)
             rest = newer
         msgspec.convert(rest, _Counters)
-        return Core.load(registry, rest, {key: _DECODE[key.partition("/")[0]](raws[key]) for key in raws})
+        return Core.load(registry, rest, {key: _decoder(key.partition("/")[0])(raws[key]) for key in raws})
     except (
         msgspec.MsgspecError,
         LookupError,
@@ -142,6 +143,11 @@ def load_state(blob: bytes, registry: Registry, changes: Sequence[bytes] = ()) -
         raise LogError(
             f"a snapshot of the scheduler's state cannot be read: {type(error).__name__}: {error}"
         ) from error
+
+
+@cache
+def _decoder(kind: str) -> Callable[[msgspec.Raw], Object]:
+    return msgspec.msgpack.Decoder(KIND_BY_NAME[kind].type).decode
 
 
 def _add(raws: dict[str, msgspec.Raw], chunks: Sequence[bytes]) -> None:

@@ -67,6 +67,7 @@ class Dice:
         return self.below(100) < percent
 
 
+_O = TypeVar("_O", bound=Object)
 _GENERATIONS = count(1)
 
 
@@ -160,6 +161,12 @@ class Cluster:
 
     def device_class(self, name: str) -> DeviceClass | None:
         return None
+
+    def object_of(self, kind: type[_O], namespace: str, name: str) -> _O | None:
+        return None
+
+    def objects_of(self, kind: type[_O]) -> Sequence[_O]:
+        return ()
 
     def gang_of(self, pod: Pod) -> tuple[int, int] | None:
         return None

@@ -17,7 +17,8 @@ from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import Self
 
-from tidelog.api.objects import Object, object_key
+from tidelog.api.kinds.registry import object_key
+from tidelog.api.objects import Object
 from tidelog.api.times import NANOS
 from tidelog.daemon.actors.protocol import Actor
 from tidelog.daemon.intake.messages import Answer

@@ -31,7 +31,8 @@ from typing import Any, NamedTuple
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from tidelog.api.objects import Object, object_key
+from tidelog.api.kinds.registry import object_key
+from tidelog.api.objects import Object
 from tidelog.daemon.intake.messages import Apply, Delete, Facts, read_answer, write_request
 from tidelog.eventlog.handover import HandoverClient, NoWriter, connect
 from tidelog.testing import builders as b

@@ -15,18 +15,12 @@ import yaml
 from msgspec.structs import replace
 
 from tidelog.api.errors import FieldError, InvalidObjects, printable
-from tidelog.api.kinds import ELSEWHERE, suggestion
+from tidelog.api.kinds.kind import Kind
+from tidelog.api.kinds.registry import ELSEWHERE, KIND_BY_NAME, KIND_OF_TYPE, known_kind, suggestion
 from tidelog.api.manifests.documents import INPUT_BYTES_MAX, Document, read_documents
 from tidelog.api.manifests.wrong_types import wrong_types
 from tidelog.api.manifests.yaml_reader import resolve
-from tidelog.api.objects import (
-    KIND_BY_NAME,
-    KIND_OF_TYPE,
-    Kind,
-    LabelSelector,
-    Object,
-    PodDisruptionBudget,
-)
+from tidelog.api.objects import Object
 from tidelog.api.validation.field_errors import ERRORS_MAX, ErrorList
 
 OBJECT_BYTES_MAX = 1536 << 10
@@ -110,7 +104,8 @@ class _Reader:
                 # Our walk and msgspec disagree: its own message names the first place.
                 errors.invalid(kind.name, None, str(error))
             return None
-        obj = _as_of_version(obj, value["apiVersion"])
+        if kind.from_version is not None:
+            obj = kind.from_version(obj, value["apiVersion"].rpartition("/")[2])
         wanted = (obj.metadata.namespace or self.namespace) if kind.namespaced else ""
         if obj.metadata.namespace != wanted:
             obj = replace(obj, metadata=replace(obj.metadata, namespace=wanted))
@@ -194,12 +189,11 @@ def _kind(value: Any, errors: ErrorList) -> Kind | None:
             errors.required(field)
     if errors:
         return None
-    kind = KIND_BY_NAME.get(value["kind"])
+    kind = known_kind(value["kind"])
     if kind is None:
         _unknown_kind(value["kind"], errors)
-    elif not _reads_as(kind, value["apiVersion"]):
-        versions = [kind.api_version, *(_versioned(kind.group, v) for v in kind.other_versions)]
-        errors.not_supported("apiVersion", value["apiVersion"], versions)
+    elif value["apiVersion"] not in kind.api_versions:
+        errors.not_supported("apiVersion", value["apiVersion"], kind.api_versions)
     else:
         return kind
     return None
@@ -211,28 +205,6 @@ def _unknown_kind(name: str, errors: ErrorList) -> None:
     errors.not_supported("kind", name, KIND_BY_NAME)
     if hint:
         errors[-1] = replace(errors[-1], rule=f"{hint}; {errors[-1].rule}")
-
-
-def _versioned(group: str, version: str) -> str:
-    return f"{group}/{version}" if group else version
-
-
-def _reads_as(kind: Kind, api_version: str) -> bool:
-    return api_version == kind.api_version or any(
-        api_version == _versioned(kind.group, version) for version in kind.other_versions
-    )
-
-
-def _as_of_version(obj: Object, api_version: str) -> Object:
-    """What another version of the group means by the same words."""
-    if (
-        isinstance(obj, PodDisruptionBudget)
-        and api_version == "policy/v1beta1"
-        and obj.spec.selector == LabelSelector()
-    ):
-        # Before v1 an empty selector selected no pod.
-        return replace(obj, spec=replace(obj.spec, selector=None))
-    return obj
 
 
 # --- out ----------------------------------------------------------------------------------------------------------------

@@ -1,11 +1,10 @@
-"""The rules of the objects around pods: nodes, namespaces, priority classes, disruption budgets, owners of pods."""
+"""The rules of the objects around pods: nodes, priority classes, disruption budgets, owners of pods."""
 
 from __future__ import annotations
 
 from tidelog.api.objects import (
     IntOrString,
     LabelSelector,
-    Namespace,
     Node,
     PodDisruptionBudget,
     PriorityClass,
@@ -33,7 +32,6 @@ EVICTION_POLICIES = ("IfHealthyBudget", "AlwaysAllow")
 
 def validate_node(node: Node, errors: ErrorList) -> None:
     """Names, labels, taints, resources, conditions."""
-    validate_common.metadata(errors, node.metadata, False, names.dns_subdomain)
     _taints(errors, node)
     validate_resources.quantities(errors, node.status.capacity, "status.capacity")
     validate_resources.quantities(errors, node.status.allocatable, "status.allocatable")
@@ -63,14 +61,8 @@ def _taints(errors: ErrorList, node: Node) -> None:
         validate_common.time(errors, taint.time_added, f"{path}.timeAdded")
 
 
-def validate_namespace(namespace: Namespace, errors: ErrorList) -> None:
-    """A name and labels."""
-    validate_common.metadata(errors, namespace.metadata, False, names.dns_label)
-
-
 def validate_priority_class(found: PriorityClass, errors: ErrorList) -> None:
     """Value, name, policy, and KEP-4664's threshold."""
-    validate_common.metadata(errors, found.metadata, False, names.dns_subdomain)
     name = found.metadata.name
     if name.startswith(SYSTEM_PREFIX):
         complaint = _not_a_system_class(found)
@@ -107,7 +99,6 @@ def validate_priority_class_update(old: PriorityClass, new: PriorityClass, error
 
 def validate_budget(budget: PodDisruptionBudget, errors: ErrorList) -> None:
     """Selector, one of the two counts, and a status that can be meant."""
-    validate_common.metadata(errors, budget.metadata, True, names.dns_subdomain)
     spec, status = budget.spec, budget.status
     if spec.min_available is not None and spec.max_unavailable is not None:
         errors.invalid("spec", spec, "minAvailable and maxUnavailable cannot be both set")
@@ -150,8 +141,6 @@ Owner = Service | ReplicationController | ReplicaSet | StatefulSet
 
 def validate_owner(owner: Owner, errors: ErrorList) -> None:
     """What default spread constraints read of it: the selector."""
-    rule = names.dns_label if isinstance(owner, Service) else names.dns_subdomain
-    validate_common.metadata(errors, owner.metadata, True, rule)
     selector = owner.spec.selector
     if isinstance(selector, dict):
         if len(selector) > validate_common.REQUIREMENTS_MAX:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 
+from tidelog.api.errors import FieldError
 from tidelog.api.objects import Condition, LabelSelector, LabelSelectorRequirement, ObjectMeta
 from tidelog.api.times import parse_time
 from tidelog.api.validation import names
@@ -137,6 +138,15 @@ def conditions(errors: ErrorList, found: Iterable[Condition], path: str) -> None
         if condition.observed_generation < 0:
             errors.invalid(f"{where}.observedGeneration", condition.observed_generation, NOT_NEGATIVE)
         time(errors, condition.last_transition_time, f"{where}.lastTransitionTime")
+
+
+def validate_condition(type: str, status: str) -> list[FieldError]:
+    """A condition that somebody sets by itself."""
+    errors = ErrorList()
+    errors.invalid_each("type", type, names.label_key(type))
+    if status not in STATUSES:
+        errors.not_supported("status", status, STATUSES)
+    return errors
 
 
 def time(errors: ErrorList, text: str, path: str) -> None:

@@ -18,7 +18,6 @@ from tidelog.api.objects import (
     ResourceClaimTemplate,
     ResourceSlice,
 )
-from tidelog.api.validation import common as validate_common
 from tidelog.api.validation import names
 from tidelog.api.validation import placement as validate_placement
 from tidelog.api.validation.field_errors import IMMUTABLE, POSITIVE, ErrorList
@@ -37,7 +36,6 @@ NODE_FIELDS = "`nodeName`, `nodeSelector`, `allNodes`, `perDeviceNodeSelection`"
 
 def validate_slice(found: ResourceSlice, errors: ErrorList) -> None:
     """Driver, pool, exactly one way to say where the devices are, and the devices."""
-    validate_common.metadata(errors, found.metadata, False, names.dns_subdomain)
     spec = found.spec
     _required_name(errors, spec.driver, "spec.driver")
     _required_name(errors, spec.pool.name, "spec.pool.name")
@@ -112,7 +110,6 @@ def validate_slice_update(old: ResourceSlice, new: ResourceSlice, errors: ErrorL
 
 def validate_device_class(found: DeviceClass, errors: ErrorList) -> None:
     """Its selectors."""
-    validate_common.metadata(errors, found.metadata, False, names.dns_subdomain)
     _selectors(errors, found.spec.selectors, "spec.selectors")
 
 
@@ -132,7 +129,6 @@ def _selectors(errors: ErrorList, selectors: Collection[DeviceSelector], path: s
 
 def validate_claim(found: ResourceClaim, errors: ErrorList) -> None:
     """What it asks for, what it got, and for whom."""
-    validate_common.metadata(errors, found.metadata, True, names.dns_subdomain)
     _claim(errors, found.spec.devices, "spec.devices")
     allocation, reserved = found.status.allocation, found.status.reserved_for
     if allocation is not None:
@@ -162,7 +158,6 @@ def validate_claim_update(old: ResourceClaim, new: ResourceClaim, errors: ErrorL
 
 def validate_template(found: ResourceClaimTemplate, errors: ErrorList) -> None:
     """The claim that it makes."""
-    validate_common.metadata(errors, found.metadata, True, names.dns_subdomain)
     _claim(errors, found.spec.spec.devices, "spec.spec.devices")
 
 

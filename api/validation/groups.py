@@ -18,14 +18,13 @@ from tidelog.api.objects import (
 )
 from tidelog.api.validation import common as validate_common
 from tidelog.api.validation import names
+from tidelog.api.validation.check import Check
 from tidelog.api.validation.cluster import USER_PRIORITY_MAX
 from tidelog.api.validation.field_errors import IMMUTABLE, POSITIVE, ErrorList
 from tidelog.api.validation.pod import preemption_policy, resource_claims
 
 GROUPS_MAX = 8
 CLAIMS_MAX = 4
-CONSTRAINTS_MAX = 1
-"""Unless the configuration allows more."""
 COMPOSITE = "composite pod groups are not supported"
 
 
@@ -33,16 +32,9 @@ def _gate_off(gate: str) -> str:
     return f"may not be set while the feature gate {gate} is off"
 
 
-def validate_pod_group(
-    group: PodGroup,
-    gates: FeatureGates,
-    errors: ErrorList,
-    old: PodGroup | None = None,
-    constraints_max: int = CONSTRAINTS_MAX,
-) -> None:
-    """Everything that can be said of a group alone; what `old` has already, gates do not refuse."""
-    validate_common.metadata(errors, group.metadata, True, names.dns_subdomain)
-    spec = group.spec
+def validate_pod_group(group: PodGroup, errors: Check) -> None:
+    """Everything that can be said of a group alone; what the stored one has already, gates do not refuse."""
+    spec, gates, old = group.spec, errors.gates, errors.old
     before = old.spec if old else PodGroupSpec()
     _policy(errors, spec.scheduling_policy, spec.policy, "spec", gates, _desired(before))
     _constraints(
@@ -51,7 +43,7 @@ def validate_pod_group(
         before.scheduling_constraints,
         "spec.schedulingConstraints",
         gates,
-        constraints_max,
+        errors.constraints_max,
     )
     _claims(errors, spec.resource_claims, "spec.resourceClaims")
     mode = spec.disruption_mode
@@ -68,16 +60,9 @@ def validate_pod_group(
     validate_common.conditions(errors, group.status.conditions, "status.conditions")
 
 
-def validate_workload(
-    workload: Workload,
-    gates: FeatureGates,
-    errors: ErrorList,
-    old: Workload | None = None,
-    constraints_max: int = CONSTRAINTS_MAX,
-) -> None:
+def validate_workload(workload: Workload, errors: Check) -> None:
     """Groups and, as far as they are read at all, templates."""
-    validate_common.metadata(errors, workload.metadata, True, names.dns_subdomain)
-    spec = workload.spec
+    spec, old = workload.spec, errors.old
     if not spec.pod_groups and not spec.pod_group_templates:
         errors.required("spec.podGroups", "must have at least one item")
     before = {group.name: group for group in old.spec.pod_groups} if old else {}
@@ -94,9 +79,9 @@ def validate_workload(
                 errors,
                 group,
                 f"{path}[{index}]",
-                gates,
+                errors.gates,
                 before.get(group.name, WorkloadPodGroup()),
-                constraints_max,
+                errors.constraints_max,
             )
             if group.name in seen:
                 errors.duplicate(f"{path}[{index}].name", group.name)

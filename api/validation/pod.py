@@ -28,6 +28,7 @@ from tidelog.api.validation import common as validate_common
 from tidelog.api.validation import names
 from tidelog.api.validation import placement as validate_placement
 from tidelog.api.validation import resources as validate_resources
+from tidelog.api.validation.check import Check
 from tidelog.api.validation.field_errors import INT32_MAX, ErrorList, in_range
 
 PROTOCOLS = ("TCP", "UDP", "SCTP")
@@ -42,9 +43,10 @@ CHANGEABLE = (
 )
 
 
-def validate_pod(pod: Pod, gates: FeatureGates, errors: ErrorList, keep_fallback: bool = False) -> None:
-    """Everything that can be said of a pod alone. `keep_fallback`: its fallbackCriteria are stored already."""
-    validate_common.metadata(errors, pod.metadata, True, names.dns_subdomain)
+def validate_pod(pod: Pod, errors: Check) -> None:
+    """Everything that can be said of a pod alone; fallbackCriteria that are stored already are not refused."""
+    gates, old = errors.gates, errors.old
+    keep_fallback = old is not None and _has_fallback(old.spec)
     key = _spec_key(pod.spec)
     if key is None or (key, gates, keep_fallback) not in _known_good:
         found = ErrorList()
@@ -55,6 +57,10 @@ def validate_pod(pod: Pod, gates: FeatureGates, errors: ErrorList, keep_fallback
                 _known_good.clear()
             _known_good[key, gates, keep_fallback] = None
     _status(errors, pod)
+
+
+def _has_fallback(spec: PodSpec) -> bool:
+    return any(constraint.fallback_criteria for constraint in spec.topology_spread_constraints)
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -322,11 +328,11 @@ def _container_statuses(errors: ErrorList, statuses: Iterable[ContainerStatus], 
 # --- updates ------------------------------------------------------------------------------------------------------------
 
 
-def validate_pod_update(old: Pod, new: Pod, errors: ErrorList, resize: bool = False) -> None:
+def validate_pod_update(old: Pod, new: Pod, errors: Check) -> None:
     """What of a pod may change, beyond what `validate_pod` says of the new one.
 
     Besides Kubernetes' exceptions, an empty nodeName may be set: that is how a binding by somebody else gets known.
-    `resize` lets cpu and memory of containers change, as Kubernetes' resize subresource does.
+    A resize lets cpu and memory of containers change, as Kubernetes' resize subresource does.
     """
     before, after = old.spec, new.spec
     if after == before:
@@ -341,7 +347,7 @@ def validate_pod_update(old: Pod, new: Pod, errors: ErrorList, resize: bool = Fa
     _deadline_update(errors, before, after)
     _tolerations_update(errors, before.tolerations, after.tolerations)
     _gates_update(errors, before, after)
-    masked = _without_changeable(before, after, resize)
+    masked = _without_changeable(before, after, errors.resize)
     if before.scheduling_gates:
         _gated_update(errors, before, after)
         masked = _without_gated(before, masked)

@@ -27,7 +27,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run it, print its figures."""
     from tidelog.api.errors import UsageError
-    from tidelog.api.kinds import suggestion
+    from tidelog.api.kinds.registry import suggestion
     from tidelog.api.text import formatted, table
     from tidelog.cli.benchmark_catalogue import benchmarks, run_benchmark
     from tidelog.cli.text.figures import as_text

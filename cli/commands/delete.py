@@ -55,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _keys(args: argparse.Namespace) -> list[str]:
-    from tidelog.api.objects import object_key
+    from tidelog.api.kinds.registry import object_key
     from tidelog.cli.manifest_files import read_manifests
     from tidelog.cli.object_names import key_of, named_objects
 

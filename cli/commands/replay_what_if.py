@@ -114,7 +114,7 @@ async def _made(path: Path, args: argparse.Namespace) -> tuple[list[Record], Out
 
 async def _dropped(history: History, word: str, namespace: str | None) -> str | int:
     """The record's number or the object's key; refuses what is not in the log."""
-    from tidelog.api.kinds import kind_named
+    from tidelog.api.kinds.registry import kind_named
     from tidelog.cli.object_names import key_of
     from tidelog.eventlog.records import decode_outcome
 

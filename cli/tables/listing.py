@@ -6,13 +6,16 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 
 from tidelog.api.errors import TidelogError, UsageError
+from tidelog.api.kinds.columns import Column, View, label_words
+from tidelog.api.kinds.kind import Kind
+from tidelog.api.kinds.registry import kind_of
 from tidelog.api.manifests.manifests import as_list, dump_yaml, to_builtins
-from tidelog.api.objects import KIND_OF_TYPE, Kind, Object, Pod
+from tidelog.api.objects import Object, Pod
 from tidelog.api.selector_text import parse_label_selector
 from tidelog.api.selectors import SelectorError, label_matcher
-from tidelog.api.text import as_json, safe, table
+from tidelog.api.text import age, as_json, safe, table
+from tidelog.api.times import parse_time
 from tidelog.cli.object_names import key_of
-from tidelog.cli.tables.columns import Column, View, columns_of
 from tidelog.daemon.intake.messages import short_name
 from tidelog.eventlog.objects import ObjectTable
 
@@ -24,6 +27,21 @@ def selected(selector: str) -> Callable[[Object], bool]:
     except SelectorError as error:
         raise UsageError(f"--selector: {error}") from None
     return lambda obj: match(obj.metadata.labels)
+
+
+def columns_of(kind: Kind, wide: bool) -> tuple[Column, ...]:
+    """The columns of a kind behind name and namespace, in order."""
+    shown = [column for column in kind.columns if wide or not column.wide]
+    if wide:
+        shown.append(Column("LABELS", lambda o, _: label_words(o.metadata.labels)))
+    return (*shown, Column("AGE", _age))
+
+
+def _age(obj: Object, view: View) -> str:
+    try:
+        return age(view.now - parse_time(obj.metadata.creation_timestamp))
+    except ValueError:
+        return "<unknown>"
 
 
 class Listing:
@@ -84,7 +102,7 @@ class Listing:
         elif not self._chosen:
             print(f"nothing found{safe(self._where)}", file=sys.stderr)
         elif output == "name":
-            print("\n".join(f"{_kind(o).name.lower()}/{o.metadata.name}" for o in self._chosen))
+            print("\n".join(f"{kind_of(o).singular}/{o.metadata.name}" for o in self._chosen))
         else:
             print("\n\n".join(self._tables(output == "wide", headings)))
 
@@ -92,8 +110,8 @@ class Listing:
         pods = (entry.object for entry in self._table.of_kind("Pod"))
         view = View(self._now, (pod for pod in pods if isinstance(pod, Pod)))
         for kind in self._kinds:
-            objects = [obj for obj in self._chosen if _kind(obj) is kind]
-            columns = (*self._identity(kind), *columns_of(kind.type, wide))
+            objects = [obj for obj in self._chosen if kind_of(obj) is kind]
+            columns = (*self._identity(kind), *columns_of(kind, wide))
             rows = [[column.cell(obj, view) for column in columns] for obj in objects]
             yield table([column.heading for column in columns], rows, headings=headings)
 
@@ -101,12 +119,8 @@ class Listing:
         """Namespace and name; the kind in front of the name where several kinds are listed, as kubectl does it."""
         if kind.namespaced and self._namespace is None:
             yield Column("NAMESPACE", lambda obj, _: obj.metadata.namespace)
-        prefix = f"{kind.name.lower()}/" if len(self._kinds) > 1 else ""
+        prefix = f"{kind.singular}/" if len(self._kinds) > 1 else ""
         yield Column("NAME", lambda obj, _: prefix + obj.metadata.name)
-
-
-def _kind(obj: Object) -> Kind:
-    return KIND_OF_TYPE[type(obj)]
 
 
 def _yaml(objects: Sequence[Object], *, wrap: bool) -> str:

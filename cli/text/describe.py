@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
+from tidelog.api.kinds.columns import selector_words
 from tidelog.api.objects import Affinity, Pod, Toleration, TopologySpreadConstraint
 from tidelog.api.resources import pod_requests
 from tidelog.api.text import age, safe, table
-from tidelog.cli.tables.columns import selector_words
 from tidelog.cli.text.why import wait_lines
 from tidelog.replay.advice import amount
 from tidelog.replay.story import Entry

@@ -24,8 +24,8 @@ from msgspec.structs import replace
 
 from tidelog.api.conditions import merged
 from tidelog.api.errors import FieldError
+from tidelog.api.kinds.registry import KIND_OF_TYPE, object_key
 from tidelog.api.objects import (
-    KIND_OF_TYPE,
     Condition,
     IntOrString,
     Object,
@@ -36,7 +36,6 @@ from tidelog.api.objects import (
     ReplicaSet,
     ReplicationController,
     StatefulSet,
-    object_key,
 )
 from tidelog.api.pod_status import is_terminal
 from tidelog.api.times import parse_time

@@ -21,11 +21,13 @@ import msgspec
 from msgspec import Raw
 from msgspec.structs import replace
 
-from tidelog.api.admission import Stamp, admit, admit_delete, set_condition
+from tidelog.api.admission import admit, admit_delete, set_condition
+from tidelog.api.cluster import Stamp
 from tidelog.api.conditions import Conditions
 from tidelog.api.errors import FieldError, InvalidObjects, UsageError, printable
 from tidelog.api.features import FeatureGates
-from tidelog.api.objects import Condition, Object, Pod, object_key
+from tidelog.api.kinds.registry import object_key
+from tidelog.api.objects import Condition, Object, Pod
 from tidelog.daemon.intake.messages import (
     Action,
     Answer,

@@ -17,8 +17,9 @@ from msgspec.structs import replace
 
 from tidelog.api.errors import ErrorKind, FieldError, InvalidObjects, TidelogError, printable, quoted
 from tidelog.api.features import FeatureGates
+from tidelog.api.kinds.registry import KIND_BY_NAME
 from tidelog.api.manifests.manifests import OBJECT_BYTES_MAX, load, to_builtins
-from tidelog.api.objects import KIND_BY_NAME, Object
+from tidelog.api.objects import Object
 from tidelog.api.validation.field_errors import INT32_MAX, in_range
 
 VERSION = 2

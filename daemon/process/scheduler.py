@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from tidelog.api.errors import TidelogError
-from tidelog.api.objects import KIND_OF_TYPE, Node, Object, Pod, object_key
+from tidelog.api.kinds.registry import KIND_OF_TYPE, object_key
+from tidelog.api.objects import Node, Object, Pod
 from tidelog.configuration.configuration import (
     Loaded,
     SchedulerConfiguration,

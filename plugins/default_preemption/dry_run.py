@@ -18,7 +18,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from tidelog.api.objects import PodDisruptionBudget, object_key
+from tidelog.api.kinds.registry import object_key
+from tidelog.api.objects import PodDisruptionBudget
 from tidelog.framework.disruption_budgets import Allowances, is_protected
 from tidelog.framework.interface import Code, CycleState, Status, unresolvable, unschedulable
 from tidelog.framework.node_info import NodeInfo, PodInfo

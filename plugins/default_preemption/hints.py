@@ -7,7 +7,8 @@ kept back by a budget is none of its business: the plugin that found no room kno
 
 from __future__ import annotations
 
-from tidelog.api.objects import Pod, PodDisruptionBudget, object_key
+from tidelog.api.kinds.registry import object_key
+from tidelog.api.objects import Pod, PodDisruptionBudget
 from tidelog.api.pod_status import is_preempted
 from tidelog.framework.disruption_budgets import is_observed, is_ready
 from tidelog.framework.events import Hint, WaitingPod

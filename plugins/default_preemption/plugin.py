@@ -21,7 +21,8 @@ from typing import Any, NamedTuple
 
 from tidelog.api.errors import FieldError
 from tidelog.api.features import FeatureGates
-from tidelog.api.objects import Pod, object_key
+from tidelog.api.kinds.registry import object_key
+from tidelog.api.objects import Pod
 from tidelog.api.pod_status import is_preempted
 from tidelog.api.validation.field_errors import NOT_NEGATIVE, ErrorList, in_range
 from tidelog.framework.arithmetic import scan_start

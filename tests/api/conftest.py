@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from tidelog.api.objects import KIND_BY_NAME, Object
+from tidelog.api.kinds.registry import KIND_BY_NAME
+from tidelog.api.objects import Object
 
 _STEP = re.compile(r"\.?([^.\[\]]+)|\[(\d+)\]|\[([^\]]+)\]")
 

@@ -8,7 +8,8 @@ import pytest
 from msgspec.structs import replace
 
 from tests.api.conftest import made
-from tidelog.api.admission import Stamp, admit, admit_delete, uid_of
+from tidelog.api.admission import admit, admit_delete
+from tidelog.api.cluster import Stamp, uid_of
 from tidelog.api.errors import InvalidObjects
 from tidelog.api.features import FeatureGates
 from tidelog.api.object_table import ObjectTable

@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 
 from tidelog.api.features import GATES, Gate
+from tidelog.api.kinds.kind import Kind
+from tidelog.api.kinds.registry import KINDS
 from tidelog.api.manifests.documents import DEPTH_MAX, INPUT_BYTES_MAX
 from tidelog.api.manifests.manifests import OBJECT_BYTES_MAX, VALUES_MAX
 from tidelog.api.manifests.yaml_reader import DOCUMENTS_MAX
 from tidelog.api.object_table import INITIAL_OBJECTS
-from tidelog.api.objects import KINDS, Kind
 
 PAGE = (Path(__file__).parents[2] / "docs" / "manifests.md").read_text()
 

@@ -17,12 +17,14 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.api.conftest import VALID
-from tidelog.api.admission import Stamp, admit
+from tidelog.api.admission import admit
+from tidelog.api.cluster import Stamp
 from tidelog.api.errors import InvalidObjects
 from tidelog.api.features import FeatureGates
+from tidelog.api.kinds.registry import KIND_BY_NAME, object_key
 from tidelog.api.manifests.manifests import dump_json, dump_yaml, load
 from tidelog.api.object_table import ObjectTable
-from tidelog.api.objects import KIND_BY_NAME, Object, object_key
+from tidelog.api.objects import Object
 
 FUZZ = settings(max_examples=int(os.environ.get("TIDELOG_FUZZ_EXAMPLES", "150")))
 DUMP = json.loads((Path(__file__).parent / "data" / "kubectl-get-nodes-pods.json").read_text())["items"]

@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
+from tidelog.api.cluster import group_of
 from tidelog.api.conditions import set_condition, with_condition
 from tidelog.api.errors import InvalidObjects
 from tidelog.api.features import FeatureGates
-from tidelog.api.object_table import INITIAL_OBJECTS, ObjectTable, group_of
+from tidelog.api.object_table import INITIAL_OBJECTS, ObjectTable
 from tidelog.api.times import format_time
 from tidelog.api.validation.rules import validate
 from tidelog.testing import builders as build

@@ -23,17 +23,8 @@ from msgspec.inspect import (
 )
 
 from tidelog.api.errors import UsageError
-from tidelog.api.objects import (
-    KINDS,
-    Condition,
-    Node,
-    NodeStatus,
-    ObjectMeta,
-    Pod,
-    PodSpec,
-    PodStatus,
-    Volume,
-)
+from tidelog.api.kinds.registry import KINDS
+from tidelog.api.objects import Condition, Node, NodeStatus, ObjectMeta, Pod, PodSpec, PodStatus, Volume
 from tidelog.api.projection import LEVELS, Projection
 from tidelog.api.wire import read_object
 from tidelog.testing.builders import node, pod

@@ -16,11 +16,13 @@ import pytest
 from msgspec import inspect
 from msgspec.structs import replace
 
-from tidelog.api.admission import Stamp, admit
+from tidelog.api.admission import admit
+from tidelog.api.cluster import Stamp
 from tidelog.api.features import FeatureGates
+from tidelog.api.kinds.registry import KIND_BY_NAME
 from tidelog.api.manifests.manifests import dump_json, dump_yaml, load, to_builtins
 from tidelog.api.object_table import ObjectTable
-from tidelog.api.objects import KIND_BY_NAME, Object
+from tidelog.api.objects import Object
 from tidelog.api.resources import occupied_requests, pod_requests
 
 TEXT = (Path(__file__).parent / "data" / "kubectl-get-nodes-pods.json").read_bytes()

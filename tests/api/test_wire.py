@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidelog.api.objects import KINDS, Node, Pod, PodDisruptionBudget
+from tidelog.api.kinds.registry import KINDS
+from tidelog.api.objects import Node, Pod, PodDisruptionBudget
 from tidelog.api.wire import (
     Status,
     StatusCause,

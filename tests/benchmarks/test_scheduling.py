@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from tests.conftest import AssertReplays
-from tidelog.api.objects import Object, object_key
+from tidelog.api.kinds.registry import object_key
+from tidelog.api.objects import Object
 from tidelog.benchmarks import scheduling
 from tidelog.benchmarks._workloads import WORKLOADS, pods_of
 from tidelog.eventlog import disk as eventlog_disk

@@ -25,7 +25,7 @@ from msgspec import Raw
 from tests.cli.conftest import Tidelog
 from tidelog.api.errors import TidelogError
 from tidelog.api.features import FeatureGates
-from tidelog.api.objects import KINDS
+from tidelog.api.kinds.registry import KINDS
 from tidelog.cli.main import main
 from tidelog.daemon.intake.facts import FactService
 from tidelog.daemon.intake.messages import VERSION, Apply, write_request

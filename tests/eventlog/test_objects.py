@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from tidelog.api.errors import LogDamaged, LogError
 from tidelog.api.features import FeatureGates
+from tidelog.api.kinds.registry import object_key
 from tidelog.api.objects import (
     AllocationResult,
     ClaimConsumer,
@@ -28,7 +29,6 @@ from tidelog.api.objects import (
     PodSpec,
     PodStatus,
     ResourceClaim,
-    object_key,
 )
 from tidelog.api.times import NANOS
 from tidelog.eventlog.log import Log, memory_log

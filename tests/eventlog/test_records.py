@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from tidelog.api.errors import LogError
-from tidelog.api.objects import KINDS, Condition, ObjectMeta, Pod, PodSpec, object_key
+from tidelog.api.kinds.registry import KINDS, object_key
+from tidelog.api.objects import Condition, ObjectMeta, Pod, PodSpec
 from tidelog.eventlog.records import (
     GENESIS,
     KIND_OF_BODY,

@@ -13,8 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidelog.api.errors import LogDamaged, LogError
+from tidelog.api.kinds.registry import object_key
 from tidelog.api.manifests.manifests import load
-from tidelog.api.objects import ObjectMeta, Pod, object_key
+from tidelog.api.objects import ObjectMeta, Pod
 from tidelog.eventlog import transfer
 from tidelog.eventlog.log import Log, memory_log, open_log
 from tidelog.eventlog.objects import SNAPSHOT, load_objects

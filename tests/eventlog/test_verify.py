@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from tidelog.api.errors import LogDamaged
-from tidelog.api.objects import ObjectMeta, Pod, object_key
+from tidelog.api.kinds.registry import object_key
+from tidelog.api.objects import ObjectMeta, Pod
 from tidelog.eventlog.log import Log, memory_log, open_log
 from tidelog.eventlog.memory import MemoryStore
 from tidelog.eventlog.objects import SNAPSHOT, load_objects

@@ -23,8 +23,8 @@ from hypothesis import strategies as st
 
 from tests.fuzz.conftest import EXAMPLES, FUZZ, a_pod, check_said, command, mutated
 from tidelog.api.features import FeatureGates
+from tidelog.api.kinds.registry import object_key
 from tidelog.api.manifests.manifests import dump_json
-from tidelog.api.objects import object_key
 from tidelog.daemon.intake.facts import FactService
 from tidelog.daemon.intake.messages import Answer, Apply, Delete, Facts, Result, write_request
 from tidelog.eventlog.handover import serve

@@ -7,7 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from tidelog.api.admission import Stamp, admit
+from tidelog.api.admission import admit
+from tidelog.api.cluster import Stamp
 from tidelog.api.errors import InvalidObjects
 from tidelog.api.features import FeatureGates, parse_feature_gates
 from tidelog.api.object_table import ObjectTable

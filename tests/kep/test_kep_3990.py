@@ -15,7 +15,8 @@ from tests.kep.spread_world import (
     two_zones,
     web,
 )
-from tidelog.api.admission import Stamp, admit
+from tidelog.api.admission import admit
+from tidelog.api.cluster import Stamp
 from tidelog.api.errors import InvalidObjects
 from tidelog.api.features import FeatureGates
 from tidelog.api.object_table import ObjectTable

@@ -10,7 +10,8 @@ import pytest
 from msgspec.structs import replace
 
 from tests.scheduler.preemption_world import World, budget, configuration, pending, running
-from tidelog.api.admission import Stamp, admit
+from tidelog.api.admission import admit
+from tidelog.api.cluster import Stamp
 from tidelog.api.errors import InvalidObjects
 from tidelog.api.features import FeatureGates
 from tidelog.api.object_table import ObjectTable

@@ -27,7 +27,8 @@ from tests.scheduler.groups.group_world import (
     started,
     worker,
 )
-from tidelog.api.admission import Stamp, admit
+from tidelog.api.admission import admit
+from tidelog.api.cluster import Stamp
 from tidelog.api.features import FeatureGates
 from tidelog.api.objects import (
     GroupSchedulingConstraints,

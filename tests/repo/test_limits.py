@@ -12,7 +12,8 @@ import msgspec
 import pytest
 
 from tidelog.api import quantity
-from tidelog.api.admission import Stamp, admit
+from tidelog.api.admission import admit
+from tidelog.api.cluster import Stamp
 from tidelog.api.errors import InvalidObjects, LogError
 from tidelog.api.features import FeatureGates
 from tidelog.api.manifests.documents import read_documents

@@ -23,15 +23,8 @@ import pytest
 from msgspec.structs import replace
 
 from tests.scheduler.preemption_world import World, node, pending, running, transactions
-from tidelog.api.objects import (
-    Condition,
-    Node,
-    Pod,
-    PodDisruptionBudget,
-    PodStatus,
-    object_key,
-    pod_condition,
-)
+from tidelog.api.kinds.registry import object_key
+from tidelog.api.objects import Condition, Node, Pod, PodDisruptionBudget, PodStatus, pod_condition
 from tidelog.api.pod_status import with_pod_condition
 from tidelog.api.quantity import parse_exact
 from tidelog.eventlog.objects import ObjectTable

@@ -16,7 +16,8 @@ from unittest.mock import patch
 
 from msgspec.structs import replace
 
-from tidelog.api.objects import Pod, object_key
+from tidelog.api.kinds.registry import object_key
+from tidelog.api.objects import Pod
 from tidelog.daemon.intake import facts
 from tidelog.daemon.intake.messages import Refused
 from tidelog.daemon.process.runtime import Runtime

@@ -37,8 +37,9 @@ from tests.simulation.steps import (
 )
 from tests.simulation.story import make_story
 from tidelog.api.errors import TidelogError
+from tidelog.api.kinds.registry import object_key
 from tidelog.api.manifests import manifests
-from tidelog.api.objects import Object, Pod, object_key
+from tidelog.api.objects import Object, Pod
 from tidelog.api.times import NANOS
 from tidelog.daemon.actors.catalogue import cast_of
 from tidelog.daemon.intake import messages as fact_messages

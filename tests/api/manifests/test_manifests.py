@@ -13,17 +13,10 @@ from hypothesis import strategies as st
 
 from tests.api.conftest import VALID, made
 from tidelog.api.errors import InvalidObjects
+from tidelog.api.kinds.registry import KIND_BY_NAME, KINDS
 from tidelog.api.manifests import manifests
 from tidelog.api.manifests.manifests import dump_json, dump_yaml, load, to_builtins
-from tidelog.api.objects import (
-    KIND_BY_NAME,
-    KINDS,
-    LabelSelector,
-    Object,
-    ObjectMeta,
-    Pod,
-    PodDisruptionBudget,
-)
+from tidelog.api.objects import LabelSelector, Object, ObjectMeta, Pod, PodDisruptionBudget
 from tidelog.testing import builders as build
 
 

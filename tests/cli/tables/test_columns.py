@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
+from tidelog.api.kinds.columns import View, node_status, pod_status, selector_words
+from tidelog.api.kinds.registry import KINDS, kind_of
 from tidelog.api.manifests.manifests import load
-from tidelog.api.objects import KINDS, LabelSelector, LabelSelectorRequirement, Node, Object, Pod
-from tidelog.cli.tables.columns import View, columns_of, node_status, pod_status, selector_words
+from tidelog.api.objects import LabelSelector, LabelSelectorRequirement, Node, Object, Pod
+from tidelog.cli.tables.listing import columns_of
 from tidelog.testing.builders import RACK, ZONE, node, pdb, pod, pod_group, priority_class
 
 NOW = 1_700_000_100_000_000_000
@@ -18,7 +20,7 @@ CREATED = "2023-11-14T22:13:20Z"
 
 def row(obj: Object, *pods: Pod, wide: bool = True) -> dict[str, Any]:
     view = View(NOW, pods)
-    return {column.heading: column.cell(obj, view) for column in columns_of(type(obj), wide)}
+    return {column.heading: column.cell(obj, view) for column in columns_of(kind_of(obj), wide)}
 
 
 def from_manifest(text: str) -> Object:

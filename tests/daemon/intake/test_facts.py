@@ -11,7 +11,8 @@ import pytest
 
 from tidelog.api.errors import InvalidObjects, UsageError
 from tidelog.api.features import FeatureGates
-from tidelog.api.objects import Object, Pod, PriorityClass, object_key
+from tidelog.api.kinds.registry import object_key
+from tidelog.api.objects import Object, Pod, PriorityClass
 from tidelog.api.times import NANOS
 from tidelog.daemon.intake.facts import FactService
 from tidelog.daemon.intake.messages import (

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tidelog.api.errors import UsageError
-from tidelog.api.kinds import ELSEWHERE, find_kind, kind_named
-from tidelog.api.objects import KIND_BY_NAME, KINDS
+from tidelog.api.kinds import registry
+from tidelog.api.kinds.registry import ELSEWHERE, KIND_BY_NAME, KINDS, find_kind, kind_named
 
 
 @pytest.mark.parametrize(
@@ -59,3 +61,43 @@ def test_every_kind_is_found_by_each_of_its_names() -> None:
 
 def test_kinds_that_are_refused_with_a_hint_are_not_known() -> None:
     assert not set(ELSEWHERE) & set(KIND_BY_NAME)
+
+
+def test_names_are_fit_for_discovery() -> None:
+    """Kubernetes' clients find a kind by group, version and resource, and people by short names: each must be one kind."""
+    resources = [(kind.group, version, kind.plural) for kind in KINDS for version in kind.api_versions]
+    words = [name for kind in KINDS for name in kind.names]
+
+    assert len(set(resources)) == len(resources)
+    assert len(set(words)) == len(words)
+    for kind in KINDS:
+        assert kind.plural == kind.plural.lower()
+        assert kind.type.__name__ == kind.name
+        assert ("status" in kind.subresources) <= ("status" in kind.type.__struct_fields__)
+
+
+def test_installed_package_is_asked_when_a_name_is_not_known(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    source = """
+from tidelog.api.kinds.kind import Kind
+from tidelog.api.objects import Object
+
+class Seat(Object, frozen=True, kw_only=True):
+    pass
+
+SEAT = Kind(name="Seat", type=Seat, group="example.com", version="v1", plural="seats")
+"""
+    (tmp_path / "offered_kinds.py").write_text(source)
+    info = tmp_path / "offered-1.2.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Name: offered\nVersion: 1.2\n")
+    (info / "entry_points.txt").write_text("[tidelog.kinds]\nSeat = offered_kinds:SEAT\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    registry.load_installed.cache_clear()
+
+    found = registry.known_kind("Seat")
+
+    assert found is not None
+    assert found.plural == "seats"
+    registry.unregister(found)

@@ -246,12 +246,16 @@ def transaction(connection: sqlite3.Connection, work: Callable[[], None]) -> Non
         raise
 
 
-def checkpoint(connection: sqlite3.Connection) -> None:
-    """Move the WAL's content into the database, both fsynced. Readers may keep it from finishing, which is no error."""
-    connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+def checkpoint(connection: sqlite3.Connection) -> int:
+    """Move the WAL's content into the database, both fsynced. Readers may keep it from finishing, which is no error.
+
+    Returns how many frames the WAL has: they are written over when all of them were moved and nobody reads them.
+    """
+    _, frames, _ = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+    return int(frames)
 
 
-def shrink(connection: sqlite3.Connection) -> None:
+def shrink(connection: sqlite3.Connection) -> int:
     """Give free pages back to the file system, if there is room for a second copy of what stays."""
     try:
         connection.execute("VACUUM")
@@ -259,7 +263,7 @@ def shrink(connection: sqlite3.Connection) -> None:
         # Later records use the free pages, so this is no failure.
         if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_FULL:
             raise
-    checkpoint(connection)
+    return checkpoint(connection)
 
 
 # --- the anchor -----------------------------------------------------------------------------------------------------

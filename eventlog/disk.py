@@ -66,6 +66,14 @@ class Disk:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(path)
 
+    def stat(self, path: str) -> os.stat_result:
+        """What the system knows of the file that now has this name."""
+        return os.stat(path)
+
+    def stat_open(self, fd: int) -> os.stat_result:
+        """What the system knows of an open file, whatever its name is by now."""
+        return os.fstat(fd)
+
     def room(self, path: str) -> tuple[int, int]:
         """How many bytes a user may still write to the disk that `path` is on, and how large it is."""
         stat = os.statvfs(os.path.dirname(path))

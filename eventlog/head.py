@@ -56,8 +56,8 @@ class HeadFile:
         self.path = path
         self._fd = fd
         self._disk = disk
-        self._generation = 0
-        """The newest that this process has read or written."""
+        self._known = (0, False)
+        """Generation and doubt of what this process has last read or written."""
         self._seen: tuple[bytes, HeadReading] = (b"", NO_FILE)
 
     @classmethod
@@ -83,8 +83,13 @@ class HeadFile:
     def read(self) -> HeadReading:
         """What the file says now. Costs 2 microseconds as long as it is what it was."""
         reading = self._look()
-        self._generation = reading.generation
+        self._known = reading.generation, reading.doubtful
         return reading
+
+    @property
+    def fd(self) -> int:
+        """The open file."""
+        return self._fd
 
     def _look(self) -> HeadReading:
         content = self._disk.read_at(self._fd, SIZE, 0)
@@ -96,16 +101,19 @@ class HeadFile:
         """Durable on return. After an error the file must not be written again.
 
         Refused if another process has written since this one last read or wrote: with the numbers known here its newest head
-        would be overwritten, and the file go back.
+        would be overwritten, and the file go back; or if somebody has put older content into it.
         """
-        if self._look().generation > self._generation:
+        found = self._look()
+        if (found.generation, found.doubtful) != self._known:
             raise LogError(
                 f"{self.path}: another process has written to it: nothing more is written or acknowledged; start again"
             )
-        generation = self._generation + 1
+        generation = found.generation + 1
         self._disk.write_at(self._fd, _slot(head, generation), generation % 2 * SLOT)
         self._disk.sync(self._fd)
-        self._generation = generation
+        # The other slot may still be the one that cannot be read.
+        is_doubtful = (found.doubtful or found.head is None) and self._look().doubtful
+        self._known = generation, is_doubtful
 
     def sync(self) -> None:
         """Make durable what another process wrote before it was killed: else two slots could be torn at once."""

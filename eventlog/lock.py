@@ -2,7 +2,10 @@
 
 The lock falls free when its holder ends, however it ends; the file stays, because removing it would let two processes
 lock two different files of the same name. What is written in it is for messages and for finding the holder's socket:
-only the lock itself decides.
+only the lock itself decides who writes.
+
+A holder that lets go of a log that is well leaves the file empty. One that was killed, or that found its files taken away, leaves its name
+there, and in the second case how far it had acknowledged: the next one knows then that there was a log, and how long it was at least.
 """
 
 from __future__ import annotations
@@ -17,6 +20,8 @@ import msgspec
 
 from tidelog.api.errors import LogError, LogLocked
 
+TEXT_BYTES_MAX = 65_536
+
 
 class Holder(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Who writes the log."""
@@ -27,6 +32,14 @@ class Holder(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     what: str = ""
     socket: str = ""
     """Where it takes requests from other processes; empty if it does not."""
+    led: bool = False
+    """Whether it had the log open."""
+    before: str = ""
+    """Who had it open before and did not let go of it, as long as this one has not opened it."""
+    seq: int = 0
+    """So far that one had acknowledged when it found its files taken away, or could not write any more; 0 where it had not."""
+    epoch: int = 0
+    """The epoch at that record."""
 
     def __str__(self) -> str:
         return f"process {self.pid} on {self.host} ({self.what or 'tidelog'}, since {self.since})"
@@ -47,11 +60,16 @@ class WriterLock:
         except OSError:
             os.close(self._fd)
             raise LogLocked(path, str(read_holder(path) or "another process")) from None
+        self._found = self._read()
+        left = _decoded(self._found) or Holder(pid=0, host="", since="")
         self._holder = Holder(
             pid=os.getpid(),
             host=socket.gethostname(),
             since=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
             what=what,
+            before=str(left) if left.led else left.before,
+            seq=left.seq,
+            epoch=left.epoch,
         )
         self._write(msgspec.json.encode(self._holder))
 
@@ -70,12 +88,43 @@ class WriterLock:
         self._holder = msgspec.structs.replace(self._holder, socket=address)
         self._write(msgspec.json.encode(self._holder))
 
+    def opened(self) -> None:
+        """The log is open, and nothing is missing that the one before had acknowledged."""
+        self._holder = msgspec.structs.replace(self._holder, led=True, before="", seq=0, epoch=0)
+        self._write(msgspec.json.encode(self._holder))
+
     def release(self) -> None:
-        """Let the next one write. Releasing twice is allowed."""
+        """Let the next one write: all is well. Releasing twice is allowed."""
+        self._let_go(b"")
+
+    def give_up(self) -> None:
+        """Let the next one try what this one could not: what was found in the file is what it will find. Does nothing after `release`."""
+        self._let_go(self._found)
+
+    def abandon(self, seq: int, epoch: int) -> None:
+        """Let the next one write, and know that so much had been acknowledged: who knows what became of it."""
+        left = msgspec.json.encode(msgspec.structs.replace(self._holder, socket="", seq=seq, epoch=epoch))
+        if self._fd >= 0 and not os.path.exists(self.path):
+            # The lock file went the same way as the log. Nobody else holds one of this name, or it is his then.
+            with contextlib.suppress(OSError):
+                note = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+                try:
+                    os.pwrite(note, left, 0)
+                finally:
+                    os.close(note)
+        self._let_go(left)
+
+    def _let_go(self, text: bytes) -> None:
         if self._fd >= 0:
-            self._write(b"")
+            self._write(text)
             os.close(self._fd)
             self._fd = -1
+
+    def _read(self) -> bytes:
+        try:
+            return os.pread(self._fd, TEXT_BYTES_MAX, 0)
+        except OSError:
+            return b""
 
     def _write(self, text: bytes) -> None:
         # Best effort: on a full disk the lock holds all the same, and only the message about it is poorer.
@@ -90,6 +139,13 @@ def read_holder(path: str) -> Holder | None:
     """What the lock file of the log at `path` says; perhaps of a process that is gone."""
     try:
         with open(path + ".lock", "rb") as file:
-            return msgspec.json.decode(file.read(65536), type=Holder)
-    except (OSError, msgspec.MsgspecError):
+            return _decoded(file.read(TEXT_BYTES_MAX))
+    except OSError:
+        return None
+
+
+def _decoded(text: bytes) -> Holder | None:
+    try:
+        return msgspec.json.decode(text, type=Holder)
+    except msgspec.MsgspecError:
         return None

@@ -266,6 +266,11 @@ class Log(LogReader):
             await self._write(self._store.compact(anchor))
         return self.anchor
 
+    async def check(self) -> None:
+        """Raise `LogError`, and take nothing more, where the log's files are not those that were opened any more."""
+        self._check_writable()
+        await self._write(self._store.check())
+
     async def close(self) -> None:
         """Finish what was asked for, and let go of the log. Tails end with a `LogError`."""
         self._closing = True

@@ -26,6 +26,9 @@ class MemoryStore:
     def check_room(self) -> None:
         """There is always room."""
 
+    async def check(self) -> None:
+        """Nobody can take a list away."""
+
     async def append(self, records: Sequence[Record], head: Head) -> None:
         """As in `Store`."""
         self._rows.extend(map(msgspec.structs.astuple, records))

@@ -24,6 +24,8 @@ from tidelog.api.errors import LogDamaged, LogError, LogFull
 from tidelog.eventlog import database
 from tidelog.eventlog.disk import Disk
 from tidelog.eventlog.head import NO_FILE, HeadFile, HeadReading
+from tidelog.eventlog.identity import Identity
+from tidelog.eventlog.lock import read_holder
 from tidelog.eventlog.records import ChainBroken
 from tidelog.eventlog.store import EMPTY, Head
 
@@ -46,9 +48,13 @@ class Opened(msgspec.Struct, frozen=True, kw_only=True):
     head: Head
     live: bool = True
     """Whether the connection sees what others write from now on."""
+    identity: Identity | None = None
+    """Where it is open for writing."""
 
     def close(self) -> None:
         """Let go of the files."""
+        if self.identity is not None:
+            self.identity.close()
         self.connection.close()
         self.head_file.close()
 
@@ -76,6 +82,7 @@ def open_reading(path: str, disk: Disk, depth: int = 0) -> Opened:
     try:
         connection, live = connect_reading(path, disk)
         anchor, head = _examined(connection, path, head_file, depth)
+        _compare_with_note(path, head)
         assert head_file is not None, "the examination refuses a log without head file"
         return Opened(connection=connection, head_file=head_file, anchor=anchor, head=head, live=live)
     except BaseException:
@@ -86,11 +93,21 @@ def open_reading(path: str, disk: Disk, depth: int = 0) -> Opened:
         raise
 
 
+def _compare_with_note(path: str, head: Head) -> None:
+    """Refuse files that are older than what somebody acknowledged before he found them taken away."""
+    left = read_holder(path)
+    if left is not None and left.seq > head.seq:
+        who = left.before or left
+        why = f"{who} had acknowledged them when its files were taken away; these are older"
+        raise LogDamaged(path, head.seq + 1, left.seq, why)
+
+
 def open_writing(path: str, disk: Disk, *, create: bool) -> Opened:
     """Open a log for writing, or make a new one; the caller holds the writer's lock."""
     try:
         if not os.path.exists(path) or os.path.getsize(path) == 0:
             _create(path, disk, create)
+        _refuse_second_name(path, disk)
         examined = open_reading(path, disk, EXAMINED_FOR_WRITING)
         try:
             return _go_on_writing(path, disk, examined)
@@ -103,20 +120,41 @@ def open_writing(path: str, disk: Disk, *, create: bool) -> Opened:
         raise LogError(f"{path}: cannot be opened: {error.strerror or error}") from error
 
 
+def _refuse_second_name(path: str, disk: Disk) -> None:
+    """By each of its names a database would have a lock and a write-ahead log of its own."""
+    links = disk.stat(path).st_nlink
+    if links > 1:
+        raise LogError(
+            f"{path}: has {links} names (hard links), and by each of them somebody could write to it unseen: "
+            "remove the others, or make a copy in its place"
+        )
+
+
 def _go_on_writing(path: str, disk: Disk, examined: Opened) -> Opened:
-    connection = None
+    connection = identity = None
     head_file = HeadFile.open(path + ".head", disk, writable=True)
     try:
+        before = disk.stat(path)
         connection = connect_writing(path, disk)
         # What a killed writer left in the WAL may not have been fsynced: it is, before the head file names it.
-        database.checkpoint(connection)
+        frames = database.checkpoint(connection)
         head_file.sync()
+        identity = Identity(path, disk, before, head_file.fd, frames)
         # Nor may the names of the files be durable, if it was killed while it made them.
         disk.sync_folder(path)
         database.transaction(connection, partial(_name_head, connection, path, head_file, examined))
-        return Opened(connection=connection, head_file=head_file, anchor=examined.anchor, head=examined.head)
+        identity.check()
+        return Opened(
+            connection=connection,
+            head_file=head_file,
+            anchor=examined.anchor,
+            head=examined.head,
+            identity=identity,
+        )
     except BaseException as error:
         head_file.close()
+        if identity is not None:
+            identity.close()
         if connection is not None:
             connection.close()
         if isinstance(error, ChainBroken):
@@ -153,9 +191,20 @@ def _create(path: str, disk: Disk, allowed: bool) -> None:
         known = read_head(path, disk).head
         if not allowed or known is None or known.seq:
             refuse_missing(path, disk)
-    else:
+    _refuse_new_in_place(path)
+    if not os.path.exists(path + ".head"):
         HeadFile.create(path + ".head", disk)
     create_database(path, disk)
+
+
+def _refuse_new_in_place(path: str) -> None:
+    """Refuse to begin a log where there was one a moment ago, led by somebody who did not let go of it."""
+    left = read_holder(path)
+    if left is not None and left.before:
+        raise LogError(
+            f"{path}: is gone, and {left.before} had it open and did not let go of it: put its files back; "
+            f"or remove {path}.lock to begin a new log"
+        )
 
 
 def create_database(path: str, disk: Disk, anchor: Head = EMPTY) -> None:

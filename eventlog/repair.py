@@ -18,7 +18,7 @@ from tidelog.api.errors import LogDamaged, LogError
 from tidelog.eventlog import database, opening, rebuild
 from tidelog.eventlog.disk import Disk
 from tidelog.eventlog.head import HeadReading
-from tidelog.eventlog.lock import WriterLock
+from tidelog.eventlog.lock import WriterLock, read_holder
 from tidelog.eventlog.opening import log_path
 from tidelog.eventlog.records import ChainBroken, LossAccepted, Record, chain_digest, check_rows, encode_body
 from tidelog.eventlog.store import EMPTY, ROWS_PER_READ, Head, Snapshot
@@ -55,20 +55,27 @@ def _repair(path: str, accept_loss: bool, clock: Callable[[], int], disk: Disk) 
     opening.check_place(path, disk, create=True)
     lock = WriterLock(path, "tidelog log repair")
     try:
-        if rebuild.is_ready(path):
-            if not accept_loss:
-                opening.refuse_unfinished(path)
-            return _finish(path, disk)
-        head, found = _look(path, disk)
-        if found is None:
-            return Repaired(kept=head.seq, lost_last=head.seq, reason="")
-        if not accept_loss:
-            raise found
-        return _build_anew(path, found, clock, disk)
+        done = _repaired(path, accept_loss, clock, disk)
     except OSError as error:
         raise LogError(f"{path}: cannot be repaired: {error}") from error
-    finally:
+    else:
         lock.release()
+        return done
+    finally:
+        lock.give_up()
+
+
+def _repaired(path: str, accept_loss: bool, clock: Callable[[], int], disk: Disk) -> Repaired:
+    if rebuild.is_ready(path):
+        if not accept_loss:
+            opening.refuse_unfinished(path)
+        return _finish(path, disk)
+    head, found = _look(path, disk)
+    if found is None:
+        return Repaired(kept=head.seq, lost_last=head.seq, reason="")
+    if not accept_loss:
+        raise found
+    return _build_anew(path, found, clock, disk)
 
 
 def _finish(path: str, disk: Disk) -> Repaired:
@@ -105,7 +112,7 @@ def _look(path: str, disk: Disk) -> tuple[Head, LogError | None]:
 
 def _build_anew(path: str, found: LogError, clock: Callable[[], int], disk: Disk) -> Repaired:
     """A new log of the good records, with a record of the loss if there is one, in the place of the damaged one."""
-    reading = opening.read_head(path, disk)
+    reading = _with_note(path, opening.read_head(path, disk))
     connection = None
     if os.path.exists(path):
         connection, _ = opening.connect_reading(path, disk)
@@ -118,6 +125,14 @@ def _build_anew(path: str, found: LogError, clock: Callable[[], int], disk: Disk
             connection.close()
     backup = rebuild.install(path, disk)
     return Repaired(kept=kept, lost_last=lost_last, reason=_reason(found), backup=backup)
+
+
+def _with_note(path: str, reading: HeadReading) -> HeadReading:
+    """What the head file says, or what somebody had acknowledged beyond it before his files were taken away."""
+    left = read_holder(path)
+    if left is None or reading.head is None or left.seq <= reading.head.seq:
+        return reading
+    return HeadReading(Head(seq=left.seq, epoch=max(left.epoch, reading.head.epoch)))
 
 
 def _reason(found: LogError) -> str:

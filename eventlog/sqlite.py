@@ -190,6 +190,8 @@ class SqliteStore(_Reading):
         self.lock = lock
         self._disk = disk
         self._writer: _Connection | None = writer
+        assert opened.identity is not None
+        self._identity = opened.identity
         self._since_checkpoint = 0
         self._failed = False
         self._dropping_to: Head | None = None
@@ -218,12 +220,15 @@ class SqliteStore(_Reading):
             writer, opened = await _open(opening.open_writing, path, disk, create=create)
             reader, seen = await _open(opening.open_reading, path, disk)
             seen.head_file.close()
+            lock.opened()
             return cls(path, reader, writer, opened, lock, disk)
         except BaseException:
             if writer is not None:
                 opened.head_file.close()
+                if opened.identity is not None:
+                    opened.identity.close()
                 await writer.close()
-            lock.release()
+            lock.give_up()
             raise
 
     async def read(self, first: int, last: int) -> list[Row]:
@@ -267,9 +272,14 @@ class SqliteStore(_Reading):
         if free < min(RESERVE_BYTES, size // RESERVE_PART):
             raise LogFull(self.name, free)
 
+    async def check(self) -> None:
+        """As in `Store`: six calls of `stat`."""
+        self.lock.check()
+        await self._write(lambda _: None)
+
     async def append(self, records: Sequence[Record], head: Head) -> None:
         """As in `Store`."""
-        await self._write(self._commit, records, head)
+        await self._write(self._commit, records, head, commit=True)
         self._since_checkpoint += sum(len(record.body) + len(record.key) + 100 for record in records)
         self.head = head
 
@@ -285,16 +295,14 @@ class SqliteStore(_Reading):
             )
         database.insert(connection, records)
 
-    async def _write(
-        self, function: Callable[Concatenate[sqlite3.Connection, P], R], *args: P.args, **kwargs: P.kwargs
-    ) -> R:
-        """Run it in the writer's thread. After any error nothing is written to this log again: what a failed fsync
+    async def _write(self, function: Callable[..., R], *args: object, commit: bool = False) -> R:
+        """Run `function(connection, *args)` in the writer's thread. After any error nothing is written to this log again: what a failed fsync
         lost cannot be told from what it kept, and asking the disk once more would say that all is well."""
         if self._writer is None:
             raise LogError(f"{self.name}: the log is closed")
         try:
             return await self._writer.call(
-                self._guarded, lambda connection: function(connection, *args, **kwargs)
+                self._guarded, lambda connection: function(connection, *args), commit
             )
         except ChainBroken as error:
             raise database.damage(self.name, error, self.anchor.seq + 1, self.head.seq) from error
@@ -304,12 +312,22 @@ class SqliteStore(_Reading):
                 "make sure that the disk is well and has room, then start again"
             ) from error
 
-    def _guarded(self, connection: sqlite3.Connection, work: Callable[[sqlite3.Connection], R]) -> R:
+    def _guarded(
+        self, connection: sqlite3.Connection, work: Callable[[sqlite3.Connection], R], commit: bool
+    ) -> R:
         """The work, in the thread: there an error is seen even if the task that asked for it was cancelled."""
         if self._failed:
             raise LogError(f"{self.name}: writing failed before; start again")
         try:
-            return work(connection)
+            if commit:
+                self._identity.check_before_commit()
+                done = work(connection)
+                self._identity.confirm()
+                return done
+            self._identity.check()
+            done = work(connection)
+            self._identity.left()
+            return done
         except BaseException:
             self._failed = True
             raise
@@ -318,15 +336,18 @@ class SqliteStore(_Reading):
         """As in `Store`: a checkpoint each 4 MiB."""
         if self._since_checkpoint >= CHECKPOINT_BYTES:
             self._since_checkpoint = 0
-            await self._write(database.checkpoint)
+            await self._write(self._checkpoint)
+
+    def _checkpoint(self, connection: sqlite3.Connection) -> None:
+        self._identity.checkpointed(database.checkpoint(connection))
 
     async def put_snapshot(self, snapshot: Snapshot) -> None:
         """As in `Store`: a transaction a MiB."""
         name, seq, parts = snapshot.name, snapshot.seq, database.parts_of(snapshot.blob)
         await self._write(_in_transaction, database.drop_snapshot, name, seq)
         for number, data in enumerate(parts):
-            await self._write(_in_transaction, database.put_part, name, seq, number, data)
-        await self._write(_in_transaction, self._finish, snapshot, len(parts))
+            await self._write(self._confirmed, database.put_part, name, seq, number, data)
+        await self._write(self._confirmed, self._finish, snapshot, len(parts))
         self._since_checkpoint += len(snapshot.blob)
         await self.tidy()
 
@@ -339,11 +360,25 @@ class SqliteStore(_Reading):
         """As in `Store`. The file shrinks too, if there is room for a second copy of what stays."""
         self._dropping_to = anchor
         await self._write(self._compact, anchor)
-        await self._write(database.shrink)
+        await self._write(self._shrink)
 
     def _compact(self, connection: sqlite3.Connection, anchor: Head) -> None:
-        _in_transaction(connection, self._drop, anchor)
+        self._confirmed(connection, self._drop, anchor)
         self.anchor = anchor
+
+    def _shrink(self, connection: sqlite3.Connection) -> None:
+        self._identity.checkpointed(database.shrink(connection))
+
+    def _confirmed(
+        self,
+        connection: sqlite3.Connection,
+        function: Callable[Concatenate[sqlite3.Connection, P], None],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> None:
+        """A transaction that changes something, found again in the files that it was written to."""
+        _in_transaction(connection, function, *args, **kwargs)
+        self._identity.confirm()
 
     def _drop(self, connection: sqlite3.Connection, anchor: Head) -> None:
         """Compact, unless a process that took the lock away has: the anchor would go back to before records that are gone."""
@@ -357,8 +392,10 @@ class SqliteStore(_Reading):
     async def close(self) -> None:
         """As in `Store`. A clean close leaves one database file without WAL, which also a read-only folder can hold.
 
-        The last connection to close checkpoints. After a failure that must not be the writer: it would fsync again.
+        The last connection to close checkpoints. After a failure that must not be the writer: it would fsync again. Nor if the files were
+        taken away: it would remove the write-ahead log that stands there now, another's.
         """
+        missing = await self._missing()
         reader, self._reader = self._reader, None
         writer, self._writer = self._writer, None
         try:
@@ -369,7 +406,23 @@ class SqliteStore(_Reading):
             raise LogError(f"{self.name}: closing failed: {error}") from error
         finally:
             self._head_file.close()
-            self.lock.release()
+            self._identity.close()
+            if self._failed:
+                self.lock.abandon(self.head.seq, self.head.epoch)
+            else:
+                self.lock.release()
+        if missing is not None:
+            raise missing
+
+    async def _missing(self) -> LogError | None:
+        """What was found only now to be taken away."""
+        if self._writer is None or self._failed:
+            return None
+        try:
+            await self._write(lambda _: None)
+        except LogError as error:
+            return error
+        return None
 
 
 def _in_transaction(

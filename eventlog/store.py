@@ -185,6 +185,10 @@ class Store(ReadStore, Protocol):
         each group."""
         ...
 
+    async def check(self) -> None:
+        """Raise `LogError` where what was opened is not what is there any more. Called once a second or so, beside the groups."""
+        ...
+
     async def append(self, records: Sequence[Record], head: Head) -> None:
         """Keep these records, all or none, durable on return; `head` is the new head.
 

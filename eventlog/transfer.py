@@ -186,11 +186,12 @@ def _import(path: str, lines: Iterable[bytes], progress: Callable[[int], None] |
         finally:
             work.close()
         install(path, disk)
+        lock.release()
         return work.head
     except OSError as error:
         raise LogError(f"{path}: cannot be written: {error}") from error
     finally:
-        lock.release()
+        lock.give_up()
 
 
 class _Import:

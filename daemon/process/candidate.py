@@ -14,7 +14,7 @@ import logging
 from collections.abc import AsyncIterator, Coroutine
 from typing import TypeVar
 
-from tidelog.api.errors import LogFull, LogLocked, TidelogError
+from tidelog.api.errors import LogError, LogFull, LogLocked, TidelogError
 from tidelog.configuration.configuration import SchedulerConfiguration
 from tidelog.daemon.actors.catalogue import Cast, nobody
 from tidelog.daemon.process.clock import Clock
@@ -29,6 +29,8 @@ from tidelog.plugins.registry import Registry
 from tidelog.scheduler.core import Core
 
 WHAT = "tidelog run"
+CHECK_SECONDS = 1.0
+"""So often a leader with nothing to write looks whether the log's files are still there."""
 T = TypeVar("T")
 
 _log = logging.getLogger("tidelog.process")
@@ -154,7 +156,8 @@ class Candidate:
             runtime,
             self.leading(runtime),
             await self._place.serve(log, runtime.facts.handle),
-            self._reloading(runtime),
+            _beside(self._reload_when_told(runtime)),
+            _beside(self._look_after(log)),
         ):
             _log.info("scheduling", extra=fields(log=log.name, seq=core.seq, epoch=core.epoch))
             await self._unless_stopped(runtime.wait())
@@ -162,15 +165,12 @@ class Candidate:
             # While the requests under way are answered.
             await runtime.stop()
 
-    @contextlib.asynccontextmanager
-    async def _reloading(self, runtime: Runtime) -> AsyncIterator[None]:
-        # Not a task group: what ends the block is to be raised as it is.
-        task = asyncio.create_task(self._reload_when_told(runtime))
-        try:
-            yield
-        finally:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+    async def _look_after(self, log: Log) -> None:
+        """See also while nothing is appended that the files are still there: else `/readyz` would go on saying that all is well."""
+        with contextlib.suppress(LogError):  # The log takes nothing more then, and the runtime ends by that.
+            while True:
+                await asyncio.sleep(CHECK_SECONDS)
+                await log.check()
 
     async def _reload_when_told(self, runtime: Runtime) -> None:
         while True:
@@ -201,3 +201,14 @@ class Candidate:
             for each in (task, stop):
                 each.cancel()
             await asyncio.gather(task, stop, return_exceptions=True)
+
+
+@contextlib.asynccontextmanager
+async def _beside(work: Coroutine[object, object, None]) -> AsyncIterator[None]:
+    """Work that goes on while the block runs. Not a task group: what ends the block is to be raised as it is."""
+    task = asyncio.create_task(work)
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)

@@ -282,8 +282,9 @@ def head_now_and_then(
         self._head_file.write(head)
 
 
-def no_checkpoint(connection: sqlite3.Connection) -> None:
+def no_checkpoint(connection: sqlite3.Connection) -> int:
     """What a killed writer did not sync is believed to be on the disk."""
+    return 0
 
 
 MISTAKES: list[tuple[str, type[Recorder], tuple[Any, str, Any] | None, Callable[..., Awaitable[None]]]] = [

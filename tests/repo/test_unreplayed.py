@@ -10,6 +10,7 @@ from pathlib import Path
 TESTS = Path(__file__).resolve().parents[1]
 REASONS = {
     "the log is damaged": 22,
+    "their files are taken away, cut and overwritten": 2,
     "the log contradicts itself": 1,
     "the test answers the evictions": 9,
     "the records are made by hand: outcomes of no attempt": 2,

@@ -432,6 +432,9 @@ class SimStore(_Reading):
     async def reload(self) -> None:
         """As in `Store`."""
 
+    async def check(self) -> None:
+        """As in `Store`: nobody takes these files away."""
+
     async def append(self, records: Sequence[Record], head: Head) -> None:
         """As in `Store`."""
         rows = [msgspec.structs.astuple(record) for record in records]

@@ -491,15 +491,55 @@ class DeviceAttribute(Model, frozen=True, kw_only=True):
     version: str | None = None
 
 
+class CapacityRange(Model, frozen=True, kw_only=True):
+    min: Quantity | None = None
+    max: Quantity | None = None
+    step: Quantity | None = None
+
+
+class CapacityRequestPolicy(Model, frozen=True, kw_only=True):
+    """How a shared device's capacity may be asked for, and what is taken where nobody asks."""
+
+    default: Quantity | None = None
+    valid_values: tuple[Quantity, ...] = ()
+    valid_range: CapacityRange | None = None
+
+
 class DeviceCapacity(Model, frozen=True, kw_only=True):
     value: Quantity = "0"
+    request_policy: CapacityRequestPolicy | None = None
+
+
+class Counter(Model, frozen=True, kw_only=True):
+    value: Quantity = "0"
+
+
+class CounterSet(Model, frozen=True, kw_only=True):
+    """Amounts that the devices of a pool share: a GPU's memory, of which its partitions take parts."""
+
+    name: str = ""
+    counters: dict[str, Counter] = {}
+
+
+class DeviceCounterConsumption(Model, frozen=True, kw_only=True):
+    counter_set: str = ""
+    counters: dict[str, Counter] = {}
+    compatibility_groups: tuple[str, ...] = ()
 
 
 class Device(Model, frozen=True, kw_only=True):
     name: str = ""
     attributes: dict[str, DeviceAttribute] = {}
     capacity: dict[str, DeviceCapacity] = {}
+    consumes_counters: tuple[DeviceCounterConsumption, ...] = ()
+    node_name: str | None = None
+    node_selector: NodeSelector | None = None
+    all_nodes: bool | None = None
     taints: tuple[Taint, ...] = ()
+    binds_to_node: bool | None = None
+    binding_conditions: tuple[str, ...] = ()
+    binding_failure_conditions: tuple[str, ...] = ()
+    allow_multiple_allocations: bool | None = None
 
 
 class ResourcePool(Model, frozen=True, kw_only=True):
@@ -516,6 +556,7 @@ class ResourceSliceSpec(Model, frozen=True, kw_only=True):
     all_nodes: bool | None = None
     per_device_node_selection: bool | None = None
     devices: tuple[Device, ...] = ()
+    shared_counters: tuple[CounterSet, ...] = ()
 
 
 class ResourceSlice(Object, frozen=True, kw_only=True):
@@ -530,8 +571,25 @@ class DeviceSelector(Model, frozen=True, kw_only=True):
     cel: CelSelector | None = None
 
 
+class OpaqueConfiguration(Model, frozen=True, kw_only=True):
+    """Read by the driver alone."""
+
+    driver: str = ""
+    parameters: dict[str, Any] | None = None
+
+
+class DeviceClassConfiguration(Model, frozen=True, kw_only=True):
+    opaque: OpaqueConfiguration | None = None
+
+
+class DeviceClaimConfiguration(Model, frozen=True, kw_only=True):
+    requests: tuple[str, ...] = ()
+    opaque: OpaqueConfiguration | None = None
+
+
 class DeviceClassSpec(Model, frozen=True, kw_only=True):
     selectors: tuple[DeviceSelector, ...] = ()
+    config: tuple[DeviceClassConfiguration, ...] = ()
     extended_resource_name: str | None = None
 
 
@@ -539,16 +597,36 @@ class DeviceClass(Object, frozen=True, kw_only=True):
     spec: DeviceClassSpec = DeviceClassSpec()
 
 
+class CapacityRequirements(Model, frozen=True, kw_only=True):
+    requests: dict[str, Quantity] = {}
+
+
 class ExactDeviceRequest(Model, frozen=True, kw_only=True):
     device_class_name: str = ""
     selectors: tuple[DeviceSelector, ...] = ()
     allocation_mode: str = ""
     count: Int64 | None = None
+    admin_access: bool | None = None
+    tolerations: tuple[Toleration, ...] = ()
+    capacity: CapacityRequirements | None = None
+
+
+class DeviceSubRequest(Model, frozen=True, kw_only=True):
+    """One of several alternatives."""
+
+    name: str = ""
+    device_class_name: str = ""
+    selectors: tuple[DeviceSelector, ...] = ()
+    allocation_mode: str = ""
+    count: Int64 | None = None
+    tolerations: tuple[Toleration, ...] = ()
+    capacity: CapacityRequirements | None = None
 
 
 class DeviceRequest(Model, frozen=True, kw_only=True):
     name: str = ""
     exactly: ExactDeviceRequest | None = None
+    first_available: tuple[DeviceSubRequest, ...] = ()
 
 
 class DeviceConstraint(Model, frozen=True, kw_only=True):
@@ -560,6 +638,7 @@ class DeviceConstraint(Model, frozen=True, kw_only=True):
 class DeviceClaim(Model, frozen=True, kw_only=True):
     requests: tuple[DeviceRequest, ...] = ()
     constraints: tuple[DeviceConstraint, ...] = ()
+    config: tuple[DeviceClaimConfiguration, ...] = ()
 
 
 class ResourceClaimSpec(Model, frozen=True, kw_only=True):
@@ -571,15 +650,30 @@ class DeviceResult(Model, frozen=True, kw_only=True):
     driver: str = ""
     pool: str = ""
     device: str = ""
+    admin_access: bool | None = None
+    tolerations: tuple[Toleration, ...] = ()
+    binding_conditions: tuple[str, ...] = ()
+    binding_failure_conditions: tuple[str, ...] = ()
+    share_id: str | None = msgspec.field(default=None, name="shareID")
+    """Of a device that several may have at once: tells the shares apart."""
+    consumed_capacity: dict[str, Quantity] = {}
+
+
+class DeviceAllocationConfiguration(Model, frozen=True, kw_only=True):
+    source: str = ""
+    requests: tuple[str, ...] = ()
+    opaque: OpaqueConfiguration | None = None
 
 
 class DeviceAllocation(Model, frozen=True, kw_only=True):
     results: tuple[DeviceResult, ...] = ()
+    config: tuple[DeviceAllocationConfiguration, ...] = ()
 
 
 class AllocationResult(Model, frozen=True, kw_only=True):
     devices: DeviceAllocation = DeviceAllocation()
     node_selector: NodeSelector | None = None
+    allocation_timestamp: str = ""
 
 
 class ClaimConsumer(Model, frozen=True, kw_only=True):
@@ -589,14 +683,44 @@ class ClaimConsumer(Model, frozen=True, kw_only=True):
     uid: str = ""
 
 
+class AllocatedDeviceStatus(Model, frozen=True, kw_only=True):
+    """Reported by the driver of an allocated device."""
+
+    driver: str = ""
+    pool: str = ""
+    device: str = ""
+    share_id: str | None = msgspec.field(default=None, name="shareID")
+    conditions: tuple[Condition, ...] = ()
+    data: dict[str, Any] | None = None
+    network_data: dict[str, Any] | None = None
+
+
 class ResourceClaimStatus(Model, frozen=True, kw_only=True):
     allocation: AllocationResult | None = None
     reserved_for: tuple[ClaimConsumer, ...] = ()
+    devices: tuple[AllocatedDeviceStatus, ...] = ()
 
 
 class ResourceClaim(Object, frozen=True, kw_only=True):
     spec: ResourceClaimSpec = ResourceClaimSpec()
     status: ResourceClaimStatus = ResourceClaimStatus()
+
+
+class DeviceTaintSelector(Model, frozen=True, kw_only=True):
+    driver: str | None = None
+    pool: str | None = None
+    device: str | None = None
+
+
+class DeviceTaintRuleSpec(Model, frozen=True, kw_only=True):
+    device_selector: DeviceTaintSelector | None = None
+    taint: Taint = Taint()
+
+
+class DeviceTaintRule(Object, frozen=True, kw_only=True):
+    """Taints devices from outside of their slices."""
+
+    spec: DeviceTaintRuleSpec = DeviceTaintRuleSpec()
 
 
 class ResourceClaimTemplateSpec(Model, frozen=True, kw_only=True):

@@ -36,7 +36,7 @@ except ImportError:
 
 sys.path.insert(0, str(HERE))
 
-FAMILIES = ("filter-score", "hints", "preemption", "queue", "queue_groups", "podgroup")
+FAMILIES = ("filter-score", "hints", "preemption", "queue", "queue_groups", "podgroup", "cel")
 Case = dict[str, Any]
 
 

@@ -325,7 +325,7 @@ DEVICE_CLASS = [
         "spec.selectors[0].cel.expression",
         CEL,
         "device.uid == 1",
-        "position 8: only device.driver and device.attributes are supported",
+        "position 7: undefined field 'uid'",
     ),
     required("spec.selectors[0].cel", {"expression": CEL}, ABSENT, given={"spec.selectors": [{}]}),
     Row(

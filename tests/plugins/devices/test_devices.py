@@ -153,7 +153,7 @@ def test_unknown_class_and_selector_that_cannot_be_read_are_said() -> None:
 
     with pytest.raises(NoSuchClass, match="device class any not found"):
         device_sets(claim(exactly()), pool, frozenset(), {}.get)  # type: ignore[arg-type]
-    with pytest.raises(NoSuchClass, match="cannot be understood: position"):
+    with pytest.raises(NoSuchClass, match="cannot be understood: must evaluate to bool"):
         device_sets(claim(exactly()), pool, frozenset(), {"any": unreadable}.get)
 
 

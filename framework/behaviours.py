@@ -33,6 +33,7 @@ class Behaviour(NamedTuple):
 GUARDED_STARTING_PODS = 1
 OWN_LEVELS_WAKE = 2
 GENERATORS_AFTER_PRE_FILTER = 3
+ONE_IMAGE_SIZE = 4
 
 BEHAVIOURS: dict[int, Behaviour] = {
     GUARDED_STARTING_PODS: Behaviour(
@@ -49,6 +50,11 @@ BEHAVIOURS: dict[int, Behaviour] = {
         "generators-after-pre-filter",
         "0.1.0",
         "PreFilter has run for the first member when a group's placements are generated, and the generators are given its state.",
+    ),
+    ONE_IMAGE_SIZE: Behaviour(
+        "one-image-size",
+        "0.1.0",
+        "With `compat: upstream` ImageLocality counts one size of an image on all nodes, that on the first of them, as kube-scheduler does.",
     ),
 }
 """Number → what changed."""

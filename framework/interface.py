@@ -178,6 +178,10 @@ class Snapshot(Protocol):
         """How many nodes have the image of this normalised name."""
         ...
 
+    def image_size(self, image: str) -> int:
+        """The size of the image on the first node that has it; 0 if none has."""
+        ...
+
 
 _O = TypeVar("_O", bound=Object)
 

@@ -57,6 +57,8 @@ class Snapshot:
         self._anti_affinity: dict[str, NodeInfo] = {}
         self._images: dict[str, int] = {}
         """Image name → number of nodes that have it."""
+        self._image_sizes: tuple[int, dict[str, int]] = (0, {})
+        """What `image_size` answered, and up to which object generation that holds."""
         self._source_generation = 0
         self._source_layout = 0
         self._changes = ChangeList()
@@ -94,6 +96,18 @@ class Snapshot:
     def image_nodes(self, image: str) -> int:
         """How many nodes have the image of this normalised name."""
         return self._images.get(image, 0)
+
+    def image_size(self, image: str) -> int:
+        """The size of the image on the first node of the list that has it; 0 if none has. Looked for once, until a node's object changes."""
+        generation, known = self._image_sizes
+        if generation != self.object_generation:
+            known = {}
+            self._image_sizes = (self.object_generation, known)
+        size = known.get(image)
+        if size is None:
+            size = next((node.images[image] for node in self.nodes if image in node.images), 0)
+            known[image] = size
+        return size
 
     def changed_since(self, generation: int) -> Sequence[str] | None:
         """Names of the nodes that changed after `generation` (a value of `self.generation`), latest first.

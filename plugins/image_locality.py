@@ -7,9 +7,11 @@ that uses it.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from tidelog.api.objects import Pod
-from tidelog.framework.interface import CycleState, Depends, Plugin, ScorePlugin
+from tidelog.framework.behaviours import ONE_IMAGE_SIZE
+from tidelog.framework.interface import CycleState, Depends, Handle, Plugin, ScorePlugin
 from tidelog.framework.node_info import NodeInfo, PodInfo
 
 _MIB = 1024 * 1024
@@ -27,30 +29,38 @@ class ImageLocality(Plugin):
     name = "ImageLocality"
     score_depends = Depends.NODE | Depends.ALL_NODES
 
+    def __init__(self, args: Any, handle: Handle) -> None:
+        super().__init__(args, handle)
+        # kube-scheduler keeps one size of an image, that of the node that it first saw with it.
+        self._one_size = handle.upstream and handle.behaves(ONE_IMAGE_SIZE)
+
     def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
         images: list[str] | None = state.read(_STATE)
         if images is None:
             images = pod_images(pod.pod)
             state.write(_STATE, images)
-        return self._percent(self._size(images, node), len(images))
+        return score_of_size(self._size(images, node), len(images))
 
     def _size(self, images: Sequence[str], node: NodeInfo) -> int:
         """Bytes of the images that the node has, each in proportion to the share of nodes that have it."""
         if not node.images:
             return 0
         snapshot = self.handle.snapshot
-        nodes = len(snapshot.nodes)
-        return sum(
-            int(node.images[image] * (snapshot.image_nodes(image) / nodes))
-            for image in images
-            if image in node.images
-        )
+        nodes, found = len(snapshot.nodes), 0
+        for image in images:
+            own = node.images.get(image)
+            if own is not None:
+                size = snapshot.image_size(image) if self._one_size else own
+                found += int(size * (snapshot.image_nodes(image) / nodes))
+        return found
 
-    def _percent(self, size: int, count: int) -> int:
-        if size <= MIN_THRESHOLD:
-            return 0
-        largest = MAX_THRESHOLD_PER_IMAGE * count
-        return 100 * (min(size, largest) - MIN_THRESHOLD) // (largest - MIN_THRESHOLD)
+
+def score_of_size(size: int, count: int) -> int:
+    """The score of so many bytes, in proportion, of the images of a pod that has so many."""
+    if size <= MIN_THRESHOLD:
+        return 0
+    largest = MAX_THRESHOLD_PER_IMAGE * count
+    return 100 * (min(size, largest) - MIN_THRESHOLD) // (largest - MIN_THRESHOLD)
 
 
 def pod_images(pod: Pod) -> list[str]:

@@ -133,6 +133,9 @@ class Cluster:
     def image_nodes(self, image: str) -> int:
         return sum(image in info.images for info in self.nodes)
 
+    def image_size(self, image: str) -> int:
+        return next((info.images[image] for info in self.nodes if image in info.images), 0)
+
     # --- Listers
 
     def namespace(self, name: str) -> Namespace | None:

@@ -98,6 +98,18 @@ def test_images_are_counted_over_all_nodes() -> None:
     assert snapshot.image_nodes("x:1") == 0
 
 
+def test_the_size_of_an_image_is_that_on_the_first_node_that_has_it() -> None:
+    cache, snapshot = cluster()
+    cache.put_node(node("a").image("x:1", 10).build())
+    cache.put_node(node("b").image("x:1", 20).build())
+    snapshot.refresh(cache)
+    assert (snapshot.image_size("x:1"), snapshot.image_size("y:1")) == (10, 0)
+
+    cache.put_node(node("a").build())
+    snapshot.refresh(cache)
+    assert snapshot.image_size("x:1") == 20
+
+
 def test_a_pod_that_is_only_tried_is_a_change_twice_and_leaves_no_trace() -> None:
     cache, snapshot = cluster("n")
     seen = snapshot.generation

@@ -182,6 +182,20 @@ def generators_after_pre_filter() -> Driver:
     return twice(3, happens, featureGates={"TopologyAwareWorkloadScheduling": True})
 
 
+def one_image_size() -> Driver:
+    """An image that is large on the first node and small on the second, which is the emptier one."""
+
+    def happens(driver: Driver, when: str) -> None:
+        there = {"of": when}
+        for number, size in ((1, 1000), (2, 30)):
+            driver.put(node(f"{when}-{number}", "a").label(of=when).image("app:1", size * 2**20).build())
+        driver.put(pod(f"old-{when}", "500m").on(f"{when}-1").build())
+        driver.put(pod(f"web-{when}", "100m").image("app:1").node_selector(there).build())
+        driver.settle()
+
+    return twice(4, happens, compat="upstream")
+
+
 STORIES: dict[str, Callable[[], Driver]] = {
     "spread": spread,
     "preemption": preemption,
@@ -192,6 +206,7 @@ STORIES: dict[str, Callable[[], Driver]] = {
     "guarded-starting-pods": guarded_starting_pods,
     "own-levels-wake": own_levels_wake,
     "generators-after-pre-filter": generators_after_pre_filter,
+    "one-image-size": one_image_size,
 }
 
 

@@ -6,6 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from tidelog.api.objects import Volume
+from tidelog.framework.behaviours import ONE_IMAGE_SIZE
 from tidelog.framework.framework import FrameworkHandle
 from tidelog.framework.interface import CycleState
 from tidelog.framework.listers import Listers
@@ -18,13 +19,15 @@ from tidelog.testing.builders import NodeBuilder, PodBuilder, node, pod
 MB = 1024 * 1024
 
 
-def scores(incoming: PodBuilder, *nodes: NodeBuilder) -> dict[str, int]:
+def scores(incoming: PodBuilder, *nodes: NodeBuilder, upstream: bool = False) -> dict[str, int]:
     cache, snapshot = Cache(), Snapshot()
     for one in nodes:
         cache.put_node(one.build())
     snapshot.refresh(cache)
     plugin, state, info = (
-        ImageLocality(None, FrameworkHandle(snapshot, Listers())),
+        ImageLocality(
+            None, FrameworkHandle(snapshot, Listers(), upstream=upstream, behaviours=(ONE_IMAGE_SIZE,))
+        ),
         CycleState(),
         PodInfo(incoming.build()),
     )
@@ -65,6 +68,13 @@ def test_two_images_on_two_nodes() -> None:
 def test_too_little_is_nothing_and_more_than_enough_is_enough() -> None:
     assert scores(asking("a"), node("n").image(A, 23 * MB)) == {"n": 0}
     assert scores(asking("a"), node("n").image(A, 5000 * MB)) == {"n": 100}
+
+
+def test_an_image_counts_with_the_nodes_own_size_and_upstream_with_that_on_the_first_node() -> None:
+    nodes = node("large").image(A, 900 * MB), node("small").image(A, 100 * MB), node("none")
+
+    assert scores(asking("a"), *nodes) == {"large": 59, "small": 4, "none": 0}
+    assert scores(asking("a"), *nodes, upstream=True) == {"large": 59, "small": 59, "none": 0}
 
 
 def test_an_image_used_twice_counts_twice() -> None:

@@ -184,9 +184,11 @@ def _change_pod(world: World, driver: Driver) -> None:
     driver.put(replace(found, metadata=metadata))
 
 
-def begin(seed: int, registry: Registry | None = None) -> tuple[World, Driver]:
+def begin(seed: int, registry: Registry | None = None, compat: str = "default") -> tuple[World, Driver]:
     world, driver = World(seed), Driver(registry)
-    driver.start()
+    header = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
+    file = {**header, "tidelog": {"compat": compat}}
+    driver.start(resolve_configuration(file, driver.registry).configuration)
     driver.put(b.namespace("default"), *(world.node() for _ in range(world.random.randint(2, 12))))
     return world, driver
 
@@ -279,6 +281,15 @@ def test_fast_and_plain_evaluation_agree_on_random_clusters(seed: int, asked: Co
     report = verify(driver.records, driver.registry)
     assert report.first_difference is None
     assert driver.core.digest() == recover(driver.records, Registry()).digest()
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_fast_and_plain_evaluation_agree_in_upstream_mode(seed: int, asked: Counter[str]) -> None:
+    world, driver = begin(seed, compat="upstream")
+    for _ in range(40):
+        step(world, driver)
+
+    assert asked
 
 
 @pytest.mark.parametrize("seed", range(1_000, 1_000 + SEEDS // 4))

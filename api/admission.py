@@ -1,7 +1,7 @@
 """What becomes of an object on its way into the log: defaults, priorities, identity, and whether it may enter at all.
 
     admitted, warnings = admit(new, old, cluster, gates, stamp)      # put
-    remaining = admit_delete(old, grace, stamp)                      # delete: None, or the pod that is now terminating
+    remaining = admit_delete(stored, grace, stamp)                   # delete: None, or the pod that is now terminating
     changed = set_condition(pod, type, status, reason, message, at)  # one condition
 
 All of them are pure functions of their arguments. They raise InvalidObjects with every broken rule and change nothing.

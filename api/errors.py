@@ -3,12 +3,18 @@
     TidelogError                  anything wrong with the world or with what the user gave us
     ├── UsageError                the command line itself is wrong (exit 2)
     ├── InvalidObjects            a manifest, object or setting breaks a rule; holds every FieldError found
-    ├── PluginError               an out-of-tree plugin cannot be loaded or registered
+    ├── Refused                   facts that were handed over break rules (daemon/intake/messages.py)
+    ├── PluginError               an out-of-tree plugin or kind cannot be loaded or registered
+    ├── Unreadable                an API server sent something of an unknown shape (api/wire.py)
+    ├── CannotFollow              a record contradicts those before it (exit 3; scheduler/recorded.py)
+    ├── CannotRecover             the log was decided by other rules (exit 3; daemon/process/recovery.py)
     ├── LogError                  the log cannot be opened, read or written
     │   ├── LogLocked             another process writes this log
     │   ├── LogFenced             a newer scheduler took the log over; this one's decisions no longer count
     │   ├── LogFull               no room on the disk; nothing of this was written
-    │   └── LogDamaged            the log has lost or changed records (exit 4)
+    │   ├── LogDamaged            the log has lost or changed records (exit 4)
+    │   ├── NoWriter              no process takes requests for this log (eventlog/handover.py)
+    │   └── SnapshotsUnreadable   the list of snapshots is damaged, no record is (eventlog/store.py)
     └── InternalError             we are wrong; asks for a report
 
 Each keeps its data in fields and makes its sentence in `__str__`: what, where, what to do. The shell prints that one

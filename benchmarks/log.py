@@ -52,7 +52,7 @@ import asyncio, sys, time
 from tidelog.eventlog.reader import open_reader
 
 async def main(path, first, count):
-    async with await open_reader(path) as reader:
+    async with open_reader(path) as reader:
         print("ready", flush=True)
         lags = []
         async for record in reader.tail(first):
@@ -141,7 +141,7 @@ async def timed(what: str, count: int, work: Callable[[], Awaitable[object]]) ->
 
 async def read_rates(path: str) -> list[dict[str, Any]]:
     """Reading, decoding and verifying, each from the file or, for decoding, from memory."""
-    async with await open_reader(path) as reader:
+    async with open_reader(path) as reader:
         count = reader.head.seq
         records: list[Record] = []
 
@@ -201,7 +201,7 @@ async def measure(records: int) -> dict[str, Any]:
     """All figures; `records` is how many 1,000 callers append."""
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "bench.db")
-        async with await open_log(path, what="tidelog bench log") as log:
+        async with open_log(path, what="tidelog bench log") as log:
             await log.take_over("bench")
             await append_rate(log, 32, 3_200)  # Files, threads and caches come to be.
             counts = (records // 100, records // 10, records)

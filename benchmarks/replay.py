@@ -143,7 +143,7 @@ async def _ask(driver: Driver, kept: list[Kept]) -> dict[str, Any]:
         found: dict[str, Any] = {}
         for name, seq in _moments(driver, kept).items():
             started = perf_counter()
-            async with await open_history(path, Registry()) as history:
+            async with open_history(path, Registry()) as history:
                 core = await history.core_at(seq)
             found[f"at_{name}"] = {
                 "seq": seq,
@@ -152,11 +152,11 @@ async def _ask(driver: Driver, kept: list[Kept]) -> dict[str, Any]:
             }
         started = perf_counter()
         key = driver.records[-2 * BATCH].key
-        async with await open_history(path, Registry()) as history:
+        async with open_history(path, Registry()) as history:
             span = await history.span_of(key)
             assert span is not None
             core = await history.core_from_snapshot(span[0].seq - 1)
-            records = await history.records(core.seq + 1)
+            records = [record async for record in history.records(core.seq + 1)]
         why(records, core, key)
         found["why_seconds"] = round(perf_counter() - started, 3)
     return found

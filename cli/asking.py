@@ -8,11 +8,9 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-from tidelog.api.errors import TidelogError, UsageError
-from tidelog.api.objects import Pod
+from tidelog.api.errors import UsageError
 from tidelog.cli.commands.options import DEFAULT_NAMESPACE
 from tidelog.cli.moments import NOW, At, seq_of
-from tidelog.eventlog.records import ObjectPut, Record, decode_body
 from tidelog.replay.history import History, open_history
 from tidelog.scheduler.core import Core
 
@@ -41,17 +39,6 @@ def pod_key(text: str, namespace: str | None) -> str:
     return f"Pod/{first or namespace or DEFAULT_NAMESPACE}/{name}"
 
 
-class PodPast(NamedTuple):
-    """What it takes to tell about a pod: the state before it came, the records since, and those just behind."""
-
-    core: Core
-    records: list[Record]
-    later: list[Record]
-    seq: int
-    at: int
-    """The moment of the question."""
-
-
 class Moment(NamedTuple):
     """A record, and the time that the question counts from."""
 
@@ -61,6 +48,7 @@ class Moment(NamedTuple):
 
 async def moment_of(history: History, at: At) -> Moment:
     """The moment that `--at` names; now, where it names none."""
+    _collect_little()
     seq = await seq_of(history.log, at)
     if at == NOW:
         return Moment(seq, time.time_ns())
@@ -74,36 +62,8 @@ def _collect_little() -> None:
     gc.set_threshold(200_000, 50, 1_000)
 
 
-async def past_of(history: History, key: str, at: At) -> PodPast:
-    """The records since the pod is known. Reading starts at the nearest snapshot before it, and ends where its story does."""
-    _collect_little()
-    moment = await moment_of(history, at)
-    span = await history.span_of(key, moment.seq)
-    if span is None:
-        name = key.partition("/")[2]
-        raise TidelogError(
-            f"pod {name} is not in the log{'' if at == NOW else f' up to record {moment.seq}'}"
-        )
-    first, newest = span
-    core = await history.core_from_snapshot(first.seq - 1)
-    last = newest.seq if _is_settled(newest) else moment.seq
-    records = await history.records(core.seq + 1, last)
-    return PodPast(core, records, await history.later(last), moment.seq, moment.at)
-
-
-def _is_settled(newest: Record) -> bool:
-    """Nothing that comes after this record, the last about a pod, changes what there is to tell: it is placed, or gone."""
-    if newest.kind == "ObjectPut":
-        body = decode_body(newest)
-        return (
-            isinstance(body, ObjectPut) and isinstance(body.object, Pod) and bool(body.object.spec.node_name)
-        )
-    return newest.kind in ("Scheduled", "ObjectDeleted")
-
-
 async def state_at(path: Path, at: At) -> tuple[Core, Moment]:
     """The scheduler's state at a moment, attempts in flight included."""
-    _collect_little()
-    async with await open_history(path) as history:
+    async with open_history(path) as history:
         moment = await moment_of(history, at)
         return await history.core_at(moment.seq), moment

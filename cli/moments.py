@@ -60,7 +60,7 @@ async def seq_of(log: LogReader, at: At) -> int:
 
 async def objects_at(path: Path, at: At) -> tuple[ObjectTable, int]:
     """The objects at that moment, and the time that ages count from."""
-    async with await open_reader(path) as log:
+    async with open_reader(path) as log:
         table = await load_objects(log, await seq_of(log, at))
     if at == NOW:
         return table, time.time_ns()

@@ -72,7 +72,7 @@ async def _append(
         answer = await _try_on_empty(facts, gates)
         if dry_run:
             return answer
-    async with await open_log(path, create=create, what=f"tidelog {verb}") as log:
+    async with open_log(path, create=create, what=f"tidelog {verb}") as log:
         if is_new:
             notice(f"new log {path}")
         service = await FactService.start(log, gates)

@@ -27,21 +27,26 @@ import struct
 import tempfile
 from collections.abc import Awaitable, Callable, Iterator
 from hashlib import sha256
-from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
-from tidelog.api import errors
 from tidelog.api.errors import (
     FieldError,
     InternalError,
     InvalidObjects,
+    LogDamaged,
     LogError,
+    LogFenced,
+    LogFull,
+    LogLocked,
+    PluginError,
     TidelogError,
+    UsageError,
     printable,
     quoted,
 )
+from tidelog.eventlog.closing import Closing, opens
 from tidelog.eventlog.lock import read_holder
 from tidelog.eventlog.log import Log
 from tidelog.eventlog.opening import log_path
@@ -126,11 +131,32 @@ def _is_nested_beyond(value: object, levels: int) -> bool:
     return True
 
 
+_TRAVELLING: dict[str, type[TidelogError]] = {
+    kind.__name__: kind
+    for kind in (
+        TidelogError,
+        UsageError,
+        InvalidObjects,
+        PluginError,
+        LogError,
+        LogLocked,
+        LogFenced,
+        LogFull,
+        LogDamaged,
+        NoWriter,
+        InternalError,
+    )
+}
+"""The errors that reach a client as what they are; every other one is a TidelogError with its sentence."""
+
+
 def _described(error: TidelogError) -> dict[str, Any]:
     """An error as it travels: its class, and the arguments that make it again."""
     if isinstance(error, InvalidObjects):
         found = [{**msgspec.structs.asdict(field), "value": _plain(field.value)} for field in error.errors]
         return {"type": "InvalidObjects", "arguments": [error.subject, found]}
+    if type(error).__name__ not in _TRAVELLING:
+        return {"type": "TidelogError", "arguments": [str(error)]}
     return {"type": type(error).__name__, "arguments": [_plain(argument) for argument in error.args]}
 
 
@@ -154,13 +180,12 @@ def _raised(described: Any) -> TidelogError:
     """The error that was described."""
     try:
         name, arguments = described["type"], described["arguments"]
-        kind = NoWriter if name == "NoWriter" else getattr(errors, name)
-        if issubclass(kind, TidelogError):
-            if kind is InvalidObjects:
-                arguments = [arguments[0], msgspec.convert(arguments[1], list[FieldError])]
-            raised: TidelogError = kind(*arguments)
-            str(raised)  # Arguments of other types may make an error that cannot be told.
-            return raised
+        kind = _TRAVELLING[name]
+        if kind is InvalidObjects:
+            arguments = [arguments[0], msgspec.convert(arguments[1], list[FieldError])]
+        raised: TidelogError = kind(*arguments)
+        str(raised)  # Arguments of other types may make an error that cannot be told.
+        return raised
     except (TypeError, ValueError, KeyError, IndexError, AttributeError, msgspec.MsgspecError):
         pass
     return TidelogError(f"the process that writes the log answered: {quoted(described)}")
@@ -245,7 +270,7 @@ def _bind_at(address: str) -> socket.socket:
 # --- the server -----------------------------------------------------------------------------------------------------
 
 
-class HandoverServer:
+class HandoverServer(Closing):
     """Takes requests for one log until it is closed."""
 
     def __init__(self, handler: Handler, address: str) -> None:
@@ -324,18 +349,8 @@ class HandoverServer:
             if os.path.samestat(os.stat(self.address), self._file):
                 os.unlink(self.address)
 
-    async def __aenter__(self) -> Self:
-        return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        await self.close()
-
-
+@opens
 async def serve(log: Log, handler: Handler) -> HandoverServer:
     """Take requests for this log, which must be a file that this process writes. `handler` answers one request; what it
     raises reaches the client."""
@@ -352,7 +367,7 @@ async def serve(log: Log, handler: Handler) -> HandoverServer:
 # --- the client -----------------------------------------------------------------------------------------------------
 
 
-class HandoverClient:
+class HandoverClient(Closing):
     """A connection to the process that writes a log."""
 
     def __init__(self, path: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -382,18 +397,8 @@ class HandoverClient:
         with contextlib.suppress(OSError):
             await self._writer.wait_closed()
 
-    async def __aenter__(self) -> Self:
-        return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        await self.close()
-
-
+@opens
 async def connect(path: str | os.PathLike[str]) -> HandoverClient:
     """Connect to the process that writes this log; raises `NoWriter` if none takes requests."""
     path = log_path(path)
@@ -427,5 +432,5 @@ def _check_owner(path: str, address: str) -> None:
 
 async def hand_over(path: str | os.PathLike[str], message: object) -> Any:
     """One request to the process that writes this log."""
-    async with await connect(path) as client:
+    async with connect(path) as client:
         return await client.request(message)

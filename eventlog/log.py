@@ -27,6 +27,7 @@ from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
 
 from tidelog.api.errors import InternalError, LogError, LogFenced, LogFull
 from tidelog.api.kinds.registry import object_key
+from tidelog.eventlog.closing import opens
 from tidelog.eventlog.disk import Disk
 from tidelog.eventlog.memory import MemoryStore
 from tidelog.eventlog.reader import LogReader
@@ -112,6 +113,7 @@ class _Request:
             self.done.set_exception(error)
 
 
+@opens
 async def open_log(
     path: str | os.PathLike[str],
     *,

@@ -9,10 +9,9 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncIterator
-from types import TracebackType
-from typing import Self
 
 from tidelog.api.errors import LogDamaged, LogError
+from tidelog.eventlog.closing import Closing, opens
 from tidelog.eventlog.disk import Disk
 from tidelog.eventlog.records import ChainBroken, Record, check_rows
 from tidelog.eventlog.sqlite import SqliteReader
@@ -22,28 +21,18 @@ POLL_SECONDS = 0.01
 """How often a reader in another process looks at the head file: a tail is about 5 ms behind, for 0.1 % of a core."""
 
 
+@opens
 async def open_reader(path: str | os.PathLike[str], *, disk: Disk | None = None) -> LogReader:
     """Open an existing log file read-only. Needs no lock, and costs a few milliseconds however long the log is."""
     return LogReader(await SqliteReader.open(path, disk=disk))
 
 
-class LogReader:
+class LogReader(Closing):
     """A log to read from: its records in order, checked, and its snapshots. Of a log that another process writes."""
 
     def __init__(self, store: ReadStore) -> None:
         self._store = store
         self._closed = False
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        await self.close()
 
     @property
     def name(self) -> str:

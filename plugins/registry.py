@@ -164,3 +164,10 @@ def load_entry_points(registry: Registry, group: str = ENTRY_POINT_GROUP) -> lis
             raise PluginError(f"{plugin.name} of {origin}", f"the entry point calls it {name}")
         names.append(name)
     return names
+
+
+def installed_plugins() -> Registry:
+    """The plugins of this package and those of installed packages."""
+    registry = Registry()
+    load_entry_points(registry)
+    return registry

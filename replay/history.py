@@ -1,9 +1,11 @@
 """A log opened for questions about its past: its records, and the scheduler's state after any of them.
 
-    async with await open_history(path) as history:
-        async for record, outcome in history.outcomes(): …
+    async with open_history(path) as history:
+        async for record, outcome in history.outcomes():
+            print(record.seq, outcome)
         core = await history.core_at(1200)
         print(core.queue.contents())
+        explanation = await history.why("web-1")
 
 The state after a record is computed from the nearest snapshot before it and the records since, their decisions believed. So it costs what
 lies between: some 20 microseconds a record, and what it takes to load the snapshot.
@@ -12,63 +14,66 @@ lies between: some 20 microseconds a record, and what it takes to load the snaps
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator
-from types import TracebackType
-from typing import Any, Self
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tidelog.api.errors import LogError, TidelogError
+from tidelog.api.objects import Pod
+from tidelog.configuration.configuration import SchedulerConfiguration, resolve_configuration
+from tidelog.eventlog.closing import Closing, opens
 from tidelog.eventlog.reader import LogReader, open_reader
-from tidelog.eventlog.records import ConfigurationLoaded, Outcome, Record, decode_body, decode_outcome
-from tidelog.plugins.registry import Registry, load_entry_points
+from tidelog.eventlog.records import (
+    ConfigurationLoaded,
+    ObjectPut,
+    Outcome,
+    Record,
+    decode_body,
+    decode_outcome,
+)
+from tidelog.plugins.registry import Registry, installed_plugins
 from tidelog.replay.playback import playback
 from tidelog.scheduler.core import Core
 from tidelog.scheduler.state import SNAPSHOT, load_state
+
+if TYPE_CHECKING:
+    # Each question imports what it takes when it is asked.
+    from tidelog.replay.comparison import Comparison
+    from tidelog.replay.verify import Progress, Report
+    from tidelog.replay.what_if import Configure, Injection
+    from tidelog.replay.why import Why, WhyNot
 
 LOOK_AHEAD = 5_000
 """So many records beyond a moment are looked through for the outcomes of attempts that were in flight then."""
 
 
-def installed_plugins() -> Registry:
-    """The plugins of this package, and those that other installed packages bring."""
-    registry = Registry()
-    load_entry_points(registry)
-    return registry
-
-
+@opens
 async def open_history(path: str | os.PathLike[str], registry: Registry | None = None) -> History:
     """Open a log read-only; somebody else may be writing it. `registry`: the plugins that its configuration names."""
     return History(await open_reader(path), installed_plugins() if registry is None else registry)
 
 
-class History:
+class History(Closing):
     """The past of one log. Closing it closes the reader."""
 
     def __init__(self, log: LogReader, registry: Registry) -> None:
         self.log = log
         self.registry = registry
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def close(self) -> None:
+        """Let go of the log."""
         await self.log.close()
 
     # --- records ----------------------------------------------------------------------------------------------------
 
-    async def records(self, first: int = 0, last: int | None = None) -> list[Record]:
-        """The records from `first` (by default the oldest kept) to `last` (by default the newest)."""
-        found: list[Record] = []
-        async for batch in self.log.read_batches(first, last):
-            found += batch
-        for record in found:
+    async def records(self, first: int = 0, last: int | None = None) -> AsyncIterator[Record]:
+        """The records from `first` (by default the oldest kept) to `last` (by default the newest).
+
+        Raises TidelogError at a configuration that names plugins which are not installed.
+        """
+        async for record in self.log.read(first, last):
             if record.kind == "ConfigurationLoaded":
                 check_plugins(record, self.registry)
-        return found
+            yield record
 
     async def outcomes(
         self, first: int = 0, last: int | None = None
@@ -109,9 +114,8 @@ class History:
         """
         seq = self.log.head.seq if seq is None else seq
         core = await self.core_from_snapshot(seq)
-        for _ in playback(
-            await self.records(core.seq + 1, seq), core, await self.later(seq) if in_flight else ()
-        ):
+        records = [record async for record in self.records(core.seq + 1, seq)]
+        for _ in playback(records, core, await self.later(seq) if in_flight else ()):
             pass
         return core
 
@@ -131,6 +135,117 @@ class History:
     async def span_of(self, key: str, last: int | None = None) -> tuple[Record, Record] | None:
         """The oldest and the newest record about an object, up to `last`."""
         return await self.log.span(key, last)
+
+    # --- questions --------------------------------------------------------------------------------------------------
+
+    async def why(self, pod: Pod | str, *, seq: int | None = None, at: int | None = None) -> Why:
+        """Explain why a pod is where it is, after record `seq` (by default the newest).
+
+        The pod is given by `name` in the namespace default, `namespace/name`, or record key. `at` is the time to which the answer
+        counts (until when the pod waits), in nanoseconds; by default that of the record. Raises TidelogError if the pod is not in the log.
+        """
+        from tidelog.replay.why import why
+
+        past = await self.past_of(key := pod_key(pod), seq)
+        return why(past.records, past.core, key, later=past.later, seq=past.seq, at=at)
+
+    async def why_not(self, pod: Pod | str, node: str, *, seq: int | None = None) -> WhyNot:
+        """Ask every plugin about the pod and one node, after record `seq` or, for a pod that was placed, when that was decided."""
+        from tidelog.replay.why import why_not
+
+        past = await self.past_of(key := pod_key(pod), seq)
+        return why_not(past.records, past.core, key, node)
+
+    async def what_if(
+        self,
+        configuration: SchedulerConfiguration | Mapping[str, Any] | Configure | None = None,
+        *,
+        drop: Collection[str | int] = (),
+        inject: Sequence[Injection] = (),
+        progress: Progress | None = None,
+    ) -> WhatIf:
+        """Decide everything anew and compare with what was decided.
+
+        Under another configuration: one, what would be in a file, or a function of each recorded one. `drop` leaves out facts, by record
+        number or by object key; `inject` puts objects that were never there. Raises TidelogError for a compacted log.
+        """
+        from tidelog.replay.comparison import compare
+        from tidelog.replay.what_if import run_what_if
+
+        if self.log.anchor.seq:
+            raise TidelogError(
+                f"{self.log.name}: the log was compacted to record {self.log.anchor.seq}: a what-if needs it from its "
+                "first record; import an export made before (`tidelog log import`), if there is one"
+            )
+        records = [record async for record in self.records()]
+        configure = self._configure(configuration)
+        made = run_what_if(records, self.registry, configure, drop=drop, inject=inject, progress=progress)
+        return WhatIf(compare(records, made), made.driver.records)
+
+    def _configure(self, given: SchedulerConfiguration | Mapping[str, Any] | Configure | None) -> Configure:
+        if given is None:
+            return lambda recorded: recorded
+        if isinstance(given, Mapping):
+            given = resolve_configuration(given, self.registry).configuration
+        if isinstance(given, SchedulerConfiguration):
+            fixed = given
+            return lambda _recorded: fixed
+        return given
+
+    async def verify(self, *, progress: Progress | None = None) -> Report:
+        """Recompute every decision and compare. `tidelog.replay.segments.verify_log` does it on several processors."""
+        from tidelog.replay.verify import verify
+
+        core = await self.core_from_snapshot(self.log.anchor.seq) if self.log.anchor.seq else None
+        first = core.seq + 1 if core is not None else 0
+        records = [record async for record in self.records(first)]
+        return verify(records, self.registry, core=core, progress=progress)
+
+    async def past_of(self, key: str, seq: int | None) -> PodPast:
+        """The records since the pod is known. Reading starts at the nearest snapshot before it, and ends where its story does."""
+        seq = self.log.head.seq if seq is None else seq
+        span = await self.span_of(key, seq)
+        if span is None:
+            upto = "" if seq == self.log.head.seq else f" up to record {seq}"
+            raise TidelogError(f"pod {key.partition('/')[2]} is not in the log{upto}")
+        first, newest = span
+        core = await self.core_from_snapshot(first.seq - 1)
+        last = newest.seq if _is_settled(newest) else seq
+        records = [record async for record in self.records(core.seq + 1, last)]
+        return PodPast(core, records, await self.later(last), seq)
+
+
+class WhatIf(NamedTuple):
+    """The comparison of a what-if with the recorded log, and its own log."""
+
+    comparison: Comparison
+    records: list[Record]
+
+
+class PodPast(NamedTuple):
+    """What it takes to tell about a pod: the state before it came, the records since, and those just behind."""
+
+    core: Core
+    records: list[Record]
+    later: list[Record]
+    seq: int
+
+
+def pod_key(pod: Pod | str) -> str:
+    """The record key of a pod that is given by itself, by `name`, by `namespace/name`, or by its key."""
+    if isinstance(pod, Pod):
+        return f"Pod/{pod.metadata.namespace or 'default'}/{pod.metadata.name}"
+    return ("Pod/default/" if "/" not in pod else "Pod/" if pod.count("/") == 1 else "") + pod
+
+
+def _is_settled(newest: Record) -> bool:
+    """Nothing that comes after this record, the last about a pod, changes what there is to tell: it is placed, or gone."""
+    if newest.kind == "ObjectPut":
+        body = decode_body(newest)
+        return (
+            isinstance(body, ObjectPut) and isinstance(body.object, Pod) and bool(body.object.spec.node_name)
+        )
+    return newest.kind in ("Scheduled", "ObjectDeleted")
 
 
 def check_plugins(record: Record, registry: Registry) -> None:

@@ -47,7 +47,7 @@ async def verify_log(
     progress: Progress | None = None,
 ) -> Report:
     """Verify a log file. With a `registry` of the caller's own it is done in this process, in one pass."""
-    async with await open_history(path, registry) as history:
+    async with open_history(path, registry) as history:
         head, anchor, snapshots = history.log.head.seq, history.log.anchor.seq, await history.snapshots()
     segments = _segments(head, anchor, snapshots, from_snapshot=from_snapshot)
     workers = min(jobs or os.cpu_count() or 1, len(segments))
@@ -75,9 +75,9 @@ async def _verify_segment(
     sample: int,
     progress: Progress | None,
 ) -> Report:
-    async with await open_history(path, registry) as history:
+    async with open_history(path, registry) as history:
         core = await history.core_from_snapshot(segment.start) if segment.start else Core(history.registry)
-        records = await history.records(core.seq + 1, segment.end)
+        records = [record async for record in history.records(core.seq + 1, segment.end)]
         passed = [info for info in await history.log.snapshots() if segment.start < info.seq <= segment.end]
         passage = _Passage(
             history, core, [info for info in passed if info.name in (SNAPSHOT, SNAPSHOT + CHANGES)]

@@ -69,7 +69,7 @@ async def slice_of(history: History, first: int | None, last: int | None) -> tup
     ]:
         start = min(early)
     core = await history.core_at(start) if start else None
-    return core, await history.records(start + 1, last)
+    return core, [record async for record in history.records(start + 1, last)]
 
 
 def to_test(records: Sequence[Record], name: str, source: str, core: Core | None = None) -> str:

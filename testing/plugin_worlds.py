@@ -204,6 +204,7 @@ class World:
     # --- nodes
 
     def node_labels(self, dice: Dice, name: str) -> dict[str, str]:
+        """Labels of a node."""
         labels = {HOSTNAME: name, "disk": dice.pick(("ssd", "hdd"))}
         if dice.chance(85):
             labels["zone"] = dice.pick(("a", "b", "c"))
@@ -241,6 +242,7 @@ class World:
     # --- pods
 
     def pod_labels(self, dice: Dice) -> dict[str, str]:
+        """Labels of a pod."""
         labels = {"app": dice.pick(("web", "db"))}
         if dice.chance(50):
             labels["tier"] = dice.pick(("front", "back"))
@@ -360,6 +362,7 @@ class World:
     # --- clusters
 
     def namespace(self, dice: Dice, name: str) -> Namespace:
+        """A namespace with a label."""
         return namespace(name, {"team": dice.pick(("red", "blue"))})
 
     def occupant(self, dice: Dice, name: str, on: str) -> Pod:

@@ -1,7 +1,7 @@
 """A cluster in memory, on a clock that stands still until the test moves it, scheduled by the real runtime.
 
     async with Sandbox() as cluster:
-        await cluster.apply([node("n1").zone("b").build(), pod("web").build()])
+        await cluster.apply([node("n1").label(zone="b").build(), pod("web").build()])
         await cluster.advance(minutes=5)
         assert cluster.pod("web").spec.node_name == "n1"
         await cluster.verify()
@@ -176,17 +176,13 @@ class Sandbox(Scheduler):
 
     # --- what it checks at the end ------------------------------------------------------------------------------------------
 
-    async def records(self, first: int = 0) -> list[Record]:
-        """The log, from record `first` on."""
-        return [record async for record in self.log.read(first)]
-
     async def verify(self) -> Report:
         """Recompute every decision of the log and compare; raises AssertionError at the first difference.
 
         Also: the state that recovery comes to, and the table of objects, are those of the running core.
         """
         await self.settled()
-        records = await self.records()
+        records = [record async for record in self.records()]
         core = Core(self.registry)
         core.evictions.port = self._evictions
         report = verify(records, self.registry, core=core)

@@ -31,13 +31,14 @@ def run(args: argparse.Namespace) -> int:
     import asyncio
 
     from tidelog.api.manifests.manifests import to_builtins
+    from tidelog.api.objects import Pod
     from tidelog.api.text import formatted
-    from tidelog.cli.asking import PodPast, past_of, pod_key
+    from tidelog.cli.asking import moment_of, pod_key
     from tidelog.cli.moments import parse_at
     from tidelog.cli.object_names import named_objects
     from tidelog.cli.text.describe import describe_lines, events_of
     from tidelog.replay.history import open_history
-    from tidelog.replay.why import why
+    from tidelog.replay.why import Why, why
 
     words = args.object
     (kind, name), *more = named_objects([words[0].replace("pod ", "pod/"), *words[1:]])
@@ -45,13 +46,14 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("name one pod: `tidelog describe pod web-1`")
     key, at = pod_key(name, args.namespace), parse_at(args.at)
 
-    async def read() -> PodPast:
-        async with await open_history(log_path(args)) as history:
-            return await past_of(history, key, at)
+    async def read() -> tuple[Pod | None, Why]:
+        async with open_history(log_path(args)) as history:
+            moment = await moment_of(history, at)
+            past = await history.past_of(key, moment.seq)
+            found = why(past.records, past.core, key, later=past.later, seq=moment.seq, at=moment.at)
+            return past.core.cluster.pod(key), found
 
-    past = asyncio.run(read())
-    found = why(past.records, past.core, key, later=past.later, seq=past.seq, at=past.at)
-    pod = past.core.cluster.pod(key)
+    pod, found = asyncio.run(read())
     if pod is None:
         raise TidelogError(f"pod {found.pod} was deleted; `tidelog why` still tells its story")
     events = events_of(found)

@@ -53,11 +53,11 @@ def run(args: argparse.Namespace) -> int:
 async def _compact(path: Path, to: int | None) -> tuple[int, int, int, int]:
     """First and last record dropped, size of the file before and after."""
     from tidelog.daemon.process.compaction import compact
-    from tidelog.daemon.process.scheduler import installed_plugins
     from tidelog.eventlog.log import open_log
+    from tidelog.plugins.registry import installed_plugins
 
     before = _size(path)
-    async with await open_log(path, create=False, what="tidelog log compact") as log:
+    async with open_log(path, create=False, what="tidelog log compact") as log:
         first = log.anchor.seq + 1
         last = await compact(log, installed_plugins(), to)
     return first, last, before, _size(path)

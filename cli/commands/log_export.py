@@ -59,5 +59,5 @@ async def _export(args: argparse.Namespace, file: BinaryIO) -> int:
     from tidelog.eventlog.transfer import export_log
 
     with Progress("exporting", "records") as progress:
-        async with await open_reader(log_path(args)) as log:
+        async with open_reader(log_path(args)) as log:
             return await export_log(log, file.write, progress.update)

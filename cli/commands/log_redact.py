@@ -43,13 +43,13 @@ def run(args: argparse.Namespace) -> int:
     refuse_existing(copy)
 
     async def make() -> Redacted:
-        async with await open_history(path) as history:
+        async with open_history(path) as history:
             if history.log.anchor.seq:
                 raise TidelogError(
                     f"{path}: the log was compacted to record {history.log.anchor.seq}: redacting needs it from its first record; "
                     "import an export made before (`tidelog log import`), if there is one"
                 )
-            records = await history.records()
+            records = [record async for record in history.records()]
             with Progress("redacting", "records") as progress:
                 made = redact(records, history.registry, progress.update)
         await write_log(copy, made.records)

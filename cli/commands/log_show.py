@@ -46,7 +46,7 @@ async def _show(args: argparse.Namespace, ranges: list[tuple[int, int]]) -> None
     from tidelog.cli.text.records import HEADING, rendered
     from tidelog.eventlog.reader import open_reader
 
-    async with await open_reader(log_path(args)) as log:
+    async with open_reader(log_path(args)) as log:
         for _, last in ranges:
             # Before anything is printed: half an answer would look like a whole one.
             if last > log.head.seq:

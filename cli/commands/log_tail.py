@@ -44,7 +44,7 @@ async def _tail(args: argparse.Namespace) -> None:
     from tidelog.cli.text.records import HEADING, rendered
     from tidelog.eventlog.reader import open_reader
 
-    async with await open_reader(log_path(args)) as log:
+    async with open_reader(log_path(args)) as log:
         kept = log.anchor.seq + 1
         first = args.first if args.first is not None else max(kept, log.head.seq + 1 - args.lines)
         if args.output == "table":

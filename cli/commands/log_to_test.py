@@ -47,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(f"--name {name}: must be a word that Python takes as part of a name")
 
     async def read() -> str:
-        async with await open_history(path) as history:
+        async with open_history(path) as history:
             head, oldest = history.log.head.seq, history.log.anchor.seq + 1
             for seq in (args.first, args.to):
                 if seq is not None and not oldest <= seq <= head:

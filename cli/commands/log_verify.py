@@ -63,7 +63,7 @@ async def _verify(args: argparse.Namespace) -> Verified:
     from tidelog.eventlog.verify import verify
 
     with Progress("verifying", "records") as progress:
-        async with await open_reader(log_path(args)) as log:
+        async with open_reader(log_path(args)) as log:
             return await verify(log, progress.update, rebuild=args.rebuild)
 
 

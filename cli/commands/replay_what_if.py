@@ -12,10 +12,9 @@ from tidelog.cli.commands.options import DEFAULT_NAMESPACE, add_output, log_path
 
 if TYPE_CHECKING:
     from tidelog.configuration.configuration import SchedulerConfiguration
-    from tidelog.eventlog.records import Record
     from tidelog.plugins.registry import Registry
-    from tidelog.replay.history import History
-    from tidelog.replay.what_if import Injection, Outcomes
+    from tidelog.replay.history import History, WhatIf
+    from tidelog.replay.what_if import Injection
 
 DESCRIPTION = """\
 Take the facts of a log and decide anew under another configuration, on a virtual clock: what would have been different? As long
@@ -75,14 +74,12 @@ def run(args: argparse.Namespace) -> int:
 
     from tidelog.api.text import formatted
     from tidelog.cli.text.what_if import as_data, comparison_lines
-    from tidelog.replay.comparison import compare
     from tidelog.replay.files import write_log
 
     path = Path(args.file) if args.file else log_path(args)
-    records, made = asyncio.run(_made(path, args))
-    found = compare(records, made)
+    found, records = asyncio.run(_made(path, args))
     if args.save:
-        asyncio.run(write_log(args.save, made.driver.records))
+        asyncio.run(write_log(args.save, records))
     if args.output == "table":
         print("\n".join(comparison_lines(found, pods=args.pods)))
     else:
@@ -90,26 +87,16 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-async def _made(path: Path, args: argparse.Namespace) -> tuple[list[Record], Outcomes]:
+async def _made(path: Path, args: argparse.Namespace) -> WhatIf:
     from tidelog.cli.terminal import Progress
     from tidelog.replay.history import open_history
-    from tidelog.replay.what_if import run_what_if
 
-    async with await open_history(path) as history:
-        if history.log.anchor.seq:
-            raise TidelogError(
-                f"{path}: the log was compacted to record {history.log.anchor.seq}: a what-if needs it from its "
-                "first record; import an export made before (`tidelog log import`), if there is one"
-            )
-        records = await history.records()
+    async with open_history(path) as history:
         drop = [await _dropped(history, word, args.namespace) for word in args.drop]
         configure = _configure(args, history.registry)
         inject = _injections(args, history.log.head.seq)
         with Progress("deciding anew", "records") as progress:
-            made = run_what_if(
-                records, history.registry, configure, drop=drop, inject=inject, progress=progress.update
-            )
-    return records, made
+            return await history.what_if(configure, drop=drop, inject=inject, progress=progress.update)
 
 
 async def _dropped(history: History, word: str, namespace: str | None) -> str | int:

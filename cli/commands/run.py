@@ -106,8 +106,9 @@ def write_configuration_file(config: Path | None, gates: dict[str, bool] | None,
     from tidelog.api.errors import TidelogError
     from tidelog.cli.terminal import notice
     from tidelog.configuration.configuration import write_configuration
-    from tidelog.daemon.process.scheduler import installed_plugins, load_configuration
+    from tidelog.daemon.process.scheduler import load_configuration
     from tidelog.eventlog.disk import owner_only
+    from tidelog.plugins.registry import installed_plugins
 
     loaded = load_configuration(config, installed_plugins(), gates)
     for warning in loaded.warnings:

@@ -35,17 +35,17 @@ def run(args: argparse.Namespace) -> int:
     import asyncio
 
     from tidelog.api.text import formatted
-    from tidelog.cli.asking import past_of, pod_key
+    from tidelog.cli.asking import moment_of, pod_key
     from tidelog.cli.moments import parse_at
     from tidelog.cli.text.why import why_lines
     from tidelog.replay.history import open_history
-    from tidelog.replay.why import Why, why
+    from tidelog.replay.why import Why
 
     async def ask() -> Why:
         key, at = pod_key(args.pod, args.namespace), parse_at(args.at)
-        async with await open_history(log_path(args)) as history:
-            past = await past_of(history, key, at)
-        return why(past.records, past.core, key, later=past.later, seq=past.seq, at=past.at)
+        async with open_history(log_path(args)) as history:
+            moment = await moment_of(history, at)
+            return await history.why(key, seq=moment.seq, at=moment.at)
 
     found = asyncio.run(ask())
     if args.output == "table":

@@ -31,17 +31,17 @@ def run(args: argparse.Namespace) -> int:
     import asyncio
 
     from tidelog.api.text import formatted
-    from tidelog.cli.asking import past_of, pod_key
+    from tidelog.cli.asking import moment_of, pod_key
     from tidelog.cli.moments import parse_at
     from tidelog.cli.text.why import why_not_lines
     from tidelog.replay.history import open_history
-    from tidelog.replay.why import WhyNot, why_not
+    from tidelog.replay.why import WhyNot
 
     async def ask() -> WhyNot:
         key, at = pod_key(args.pod, args.namespace), parse_at(args.at)
-        async with await open_history(log_path(args)) as history:
-            past = await past_of(history, key, at)
-        return why_not(past.records, past.core, key, args.node)
+        async with open_history(log_path(args)) as history:
+            moment = await moment_of(history, at)
+            return await history.why_not(key, args.node, seq=moment.seq)
 
     found = asyncio.run(ask())
     if args.output == "table":

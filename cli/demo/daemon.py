@@ -93,7 +93,7 @@ def _wait(log: Path, condition: Condition) -> None:
 
 
 async def _objects(log: Path) -> ObjectTable:
-    async with await open_reader(log) as reader:
+    async with open_reader(log) as reader:
         return await load_objects(reader)
 
 

@@ -200,6 +200,7 @@ class ClusterAutoscaler:
 
     @property
     def settings(self) -> ClusterAutoscalerSettings:
+        """What it was made with."""
         return self._settings
 
     def has_ordered(self, name: str) -> bool:
@@ -237,6 +238,7 @@ class ClusterAutoscaler:
         return min((until for until in self._refused_until.values() if until > at), default=None)
 
     def order(self, order: Order) -> None:
+        """Remember a node that was ordered."""
         self._orders[order.name] = order
 
     def next_scan_after(self, at: int, cause: int) -> Errand:

@@ -27,10 +27,10 @@ from tidelog.daemon.process.clock import SystemClock
 from tidelog.daemon.process.logs import fields
 from tidelog.daemon.process.place import LogFiles
 from tidelog.daemon.process.runtime import Limits, Runtime
-from tidelog.daemon.process.scheduler import installed_plugins, load_configuration
+from tidelog.daemon.process.scheduler import load_configuration
 from tidelog.eventlog.log import Log
 from tidelog.eventlog.opening import log_path
-from tidelog.plugins.registry import Registry
+from tidelog.plugins.registry import Registry, installed_plugins
 from tidelog.scheduler.core import Core
 
 _log = logging.getLogger("tidelog.process")

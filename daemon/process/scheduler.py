@@ -3,7 +3,8 @@
     async with Scheduler.open("cluster.db", "scheduler.yaml") as scheduler:
         await scheduler.apply([node("n1").build(), pod("web").build()])
         await scheduler.settled()
-        print([pod.spec.node_name for pod in scheduler.pods()])
+        print(scheduler.placements)
+        explanation = await scheduler.why("web")
 
 It writes the log exactly as `tidelog run` does: it holds the lock, takes requests of `tidelog apply` over the socket, and what it decided
 can be verified afterwards. `tidelog.testing.sandbox` is the same on a log in memory and a clock that tests move.
@@ -17,7 +18,7 @@ import os
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from tidelog.api.errors import TidelogError
 from tidelog.api.kinds.registry import KIND_OF_TYPE, object_key
@@ -38,20 +39,17 @@ from tidelog.daemon.process.recovery import recovered_core
 from tidelog.daemon.process.runtime import Limits, Runtime, Watcher
 from tidelog.eventlog.handover import serve
 from tidelog.eventlog.log import Log, open_log
-from tidelog.plugins.registry import Registry, load_entry_points
+from tidelog.eventlog.records import Record
+from tidelog.plugins.registry import Registry, installed_plugins
 from tidelog.scheduler.core import Core
+
+if TYPE_CHECKING:
+    from tidelog.replay.why import Why
 
 O = TypeVar("O", bound=Object)  # noqa: E741
 
 Configuration = str | os.PathLike[str] | Mapping[str, object] | SchedulerConfiguration | None
 """A file, what would be in a file, a resolved configuration, or None for the default one."""
-
-
-def installed_plugins() -> Registry:
-    """The plugins of this package and those of installed packages."""
-    registry = Registry()
-    load_entry_points(registry)
-    return registry
 
 
 def load_configuration(
@@ -103,7 +101,7 @@ class Scheduler:
         clock = clock or SystemClock()
         async with AsyncExitStack() as stack:
             log = await stack.enter_async_context(
-                await open_log(path, what="a program that uses tidelog", clock=clock.now)
+                open_log(path, what="a program that uses tidelog", clock=clock.now)
             )
             runtime = await assembled(
                 log,
@@ -116,7 +114,7 @@ class Scheduler:
                 watcher=watcher,
             )
             await stack.enter_async_context(runtime)
-            await stack.enter_async_context(await serve(log, runtime.facts.handle))
+            await stack.enter_async_context(serve(log, runtime.facts.handle))
             yield cls(runtime)
 
     # --- telling it -----------------------------------------------------------------------------------------------------
@@ -186,6 +184,17 @@ class Scheduler:
             for pod in self.pods()
             if pod.spec.node_name
         }
+
+    async def records(self, first: int = 0, last: int | None = None) -> AsyncIterator[Record]:
+        """The durable records from `first` (by default the oldest kept) to `last` (by default the newest)."""
+        async for record in self.runtime.log.read(first, last):
+            yield record
+
+    async def why(self, pod: Pod | str, *, seq: int | None = None) -> Why:
+        """Explain why a pod is where it is, as it was after record `seq` (by default the newest durable one): `tidelog why`."""
+        from tidelog.replay.history import History
+
+        return await History(self.runtime.log, self.runtime.core.registry).why(pod, seq=seq)
 
     def _all(self, kind: type[O]) -> list[O]:
         return [obj for obj in self.runtime.core.objects.values() if isinstance(obj, kind)]

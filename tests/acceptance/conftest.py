@@ -62,6 +62,6 @@ def _is_log(path: Path) -> bool:
 
 
 async def _records(path: Path) -> list[Record]:
-    async with await open_reader(path) as reader:
+    async with open_reader(path) as reader:
         assert reader.anchor.seq == 0, "no test here compacts a daemon's log"
         return [record async for record in reader.read()]

@@ -31,7 +31,7 @@ RECORDS_MAX = 20_000
 
 async def write(path: str, number: int, notes: int) -> None:
     """The child's life: append until killed."""
-    async with await open_log(path, what=f"round {number}") as log, asyncio.TaskGroup() as tasks:
+    async with open_log(path, what=f"round {number}") as log, asyncio.TaskGroup() as tasks:
         for caller in range(CALLERS):
             tasks.create_task(append(log, f"{number}-{caller}", notes))
         tasks.create_task(housekeeping(log))
@@ -56,7 +56,7 @@ async def housekeeping(log: Log) -> None:
 
 async def check(path: str, notes: list[tuple[int, str]]) -> int:
     """Every acknowledged record is there once; returns how many records the log has."""
-    async with await open_reader(path) as reader:
+    async with open_reader(path) as reader:
         await verify(reader)
         found = [(record.seq, record.key) async for record in reader.read()]
         kept_from = reader.anchor.seq
@@ -69,7 +69,7 @@ async def check(path: str, notes: list[tuple[int, str]]) -> int:
 
 async def compact(path: str) -> None:
     """Leave nothing but a snapshot."""
-    async with await open_log(path) as log:
+    async with open_log(path) as log:
         await log.put_snapshot("objects", log.head.seq, b"state")
         await log.compact()
 

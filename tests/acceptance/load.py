@@ -83,7 +83,7 @@ class Load:
             # The writer is gone, or refuses: all that a client can do is to try again.
             with contextlib.suppress(OSError):
                 try:
-                    async with await connect(self._log) as client:
+                    async with connect(self._log) as client:
                         while True:
                             await self._ask(client)
                             await asyncio.sleep(PAUSE_SECONDS)

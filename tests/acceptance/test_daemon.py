@@ -56,7 +56,7 @@ def cluster(tmp_path: Path) -> Path:
 
 async def check_log(path: Path) -> list[Record]:
     """Every decision is what the facts make of it, no pod was placed twice, and all ways lead to the same state."""
-    async with await open_reader(path) as reader:
+    async with open_reader(path) as reader:
         records = [record async for record in reader.read()]
         from_snapshot = await recovered_core(reader, Registry())
     report = verify(records, Registry())
@@ -284,7 +284,7 @@ async def test_log_of_a_newer_format_is_refused(tmp_path: Path, monkeypatch: pyt
     log = tmp_path / "c.db"
     monkeypatch.setattr(database, "FORMAT", 99)
     monkeypatch.setattr(head, "FORMAT", 99)
-    async with await open_log(log):
+    async with open_log(log):
         pass
 
     code, line = refused("--log", log, "--listen", "off")

@@ -51,7 +51,7 @@ async def wait_for(running: Daemon, message: str) -> None:
 
 
 async def all_records(log: Path) -> list[Record]:
-    async with await open_reader(log) as reader:
+    async with open_reader(log) as reader:
         return [record async for record in reader.read()]
 
 
@@ -134,7 +134,7 @@ async def test_restart_after_a_kill_takes_up_all_that_was_decided(log: Path) -> 
 async def hand_over(log: Path, count: int) -> None:
     """So many pods, in requests of many."""
     pods = [b.pod(f"w{n}").request(cpu="10m").build() for n in range(count)]
-    async with await connect(log) as client:
+    async with connect(log) as client:
         for start in range(0, count, 500):
             read_answer(await client.request(write_request(Apply(objects=pods[start : start + 500]))))
 
@@ -222,7 +222,7 @@ async def test_leader_that_was_robbed_of_its_lock_while_stopped_writes_nothing_m
 
 async def connected(log: Path) -> None:
     """New clients find the successor, whatever its predecessor removed at its end."""
-    async with await connect(log):
+    async with connect(log):
         pass
 
 

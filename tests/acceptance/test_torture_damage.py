@@ -82,7 +82,7 @@ def bases(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[Path, list[Rec
         await base(log)  # type: ignore[misc]
         shutil.copytree(live, copy, ignore=shutil.ignore_patterns("*-shm", "*.lock"))
         await log.close()
-        async with await open_reader(live / "c.db") as reader:
+        async with open_reader(live / "c.db") as reader:
             return [record async for record in reader.read()]
 
     made = []
@@ -140,7 +140,7 @@ def damage(rng: random.Random, folder: Path) -> str:
 
 async def read_or_refuse(path: Path) -> list[Record] | LogDamaged:
     try:
-        async with await open_reader(path) as reader:
+        async with open_reader(path) as reader:
             return [record async for record in reader.read()]
     except LogDamaged as error:
         return error
@@ -148,7 +148,7 @@ async def read_or_refuse(path: Path) -> list[Record] | LogDamaged:
 
 async def append_or_refuse(path: Path) -> LogDamaged | None:
     try:
-        async with await open_log(path) as log:
+        async with open_log(path) as log:
             await fill(log, 1)
     except LogDamaged as error:
         return error
@@ -197,7 +197,7 @@ async def check(folder: Path, expected: list[Record], thorough: bool) -> None:
     prefix = expected[: len(kept)]
     assert kept == prefix or not kept
     assert isinstance(found, LogDamaged) or kept == expected
-    async with await open_reader(repairing / "c.db") as reader:
+    async with open_reader(repairing / "c.db") as reader:
         await verify(reader)
 
 

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
+import re
+from pathlib import Path
+
 import pytest
 
+from tidelog.api import errors
 from tidelog.api.errors import (
     ErrorKind,
     FieldError,
@@ -20,6 +25,9 @@ from tidelog.api.errors import (
     printable,
     quoted,
 )
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+PRODUCT = ("api", "configuration", "daemon", "eventlog", "framework", "plugins", "queue", "replay", "scheduler", "testing")  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -108,3 +116,22 @@ def test_value_nested_too_deeply_to_be_shown_is_told_as_such() -> None:
         value = [value]
 
     assert quoted(value) == "something that is nested too deeply to be shown"
+
+
+def test_every_error_is_in_the_tree() -> None:
+    """Each class below TidelogError, in whatever module, stands in the docstring of the module of errors, below its base."""
+    for path in ROOT.glob("*/**/*.py"):
+        where = path.relative_to(ROOT).with_suffix("").parts
+        if where[0] in PRODUCT:
+            importlib.import_module(".".join(("tidelog", *where)))
+    depth = {
+        name: len(indent)
+        for indent, name in re.findall(r"^([ │├└─]+)(\w+) {2,}", errors.__doc__, re.MULTILINE)
+    }
+    waiting: list[type] = [TidelogError]
+    for kind in waiting:
+        for child in kind.__subclasses__():
+            if child.__module__.startswith("tidelog."):
+                assert depth.get(child.__name__, 0) > depth[kind.__name__], child
+                waiting.append(child)
+    assert len(depth) == len(waiting)

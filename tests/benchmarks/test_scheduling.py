@@ -37,7 +37,7 @@ FIGURES = {
 
 
 async def records_of(path: Path) -> list[Record]:
-    async with await open_reader(path) as reader:
+    async with open_reader(path) as reader:
         return [record async for batch in reader.read_batches(1) for record in batch]
 
 

@@ -21,7 +21,7 @@ async def never(_message: Any) -> None:
 
 
 async def main(path: str, manner: str) -> None:
-    async with await open_log(path, what="tidelog run") as log:
+    async with open_log(path, what="tidelog run") as log:
         server = None
         if manner != "hold":
             service = await FactService.start(log, FeatureGates())

@@ -28,7 +28,7 @@ def stdin_is(monkeypatch: pytest.MonkeyPatch, data: bytes) -> None:
 
 async def scheduler_ran(path: Path, gates: dict[str, bool]) -> None:
     """What a scheduler with these gates leaves in a log."""
-    async with await open_log(path) as log:
+    async with open_log(path) as log:
         body = ConfigurationLoaded(configuration={"featureGates": gates})
         await log.append([Draft(body=body, author="scheduler")])
 

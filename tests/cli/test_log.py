@@ -234,7 +234,7 @@ def test_snapshots_of_another_version_are_not_compacted_behind(two_pods: Tidelog
     from tidelog.eventlog.log import open_log
 
     async def put_unreadable() -> None:
-        async with await open_log(tmp_path / "cluster.db") as log:
+        async with open_log(tmp_path / "cluster.db") as log:
             for name in ("objects", "scheduler"):
                 await log.put_snapshot(name, log.head.seq, msgspec.msgpack.encode((0, None, [])))
 
@@ -260,11 +260,11 @@ def test_scheduler_comes_back_from_a_compacted_log_though_none_ever_kept_its_sta
     import asyncio
 
     from tidelog.daemon.process.recovery import recovered_core
-    from tidelog.daemon.process.scheduler import installed_plugins
     from tidelog.eventlog.log import open_log
+    from tidelog.plugins.registry import installed_plugins
 
     async def recovered() -> list[str]:
-        async with await open_log(tmp_path / "cluster.db") as log:
+        async with open_log(tmp_path / "cluster.db") as log:
             await log.take_over("a test")
             core = await recovered_core(log, installed_plugins())
             assert core.seq == log.head.seq

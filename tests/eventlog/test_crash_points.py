@@ -58,7 +58,7 @@ def tick(number: int) -> Draft:
 
 
 async def keys(path: Path) -> list[str]:
-    async with await open_reader(path) as reader:
+    async with open_reader(path) as reader:
         return [record.key async for record in reader.read()]
 
 
@@ -81,14 +81,14 @@ async def test_nothing_acknowledged_is_lost_at_any_step(
 
     for copy, (step, acknowledged) in enumerate(camera.taken):
         path = camera.copies / str(copy) / "c.db"
-        async with await open_log(path) as again:
+        async with open_log(path) as again:
             where = f"copy {copy}, {step}"
             assert acknowledged <= again.head.seq <= acknowledged + 3, where
             found = [record.key async for record in again.read()]
             first = again.anchor.seq
             assert found == [f"Pod/default/web-{n}" for n in range(first, again.head.seq)], where
             await again.append([tick(again.head.seq)])
-        async with await open_reader(path) as reader:
+        async with open_reader(path) as reader:
             await verify(reader)
         await asyncio.to_thread(shutil.rmtree, camera.copies / str(copy))
 
@@ -98,7 +98,7 @@ async def test_nothing_acknowledged_is_lost_at_any_step(
 
 
 async def test_interrupted_repair_is_finished_by_the_next_one(camera: Camera) -> None:
-    async with await open_log(camera.log) as log:
+    async with open_log(camera.log) as log:
         for number in range(10):
             await log.append([tick(number)])
     content = bytearray(camera.log.read_bytes())
@@ -129,6 +129,6 @@ async def test_crash_while_a_log_is_created_leaves_none_or_a_usable_one(camera: 
     await store.close()
 
     for copy in range(len(camera.taken)):
-        async with await open_log(camera.copies / str(copy) / "c.db") as log:
+        async with open_log(camera.copies / str(copy) / "c.db") as log:
             assert log.head.seq == 0
             await log.append([tick(0)])

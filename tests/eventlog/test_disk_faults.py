@@ -87,7 +87,7 @@ async def test_failed_step_stops_the_log_and_acknowledges_nothing(
     assert set(disk.later) <= {"before other"}, "nothing is written or fsynced after a failure"
     expected = f"{'before' if step % 2 else 'after'} {STEPS_OF_AN_APPEND[(step - 1) // 2]}"
     assert disk.failed_at == expected
-    async with await open_log(tmp_path / "c.db") as again:
+    async with open_log(tmp_path / "c.db") as again:
         kept = [record.key async for record in again.read()]
         assert kept in (["Pod/default/web-0"], [f"Pod/default/web-{n}" for n in range(4)])
         await again.append([tick(again.head.seq)])
@@ -130,7 +130,7 @@ async def count_steps(work: Callable[[FaultyDisk], Awaitable[object]]) -> int:
 
 
 async def open_and_close(path: Path, disk: FaultyDisk) -> None:
-    async with await open_log(path, disk=disk) as log:
+    async with open_log(path, disk=disk) as log:
         assert log.failure is None
 
 
@@ -138,7 +138,7 @@ async def crashed(path: Path) -> None:
     """A log with five records, as a kill leaves it."""
     path.parent.mkdir(exist_ok=True)
     live = path.with_name("live.db")
-    async with await open_log(live) as log:
+    async with open_log(live) as log:
         for n in range(5):
             await log.append([tick(n)])
         for suffix in ("", "-wal", ".head"):
@@ -166,7 +166,7 @@ async def test_failure_at_any_step_of_opening_is_one_error_and_harms_nothing(
         fault.arm(step, ERRORS[2](), ERRORS[0]())
         with pytest.raises(LogError, match=r"c\.db"):
             await open_and_close(path, FaultyDisk(fault))
-        async with await open_log(path) as log:
+        async with open_log(path) as log:
             assert log.head.seq == (5 if existing else 0), fault.failed_at
 
 
@@ -187,7 +187,7 @@ async def test_repair_that_failed_at_any_step_can_be_run_again(tmp_path: Path) -
         with pytest.raises(LogError):
             await repair(path, accept_loss=True, disk=FaultyDisk(fault))
         await repair(path, accept_loss=True)
-        async with await open_log(path) as log:
+        async with open_log(path) as log:
             assert [record.key async for record in log.read()][:5] == [
                 f"Pod/default/web-{n}" for n in range(5)
             ]
@@ -197,7 +197,7 @@ async def test_repair_that_failed_at_any_step_can_be_run_again(tmp_path: Path) -
 @pytest.mark.parametrize("step", range(1, 13))
 async def test_failed_snapshot_stops_the_log_and_leaves_the_older_one(tmp_path: Path, step: int) -> None:
     fault = FailAt()
-    async with await open_log(tmp_path / "c.db", disk=FaultyDisk(fault)) as log:
+    async with open_log(tmp_path / "c.db", disk=FaultyDisk(fault)) as log:
         await log.append([tick(0), tick(1)])
         await log.put_snapshot("objects", 1, b"older")
         fault.arm(step, sqlite_error(sqlite3.SQLITE_IOERR_WRITE))
@@ -205,7 +205,7 @@ async def test_failed_snapshot_stops_the_log_and_leaves_the_older_one(tmp_path: 
             await log.put_snapshot("objects", 2, b"newer")
         with pytest.raises(LogError, match="writing failed"):
             await log.append([tick(2)])
-    async with await open_log(tmp_path / "c.db") as log:
+    async with open_log(tmp_path / "c.db") as log:
         found = await log.snapshot("objects", 1)
         assert found is not None
         assert found.blob == b"older"
@@ -227,7 +227,7 @@ async def cancel_after(steps: int, work: Coroutine[Any, Any, object], log: Log) 
 
 @pytest.mark.parametrize("steps", range(6))
 async def test_cancelled_snapshot_or_compaction_harms_nothing(tmp_path: Path, steps: int) -> None:
-    async with await open_log(tmp_path / "c.db") as log:
+    async with open_log(tmp_path / "c.db") as log:
         await log.append([tick(n) for n in range(10)])
         await cancel_after(steps, log.put_snapshot("objects", 5, bytes(3_000_000)), log)
         await log.append([tick(10)])
@@ -236,7 +236,7 @@ async def test_cancelled_snapshot_or_compaction_harms_nothing(tmp_path: Path, st
         await log.append([tick(11)])
 
         assert [r.seq async for r in log.read()] == list(range(log.anchor.seq + 1, 13))
-    async with await open_log(tmp_path / "c.db") as log:
+    async with open_log(tmp_path / "c.db") as log:
         await verify(log)
 
 
@@ -255,7 +255,7 @@ async def test_compaction_of_ones_own_is_not_taken_for_a_robbery_by_who_reads_be
             assert go_on.wait(PATIENCE)
         return found
 
-    async with await open_log(tmp_path / "c.db") as log:
+    async with open_log(tmp_path / "c.db") as log:
         await log.append([tick(n) for n in range(10)])
         await log.put_snapshot("objects", 10, b"state")
         monkeypatch.setattr(database, function, pausing)
@@ -273,7 +273,7 @@ async def test_compaction_of_ones_own_is_not_taken_for_a_robbery_by_who_reads_be
 
 async def test_failure_behind_a_cancelled_snapshot_is_not_overlooked(tmp_path: Path) -> None:
     fault = FailAt()
-    async with await open_log(tmp_path / "c.db", disk=FaultyDisk(fault)) as log:
+    async with open_log(tmp_path / "c.db", disk=FaultyDisk(fault)) as log:
         await log.append([tick(0)])
         fault.arm(3, sqlite_error(sqlite3.SQLITE_IOERR_FSYNC))
         task = asyncio.create_task(log.put_snapshot("objects", 1, b"state"))
@@ -295,7 +295,7 @@ async def test_closing_waits_for_a_snapshot_under_way(tmp_path: Path) -> None:
     await log.close()
 
     await snapshot
-    async with await open_log(tmp_path / "c.db") as log:
+    async with open_log(tmp_path / "c.db") as log:
         assert await log.snapshot("objects") is not None
 
 
@@ -304,7 +304,7 @@ async def test_compaction_without_room_for_a_copy_still_compacts(tmp_path: Path)
         if step == "before vacuum":
             raise sqlite_error(sqlite3.SQLITE_FULL)
 
-    async with await open_log(tmp_path / "c.db", disk=FaultyDisk(no_room)) as log:
+    async with open_log(tmp_path / "c.db", disk=FaultyDisk(no_room)) as log:
         await log.append([tick(0), tick(1)])
         await log.put_snapshot("objects", 1, b"state")
         assert (await log.compact()).seq == 1
@@ -330,7 +330,7 @@ async def test_full_disk_refuses_appends_until_there_is_room(tmp_path: Path) -> 
         called.append(moment)
         return [tick(1)]
 
-    async with await open_log(tmp_path / "c.db", disk=disk) as log:
+    async with open_log(tmp_path / "c.db", disk=disk) as log:
         await log.append([tick(0)])
         disk.free = RESERVE_BYTES - 1
         with pytest.raises(LogFull, match=r"31 MiB are free .* nothing was written; make room"):
@@ -347,7 +347,7 @@ async def test_full_disk_refuses_appends_until_there_is_room(tmp_path: Path) -> 
 async def test_small_disk_keeps_a_smaller_reserve(tmp_path: Path) -> None:
     disk = SmallDisk(lambda step: None)
     disk.free = disk.size = 2**20
-    async with await open_log(tmp_path / "c.db", disk=disk) as log:
+    async with open_log(tmp_path / "c.db", disk=disk) as log:
         await log.append([tick(0)])
         disk.free = 2**20 // 20 - 1
         with pytest.raises(LogFull, match="51 KiB are free"):
@@ -369,7 +369,7 @@ async def test_log_that_cannot_be_opened_on_a_full_disk_says_what_to_do(
             raise error
 
     if step == "before checkpoint":
-        async with await open_log(tmp_path / "c.db") as log:
+        async with open_log(tmp_path / "c.db") as log:
             await log.append([tick(0)])
     disk = SmallDisk(fail)
     disk.free = 4096
@@ -377,5 +377,5 @@ async def test_log_that_cannot_be_opened_on_a_full_disk_says_what_to_do(
     with pytest.raises(LogFull, match="only 4 KiB are free on this disk, so nothing was written; make room"):
         await open_log(tmp_path / "c.db", disk=disk)
 
-    async with await open_log(tmp_path / "c.db") as log:
+    async with open_log(tmp_path / "c.db") as log:
         await log.append([tick(1)])

@@ -34,14 +34,14 @@ def tick(name: object = "x") -> Draft:
 
 async def make(path: Path, count: int = 10) -> None:
     """A log with that many records, closed."""
-    async with await open_log(path) as log:
+    async with open_log(path) as log:
         for n in range(1, count + 1):
             await log.append([tick(n)])
 
 
 async def crash(path: Path, to: Path, count: int = 10) -> None:
     """A log as a kill would leave it: its records only in the WAL."""
-    async with await open_log(path) as log:
+    async with open_log(path) as log:
         for n in range(1, count + 1):
             await log.append([tick(n)])
         for suffix in ("", "-wal", ".head"):
@@ -99,7 +99,7 @@ async def test_empty_file_becomes_a_log(tmp_path: Path) -> None:
 
     await make(tmp_path / "c.db", 2)
 
-    async with await open_reader(tmp_path / "c.db") as reader:
+    async with open_reader(tmp_path / "c.db") as reader:
         assert await seqs(reader) == [1, 2]
 
 
@@ -113,7 +113,7 @@ async def test_log_that_must_exist_is_not_made(tmp_path: Path) -> None:
 async def test_symbolic_link_leads_to_the_same_log(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "link.db").symlink_to(tmp_path / "real" / "c.db")
-    async with await open_log(tmp_path / "link.db") as log:
+    async with open_log(tmp_path / "link.db") as log:
         await log.append([tick()])
         with pytest.raises(LogLocked):
             await open_log(tmp_path / "real" / "c.db")
@@ -249,7 +249,7 @@ async def test_half_readable_head_file_is_trusted_only_if_the_log_went_on(tmp_pa
         if reading.head.seq == 10:
             assert "records from 11 on may be missing (half of its head file" in await refusal(path)
         else:
-            async with await open_log(path) as log:
+            async with open_log(path) as log:
                 assert log.head.seq == 10
             healed = opening.read_head(str(path), Disk())
             assert (healed.head, healed.doubtful) == (log.head, False)
@@ -284,7 +284,7 @@ async def test_damage_in_the_middle_is_met_by_those_who_read_there(tmp_path: Pat
     content[content.index(b"Pod/default/17") + 12] ^= 1
     path.write_bytes(content)
 
-    async with await open_reader(path) as reader:
+    async with open_reader(path) as reader:
         assert [record.seq async for record in reader.read(18)] == list(range(18, 41))
         with pytest.raises(
             LogDamaged, match=r"records 17 to 40 are missing or damaged .*digest of record 17"
@@ -295,7 +295,7 @@ async def test_damage_in_the_middle_is_met_by_those_who_read_there(tmp_path: Pat
 
 async def test_unreadable_snapshots_do_not_keep_the_records_from_being_read(tmp_path: Path) -> None:
     path = tmp_path / "c.db"
-    async with await open_log(path) as log:
+    async with open_log(path) as log:
         await log.append([tick()])
         await log.put_snapshot("objects", 1, b"state")
     raw = sqlite3.connect(path)
@@ -306,7 +306,7 @@ async def test_unreadable_snapshots_do_not_keep_the_records_from_being_read(tmp_
     content[start : start + 4096] = os.urandom(4096)
     path.write_bytes(content)
 
-    async with await open_reader(path) as reader:
+    async with open_reader(path) as reader:
         assert await seqs(reader) == [1]
         assert await reader.snapshot("objects") is None
         with pytest.raises(SnapshotsUnreadable, match="makes the file anew"):
@@ -318,7 +318,7 @@ async def test_unreadable_snapshots_do_not_keep_the_records_from_being_read(tmp_
 
 
 async def test_reader_beside_a_writer_sees_what_is_acknowledged(tmp_path: Path) -> None:
-    async with await open_log(tmp_path / "c.db") as log, await open_reader(tmp_path / "c.db") as reader:
+    async with open_log(tmp_path / "c.db") as log, open_reader(tmp_path / "c.db") as reader:
         assert await seqs(reader) == []
         await log.append([tick(1)])
         assert await seqs(reader) == [1]
@@ -332,7 +332,7 @@ async def test_reader_beside_a_writer_sees_what_is_acknowledged(tmp_path: Path) 
 
 
 async def test_tail_in_another_connection_follows_the_writer(tmp_path: Path) -> None:
-    async with await open_log(tmp_path / "c.db") as log, await open_reader(tmp_path / "c.db") as reader:
+    async with open_log(tmp_path / "c.db") as log, open_reader(tmp_path / "c.db") as reader:
         tail = reader.tail(1)
         for n in range(1, 6):
             waiting = asyncio.ensure_future(anext(tail))
@@ -344,9 +344,9 @@ async def test_tail_in_another_connection_follows_the_writer(tmp_path: Path) -> 
 async def test_tail_that_compaction_overtook_says_so(tmp_path: Path) -> None:
     path = tmp_path / "c.db"
     await make(path, 5)
-    async with await open_reader(path) as reader:
+    async with open_reader(path) as reader:
         tail = reader.tail_batches(2)
-        async with await open_log(path) as log:
+        async with open_log(path) as log:
             await log.put_snapshot("objects", 4, b"")
             await log.compact()
         with pytest.raises(LogError, match="dropped by compaction"):
@@ -373,7 +373,7 @@ import asyncio, sys
 from tidelog.eventlog.reader import open_reader
 
 async def main():
-    async with await open_reader(sys.argv[1]) as reader:
+    async with open_reader(sys.argv[1]) as reader:
         print("ready", flush=True)
         async for record in reader.tail(1):
             print(record.seq, flush=True)
@@ -385,7 +385,7 @@ asyncio.run(main())
 
 
 async def test_tail_in_another_process_gets_every_record_once(tmp_path: Path) -> None:
-    async with await open_log(tmp_path / "c.db") as log:
+    async with open_log(tmp_path / "c.db") as log:
         other = await asyncio.create_subprocess_exec(
             sys.executable, "-c", FOLLOW, tmp_path / "c.db", stdout=asyncio.subprocess.PIPE
         )
@@ -410,7 +410,7 @@ if os.geteuid() == 0:
     os.setgroups([]), os.setgid(65534), os.setuid(65534)
 
 async def main():
-    async with await open_reader(sys.argv[1]) as reader:
+    async with open_reader(sys.argv[1]) as reader:
         seqs = [record.seq async for record in reader.read()]
         print(json.dumps([seqs, reader._store._live, sorted(os.listdir(os.path.dirname(sys.argv[1])))]), flush=True)
         if len(sys.argv) > 2:
@@ -465,7 +465,7 @@ async def test_crashed_log_is_read_in_a_read_only_folder(public: Path, tmp_path:
 
 
 async def test_running_log_is_followed_in_a_folder_that_is_read_only_for_the_reader(public: Path) -> None:
-    async with await open_log(public / "c.db") as log:
+    async with open_log(public / "c.db") as log:
         await log.append([tick(1)])
         lock_folder(public)
         other = await asyncio.create_subprocess_exec(
@@ -492,11 +492,11 @@ async def test_reader_that_opened_a_closed_log_read_only_sees_what_is_written_la
         on = True
 
     disk = NoSharing()
-    async with await open_reader(path, disk=disk) as reader:
+    async with open_reader(path, disk=disk) as reader:
         reader._store._live = False  # type: ignore[attr-defined]
         assert await seqs(reader) == [1, 2]
         disk.on = False
-        async with await open_log(path) as log:
+        async with open_log(path) as log:
             await log.append([tick(3)])
             assert await seqs(reader) == [1, 2, 3]
 
@@ -505,7 +505,7 @@ async def test_reader_that_opened_a_closed_log_read_only_sees_what_is_written_la
 
 
 async def test_second_writer_is_told_who_holds_the_log_and_changes_nothing(tmp_path: Path) -> None:
-    async with await open_log(tmp_path / "c.db", what="tidelog run") as log:
+    async with open_log(tmp_path / "c.db", what="tidelog run") as log:
         await log.append([tick()])
         with pytest.raises(LogLocked, match=rf"is being written by process {os.getpid()} .*tidelog run"):
             await open_log(tmp_path / "c.db")
@@ -527,7 +527,7 @@ async def test_writer_whose_lock_file_is_gone_writes_nothing_more(tmp_path: Path
         await log.append([tick()])
     assert log.failure is not None
     await log.close()
-    async with await open_reader(tmp_path / "c.db") as reader:
+    async with open_reader(tmp_path / "c.db") as reader:
         assert reader.head.seq == 1
 
 
@@ -540,7 +540,7 @@ async def test_writer_that_was_robbed_within_a_commit_finds_the_records_of_the_o
     first = await open_log(tmp_path / "c.db")
     await first.append([tick()])
     os.unlink(tmp_path / "c.db.lock")
-    async with await open_log(tmp_path / "c.db") as second:
+    async with open_log(tmp_path / "c.db") as second:
         await second.append([tick(), tick(), tick()])
         if compacted:
             await second.put_snapshot("objects", 3, b"state")
@@ -551,7 +551,7 @@ async def test_writer_that_was_robbed_within_a_commit_finds_the_records_of_the_o
         await first.close()
 
         await second.append([tick()])
-    async with await open_reader(tmp_path / "c.db") as reader:
+    async with open_reader(tmp_path / "c.db") as reader:
         await verify(reader)
         assert [record.seq async for record in reader.read()] == ([4, 5] if compacted else [1, 2, 3, 4, 5])
 
@@ -565,7 +565,7 @@ async def test_compaction_that_was_robbed_of_its_lock_drops_nothing_after_anothe
     await first.append([tick(), tick()])
     await first.put_snapshot("objects", 2, b"state")
     os.unlink(tmp_path / "c.db.lock")
-    async with await open_log(tmp_path / "c.db") as second:
+    async with open_log(tmp_path / "c.db") as second:
         await second.append([tick(), tick()])
         await second.put_snapshot("objects", 3, b"state")
         await second.compact()
@@ -575,17 +575,17 @@ async def test_compaction_that_was_robbed_of_its_lock_drops_nothing_after_anothe
         with pytest.raises(LogError, match="another process has written to it"):
             await first.close()
 
-    async with await open_reader(tmp_path / "c.db") as reader:
+    async with open_reader(tmp_path / "c.db") as reader:
         found = await verify(reader)
         assert (found.anchor.seq, [record.seq async for record in reader.read()]) == (3, [4])
 
 
 async def test_writer_that_was_robbed_takes_what_another_has_compacted_for_no_damage(tmp_path: Path) -> None:
-    async with await open_log(tmp_path / "c.db") as log:
+    async with open_log(tmp_path / "c.db") as log:
         await log.append([tick(), tick(), tick()])
     first = await open_log(tmp_path / "c.db")
     os.unlink(tmp_path / "c.db.lock")
-    async with await open_log(tmp_path / "c.db") as second:
+    async with open_log(tmp_path / "c.db") as second:
         await second.put_snapshot("objects", 2, b"state")
         await second.compact()
 
@@ -622,13 +622,13 @@ async def test_standby_takes_over_when_the_first_writer_is_killed(tmp_path: Path
     first.kill()
     await first.communicate()
 
-    async with await open_log(path, what="second") as log:
+    async with open_log(path, what="second") as log:
         assert (await log.take_over("second")).seq == 2
         assert log.epoch == 2
 
 
 async def test_log_class_says_what_keeps_it(tmp_path: Path) -> None:
-    async with await open_log(tmp_path / "c.db") as log:
+    async with open_log(tmp_path / "c.db") as log:
         assert isinstance(log, Log)
         assert log.name == str(tmp_path / "c.db")
         assert log.store.name == log.name
@@ -643,7 +643,7 @@ async def test_writer_that_was_robbed_while_it_opened_the_log_takes_no_head_back
 
     async def rob() -> None:
         os.unlink(f"{path}.lock")
-        async with await open_log(path) as thief:
+        async with open_log(path) as thief:
             await thief.take_over("thief")
             if compacted:
                 await thief.put_snapshot("objects", thief.head.seq, b"state")
@@ -664,5 +664,5 @@ async def test_writer_that_was_robbed_while_it_opened_the_log_takes_no_head_back
         await open_log(path, disk=Slow())
 
     assert [opening.read_head(str(path), Disk()).head] == named
-    async with await open_log(path) as log:
+    async with open_log(path) as log:
         assert (log.head.seq, log.head.epoch) == (3, 1)

@@ -49,26 +49,26 @@ async def echo(data: msgspec.Raw) -> Any:
 
 @pytest.fixture
 async def log(tmp_path: Path) -> AsyncIterator[Log]:
-    async with await open_log(tmp_path / "c.db", what="test") as log:
+    async with open_log(tmp_path / "c.db", what="test") as log:
         yield log
 
 
 async def test_answer_comes_back(log: Log) -> None:
-    async with await serve(log, echo):
+    async with serve(log, echo):
         answer = await hand_over(log.name, {"verb": "apply", "objects": [1, "é", b"\x00"]})
 
     assert answer == {"echo": {"verb": "apply", "objects": [1, "é", b"\x00"]}}
 
 
 async def test_many_requests_on_one_connection(log: Log) -> None:
-    async with await serve(log, echo), await connect(log.name) as client:
+    async with serve(log, echo), connect(log.name) as client:
         answers = [await client.request(number) for number in range(20)]
 
     assert answers == [{"echo": number} for number in range(20)]
 
 
 async def test_errors_of_the_handler_reach_the_client_as_they_were(log: Log) -> None:
-    async with await serve(log, echo):
+    async with serve(log, echo):
         with pytest.raises(InvalidObjects) as invalid:
             await hand_over(log.name, "invalid")
         with pytest.raises(LogFenced, match="epoch 1 is over"):
@@ -80,7 +80,7 @@ async def test_errors_of_the_handler_reach_the_client_as_they_were(log: Log) -> 
 
 @pytest.mark.parametrize("message", ["bug", "unencodable"])
 async def test_bug_in_the_handler_is_an_internal_error_and_the_server_goes_on(log: Log, message: str) -> None:
-    async with await serve(log, echo):
+    async with serve(log, echo):
         with pytest.raises(InternalError, match="please report"):
             await hand_over(log.name, message)
 
@@ -88,7 +88,7 @@ async def test_bug_in_the_handler_is_an_internal_error_and_the_server_goes_on(lo
 
 
 async def test_socket_is_the_owners_alone_and_goes_when_the_server_closes(tmp_path: Path, log: Log) -> None:
-    async with await serve(log, echo) as server:
+    async with serve(log, echo) as server:
         mode = stat.S_IMODE(os.stat(server.address).st_mode)
 
     assert mode == 0o600
@@ -104,7 +104,7 @@ async def test_no_writer_is_named(tmp_path: Path, log: Log) -> None:
 
 async def test_dead_writers_socket_is_refused_and_replaced(tmp_path: Path) -> None:
     path = str(tmp_path / "c.db")
-    async with await open_log(path) as log:
+    async with open_log(path) as log:
         server = await serve(log, echo)
         dead = socket.socket(socket.AF_UNIX)
         await server.close()
@@ -113,7 +113,7 @@ async def test_dead_writers_socket_is_refused_and_replaced(tmp_path: Path) -> No
 
         with pytest.raises(NoWriter, match="refused"):
             await hand_over(path, 1)
-        async with await serve(log, echo):
+        async with serve(log, echo):
             assert await hand_over(path, 1) == {"echo": 1}
 
 
@@ -124,7 +124,7 @@ async def test_file_in_the_sockets_place_is_not_removed(
     path = tmp_path / "c.db"
     (tmp_path / "c.db.sock").write_text("mine")
 
-    async with await open_log(path) as log, await serve(log, echo) as server:
+    async with open_log(path) as log, serve(log, echo) as server:
         assert await hand_over(path, 1) == {"echo": 1}
 
     assert server.address != str(path) + ".sock"
@@ -135,7 +135,7 @@ async def test_path_longer_than_a_sockets_address_works(tmp_path: Path) -> None:
     folder = tmp_path / ("d" * 120)
     folder.mkdir()
 
-    async with await open_log(folder / "c.db") as log, await serve(log, echo) as server:
+    async with open_log(folder / "c.db") as log, serve(log, echo) as server:
         assert await hand_over(folder / "c.db", 1) == {"echo": 1}
 
     assert server.address == str(folder / "c.db.sock")
@@ -147,7 +147,7 @@ async def test_name_longer_than_a_sockets_address_falls_back(
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     path = tmp_path / ("c" * 150 + ".db")
 
-    async with await open_log(path) as log, await serve(log, echo) as server:
+    async with open_log(path) as log, serve(log, echo) as server:
         assert await hand_over(path, 1) == {"echo": 1}
 
     assert os.path.dirname(server.address) == str(tmp_path / f"tidelog-{os.geteuid()}")
@@ -166,7 +166,7 @@ async def test_folder_without_write_permission_falls_back(
 
     monkeypatch.setattr(handover, "_bind_at", refuse_beside)
 
-    async with await open_log(tmp_path / "c.db") as log, await serve(log, echo):
+    async with open_log(tmp_path / "c.db") as log, serve(log, echo):
         assert await hand_over(tmp_path / "c.db", 1) == {"echo": 1}
 
 
@@ -179,7 +179,7 @@ async def test_private_folder_of_somebody_else_is_refused(
     folder.chmod(0o777)
     path = tmp_path / ("c" * 150 + ".db")
 
-    async with await open_log(path) as log:
+    async with open_log(path) as log:
         with pytest.raises(TidelogError, match="mode 0700"):
             await serve(log, echo)
 
@@ -214,7 +214,7 @@ async def raw(address: str, data: bytes) -> bytes:
     ],
 )
 async def test_malformed_message_is_answered_with_the_reason(log: Log, data: bytes, said: str) -> None:
-    async with await serve(log, echo) as server:
+    async with serve(log, echo) as server:
         answer = await raw(server.address, data)
 
         assert said in str(msgspec.msgpack.decode(answer[4:])["error"])
@@ -227,7 +227,7 @@ async def test_message_cut_short_changes_nothing(log: Log) -> None:
     async def handler(message: msgspec.Raw) -> None:
         seen.append(message)
 
-    async with await serve(log, handler) as server:
+    async with serve(log, handler) as server:
         assert await raw(server.address, struct.pack(">I", 10) + b"\x01") == b""
         assert await raw(server.address, b"\x00") == b""
 
@@ -235,7 +235,7 @@ async def test_message_cut_short_changes_nothing(log: Log) -> None:
 
 
 async def test_slow_client_blocks_nobody(log: Log) -> None:
-    async with await serve(log, echo) as server:
+    async with serve(log, echo) as server:
         _, slow = await asyncio.open_unix_connection(server.address)
         slow.write(struct.pack(">I", 1000) + b"only a part")
         await slow.drain()
@@ -247,7 +247,7 @@ async def test_slow_client_blocks_nobody(log: Log) -> None:
 
 async def test_message_that_takes_too_long_is_given_up(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(handover, "SECONDS_PER_MESSAGE", 0.01)
-    async with await serve(log, echo) as server:
+    async with serve(log, echo) as server:
         reader, slow = await asyncio.open_unix_connection(server.address)
         slow.write(b"\x00")
 
@@ -332,7 +332,7 @@ async def test_request_under_way_is_answered_before_the_server_closes(log: Log) 
 
 async def test_too_many_connections_are_refused_at_once(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(handover, "CONNECTIONS_MAX", 2)
-    async with await serve(log, echo):
+    async with serve(log, echo):
         clients = [await connect(log.name) for _ in range(2)]
         for client in clients:
             await client.request(0)
@@ -344,7 +344,7 @@ async def test_too_many_connections_are_refused_at_once(log: Log, monkeypatch: p
 
 
 async def test_second_writer_hears_who_holds_the_log_and_can_hand_over(log: Log) -> None:
-    async with await serve(log, echo):
+    async with serve(log, echo):
         with pytest.raises(LogLocked, match=f"process {os.getpid()} .*test, since"):
             await open_log(log.name)
 
@@ -352,7 +352,7 @@ async def test_second_writer_hears_who_holds_the_log_and_can_hand_over(log: Log)
 
 
 async def test_message_over_the_limit_is_refused_by_the_client(log: Log) -> None:
-    async with await serve(log, echo):
+    async with serve(log, echo):
         with pytest.raises(TidelogError, match="at most"):
             await hand_over(log.name, bytes(handover.FRAME_BYTES_MAX + 1))
 
@@ -360,7 +360,7 @@ async def test_message_over_the_limit_is_refused_by_the_client(log: Log) -> None
 async def test_foreign_socket_or_file_at_the_address_is_not_trusted(
     log: Log, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with await serve(log, echo) as server:
+    async with serve(log, echo) as server:
         log.store.lock.announce(str(tmp_path / "c.db"))  # type: ignore[attr-defined]
         with pytest.raises(NoWriter, match="is not a socket"):
             await hand_over(log.name, 1)
@@ -393,7 +393,7 @@ async def test_answer_that_makes_no_sense_is_an_error(log: Log) -> None:
             writer.write(struct.pack(">I", len(answer)) + answer)
         writer.close()
 
-    async with await serve(log, echo) as server:
+    async with serve(log, echo) as server:
         other = await asyncio.start_unix_server(nonsense, server.address + ".other")
         log.store.lock.announce(server.address + ".other")  # type: ignore[attr-defined]
         while ANSWERS:
@@ -426,7 +426,7 @@ JUNK = st.binary(max_size=200) | st.builds(
 @given(st.lists(JUNK, min_size=1, max_size=5))
 def test_no_bytes_crash_the_server_or_change_the_log(junk: list[bytes]) -> None:
     async def main(path: str) -> None:
-        async with await open_log(path) as log, await serve(log, echo) as server:
+        async with open_log(path) as log, serve(log, echo) as server:
             before = log.head
             for data in junk:
                 answer = await raw(server.address, data)

@@ -124,7 +124,7 @@ NEMESES: dict[str, Nemesis] = {
 async def opened_again(path: Path) -> tuple[int, str]:
     """How far the log goes for whoever opens it next to write, or why he may not."""
     try:
-        async with await open_log(path) as log:
+        async with open_log(path) as log:
             return log.head.seq, ""
     except LogError as error:
         return 0, str(error)
@@ -232,7 +232,7 @@ async def test_older_files_are_refused_until_somebody_accepts_the_loss(tmp_path:
 
     done = await repair(path, accept_loss=True)
     assert (done.kept, done.lost_last) == (1, 2)
-    async with await open_log(path) as again:
+    async with open_log(path) as again:
         assert again.head.seq == 2
         assert [record.kind async for record in again.read()] == ["Tick", "LossAccepted"]
 
@@ -252,7 +252,7 @@ async def test_no_log_is_begun_where_one_was_led_a_moment_ago(tmp_path: Path) ->
         with pytest.raises(LogError, match=r"is gone, and process \d+ .*tidelog run.* had it open"):
             await open_log(path)
     companion(path, ".lock").unlink()
-    async with await open_log(path) as new:
+    async with open_log(path) as new:
         assert new.head.seq == 0
 
 
@@ -282,13 +282,13 @@ async def test_write_ahead_log_of_a_restored_backup_survives_the_end_of_the_proc
         await log.close()
 
     assert companion(path, "-wal").read_bytes() == content
-    async with await open_log(path) as again:
+    async with open_log(path) as again:
         assert again.head.seq == 1
 
 
 async def test_log_with_two_names_is_not_written_to(tmp_path: Path) -> None:
     path, other = tmp_path / "c.db", tmp_path / "d.db"
-    async with await open_log(path) as log:
+    async with open_log(path) as log:
         await log.append([tick()])
         os.link(path, other)
         os.link(companion(path, ".head"), companion(other, ".head"))
@@ -299,14 +299,14 @@ async def test_log_with_two_names_is_not_written_to(tmp_path: Path) -> None:
     with pytest.raises(LogError, match=r"c\.db: has 2 names"):
         await open_log(path)
     other.unlink()
-    async with await open_log(path) as log:
+    async with open_log(path) as log:
         assert log.head.seq == 2
 
 
 async def test_checkpoints_compaction_and_snapshots_are_our_own_changes(tmp_path: Path) -> None:
     """Sizes and times of the files change, the write-ahead log begins anew, and nothing of that is taken for somebody else's work."""
     path = tmp_path / "c.db"
-    async with await open_log(path) as log, await open_reader(path) as reader:
+    async with open_log(path) as log, await open_reader(path) as reader:
         for n in range(60):
             await log.append([tick()] * (1 + n * 7 % 40))
             if n % 5 == 0:

@@ -388,16 +388,16 @@ async def test_epoch_is_never_given_twice_nor_in_advance(any_log: Log) -> None:
 @pytest.mark.unreplayed("no scheduler ran, so that the compacted log has no state to begin with")
 async def test_epoch_is_known_after_reopening_and_compaction(tmp_path: Path) -> None:
     path = tmp_path / "c.db"
-    async with await open_log(path) as log:
+    async with open_log(path) as log:
         await log.take_over("first")
         await log.take_over("second")
         await log.append([tick()])
         await log.put_snapshot("objects", 3, b"state")
         await log.compact()
-    async with await open_log(path) as log:
+    async with open_log(path) as log:
         assert (log.anchor.epoch, log.epoch) == (2, 2)
         assert (await log.take_over("third")).seq == 4
-    async with await open_log(path) as log:
+    async with open_log(path) as log:
         assert log.epoch == 3
 
 
@@ -575,7 +575,7 @@ async def test_compaction_drops_as_much_as_the_snapshots_allow(any_log: Log) -> 
 
 
 async def test_appends_do_not_wait_for_a_large_snapshot(tmp_path: Path) -> None:
-    async with await open_log(tmp_path / "c.db") as log:
+    async with open_log(tmp_path / "c.db") as log:
         await log.append([tick()])
         snapshot = asyncio.create_task(log.put_snapshot("objects", 1, bytes(20_000_000)))
         await asyncio.sleep(0)
@@ -589,7 +589,7 @@ async def test_appends_do_not_wait_for_a_large_snapshot(tmp_path: Path) -> None:
 
 
 async def test_appends_go_on_during_snapshots_and_compaction(tmp_path: Path) -> None:
-    async with await open_log(tmp_path / "c.db") as log:
+    async with open_log(tmp_path / "c.db") as log:
         await log.append([tick()])
         results = await asyncio.gather(
             log.put_snapshot("objects", 1, bytes(5_000_000)),
@@ -598,7 +598,7 @@ async def test_appends_go_on_during_snapshots_and_compaction(tmp_path: Path) -> 
         await asyncio.gather(log.compact(), log.append([tick()]))
         assert len(results) == 21
         assert log.head.seq == 22
-    async with await open_reader(tmp_path / "c.db") as reader:
+    async with open_reader(tmp_path / "c.db") as reader:
         assert [record.seq async for record in reader.read()] == list(range(2, 23))
 
 
@@ -651,7 +651,7 @@ async def test_closing_finishes_what_was_asked_for(tmp_path: Path) -> None:
     assert [len(await call) for call in calls] == [1] * 100
     with pytest.raises(LogError, match="closed"):
         await log.append([tick()])
-    async with await open_reader(tmp_path / "c.db") as reader:
+    async with open_reader(tmp_path / "c.db") as reader:
         assert reader.head.seq == 100
 
 

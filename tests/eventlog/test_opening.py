@@ -23,7 +23,7 @@ from tidelog.testing.faulty_disk import FaultyDisk, sqlite_error
 
 
 async def make(path: Path, count: int = 5, compact_to: int = 0) -> None:
-    async with await open_log(path) as log:
+    async with open_log(path) as log:
         await log.take_over("first")
         await log.append([Draft(body=Tick(), author="cluster", key="") for _ in range(count - 1)])
         if compact_to:
@@ -105,14 +105,14 @@ async def test_head_file_that_names_another_anchor_is_damage(tmp_path: Path) -> 
 async def test_epoch_of_a_log_is_never_older_than_its_anchors(tmp_path: Path) -> None:
     """A head file may be behind the anchor where two processes wrote. With its epoch, one would be given out twice."""
     path = tmp_path / "c.db"
-    async with await open_log(path) as log:
+    async with open_log(path) as log:
         before = log.head
         await log.take_over("first")
         await log.put_snapshot("objects", 1, b"the state")
         await log.compact()
     HeadFile.create(f"{path}.head", Disk(), before)
 
-    async with await open_log(path) as log:
+    async with open_log(path) as log:
         assert log.head.epoch == 1
 
 
@@ -140,7 +140,7 @@ async def test_log_in_a_place_where_no_index_can_be_made_is_read_as_it_is(tmp_pa
 
 async def test_so_is_one_with_a_write_ahead_log(tmp_path: Path) -> None:
     path, copy = tmp_path / "c.db", tmp_path / "copy.db"
-    async with await open_log(path) as log:
+    async with open_log(path) as log:
         await log.take_over("first")
         await log.append([Draft(body=Tick(), author="cluster", key="")])
         for suffix in ("", "-wal"):
@@ -267,7 +267,7 @@ async def test_damage_is_looked_at_again_while_the_head_moves(
 
     monkeypatch.setattr(database, "examine", moving)
     if times == 1:
-        async with await open_reader(path) as reader:
+        async with open_reader(path) as reader:
             assert (reader.head.seq, looks) == (5, 2)
     else:
         with pytest.raises(LogDamaged, match="record 5 is missing"):
@@ -281,10 +281,10 @@ async def test_opening_makes_the_names_of_files_durable_that_a_killed_writer_may
 ) -> None:
     """Else a loss of power could take back the making of the log, and all that was acknowledged since."""
     steps: list[str] = []
-    async with await open_log(tmp_path / "c.db"):
+    async with open_log(tmp_path / "c.db"):
         pass
 
-    async with await open_log(tmp_path / "c.db", disk=FaultyDisk(steps.append)):
+    async with open_log(tmp_path / "c.db", disk=FaultyDisk(steps.append)):
         opened = list(steps)
 
     assert "after sync_folder" in opened

@@ -82,7 +82,7 @@ async def record(folder: Path, seed: int, disk: Recorder, rounds: int = ROUNDS) 
     records: dict[int, Record] = {}
     try:
         for _ in range(2):
-            async with await open_log(folder / "c.db", disk=disk) as log:
+            async with open_log(folder / "c.db", disk=disk) as log:
                 await grow(log, disk, records, rng, rounds // 2)
     finally:
         disk.stop()
@@ -119,7 +119,7 @@ async def check(path: Path, acknowledged: int, records: dict[int, Record], *, ho
     if not acknowledged and not path.exists():  # noqa: ASYNC240
         return
     try:
-        async with await open_reader(path) as reader:
+        async with open_reader(path) as reader:
             found = [record async for record in reader.read()]
             anchor, head = reader.anchor.seq, reader.head.seq
             await verify(reader)
@@ -152,7 +152,7 @@ async def go_on(case: int, recordings: list[Recording], folder: Path) -> None:
     path = write(left, folder)
     disk = Recorder(folder)
     try:
-        async with await open_log(path, disk=disk) as log:
+        async with open_log(path, disk=disk) as log:
             records = {seq: record for seq, record in recording.records.items() if seq <= log.head.seq}
             await grow(log, disk, records, rng, 3)
     finally:
@@ -204,7 +204,7 @@ async def test_power_loss_after_a_kill_in_the_middle_of_a_commit_costs_nothing(
     killed.run(recording.steps[: crash + written])
     path = write(killed.files(), tmp_path / "killed")
     disk = Recorder(path.parent)
-    async with await open_log(path, disk=disk) as log:
+    async with open_log(path, disk=disk) as log:
         records = {seq: record for seq, record in recording.records.items() if seq <= log.head.seq}
         await grow(log, disk, records, random.Random(0), 1)
         disk.stop()

@@ -19,7 +19,7 @@ from tidelog.eventlog.verify import verify
 
 
 async def make(path: Path, count: int = 20, compact_to: int = 0) -> list[Record]:
-    async with await open_log(path) as log:
+    async with open_log(path) as log:
         await log.take_over("first")
         for n in range(2, count + 1):
             await log.append([Draft(body=Tick(), author="cluster", key=f"Pod/default/{n:03}")])
@@ -30,7 +30,7 @@ async def make(path: Path, count: int = 20, compact_to: int = 0) -> list[Record]
 
 
 async def read(path: Path) -> list[Record]:
-    async with await open_reader(path) as reader:
+    async with open_reader(path) as reader:
         await verify(reader)
         return [record async for record in reader.read()]
 
@@ -92,7 +92,7 @@ async def test_everything_before_the_damage_is_kept_and_the_loss_recorded(tmp_pa
     assert kept == records[:10]
     assert decode_body(loss) == LossAccepted(first=11, last=20, epoch=1, reason=done.reason)
     assert loss.at == kept[-1].at
-    async with await open_log(path) as log:
+    async with open_log(path) as log:
         assert (await log.take_over("second")).seq == 12
         assert log.epoch == 2
 
@@ -100,13 +100,13 @@ async def test_everything_before_the_damage_is_kept_and_the_loss_recorded(tmp_pa
 async def test_epoch_that_was_lost_is_not_given_out_again(tmp_path: Path) -> None:
     path = tmp_path / "c.db"
     await make(path)
-    async with await open_log(path) as log:
+    async with open_log(path) as log:
         await log.take_over("second")
     change(path, b"Pod/default/011", b"Pod/default/911")
 
     await repair(path, accept_loss=True)
 
-    async with await open_log(path) as log:
+    async with open_log(path) as log:
         assert log.epoch == 2
         assert await log.take_over("third")
         assert log.epoch == 3
@@ -146,7 +146,7 @@ async def test_destroyed_anchor_is_found_again_by_the_snapshot_behind_it(tmp_pat
 
     assert (done.kept, done.lost_last) == (20, 20)
     assert await read(path) == records
-    async with await open_reader(path) as reader:
+    async with open_reader(path) as reader:
         assert reader.anchor.seq == 12
         assert await reader.snapshot("objects") is not None
 
@@ -188,7 +188,7 @@ async def test_file_that_is_broken_without_loss_is_made_anew(tmp_path: Path) -> 
 
 
 async def test_log_that_is_being_written_is_not_repaired(tmp_path: Path) -> None:
-    async with await open_log(tmp_path / "c.db"):
+    async with open_log(tmp_path / "c.db"):
         with pytest.raises(LogLocked):
             await repair(tmp_path / "c.db", accept_loss=True)
 
@@ -230,7 +230,7 @@ async def test_interrupted_repair_is_only_shown_unless_it_is_accepted(
 async def test_snapshots_of_records_that_were_lost_and_damaged_ones_are_not_kept(tmp_path: Path) -> None:
     path = tmp_path / "c.db"
     await make(path)
-    async with await open_log(path) as log:
+    async with open_log(path) as log:
         for seq, name in ((5, "sound"), (6, "damaged"), (15, "late")):
             await log.put_snapshot(name, seq, name.encode() * 100)
     change(path, b"damaged" * 100, b"changed" * 100)
@@ -238,14 +238,14 @@ async def test_snapshots_of_records_that_were_lost_and_damaged_ones_are_not_kept
 
     await repair(path, accept_loss=True)
 
-    async with await open_reader(path) as reader:
+    async with open_reader(path) as reader:
         assert [(info.name, info.seq) for info in await reader.snapshots()] == [("sound", 5)]
 
 
 async def test_destroyed_anchor_of_a_log_that_was_never_compacted_was_its_beginning(tmp_path: Path) -> None:
     path = tmp_path / "c.db"
     records = await make(path)
-    async with await open_log(path) as log:
+    async with open_log(path) as log:
         await log.put_snapshot("objects", 12, b"the state")
     destroy_page(path, page_of(path, "anchor"))
 

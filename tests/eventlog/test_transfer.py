@@ -107,7 +107,7 @@ async def test_import_gives_the_same_log(lines: list[bytes], tmp_path: Path) -> 
 
     assert seen == [14]
     assert sorted(file.name for file in tmp_path.glob("*")) == ["c.db", "c.db.head", "c.db.lock"]  # noqa: ASYNC240
-    async with await open_log(tmp_path / "c.db") as log:
+    async with open_log(tmp_path / "c.db") as log:
         assert log.head == head
         assert log.epoch == 1
         assert (await verify(log)).problems == ()
@@ -126,7 +126,7 @@ async def test_compacted_log_is_exported_with_what_it_needs(tmp_path: Path) -> N
 
     await import_log(tmp_path / "c.db", lines)
 
-    async with await open_reader(tmp_path / "c.db") as reader:
+    async with open_reader(tmp_path / "c.db") as reader:
         assert reader.anchor.seq == 5
         assert (await load_objects(reader)).digest() == digest
         assert (await verify(reader, rebuild=True)).problems == ()
@@ -192,11 +192,11 @@ async def test_import_does_not_touch_a_log_that_is_there(lines: list[bytes], tmp
 
 async def test_export_of_a_damaged_log_stops_at_the_damage(tmp_path: Path) -> None:
     path = tmp_path / "c.db"
-    async with await open_log(path) as log:
+    async with open_log(path) as log:
         await fill(log)
     path.write_bytes(path.read_bytes().replace(b"PodGroup/a/b", b"PodGroup/a/c"))
 
-    async with await open_reader(path) as reader:
+    async with open_reader(path) as reader:
         with pytest.raises(LogDamaged, match="records 4 to 14"):
             await export_log(reader, lambda line: None)
 
@@ -240,7 +240,7 @@ async def test_empty_lines_are_passed_over(tmp_path: Path, lines: list[bytes]) -
 
     head = await import_log(tmp_path / "copy.db", with_gaps)
 
-    async with await open_reader(tmp_path / "copy.db") as copy:
+    async with open_reader(tmp_path / "copy.db") as copy:
         assert await exported(copy) == lines
     assert head.seq == len(lines) - 2
 
@@ -252,7 +252,7 @@ async def test_long_log_is_written_in_pieces(
 
     await import_log(tmp_path / "copy.db", lines)
 
-    async with await open_reader(tmp_path / "copy.db") as copy:
+    async with open_reader(tmp_path / "copy.db") as copy:
         assert await exported(copy) == lines
 
 
@@ -269,11 +269,11 @@ async def test_body_that_was_exported_as_bytes_and_a_log_without_records_come_ba
     await import_log(tmp_path / "a.db", b"".join(lines).splitlines(keepends=True))
     await import_log(tmp_path / "b.db", before)
 
-    async with await open_reader(tmp_path / "a.db") as reader:
+    async with open_reader(tmp_path / "a.db") as reader:
         assert [decode_body(record) for record in [r async for r in reader.read()]] == [
             ConfigurationLoaded(configuration={"a": b"\xff"})
         ]
-    async with await open_reader(tmp_path / "b.db") as reader:
+    async with open_reader(tmp_path / "b.db") as reader:
         assert reader.head.seq == 0
 
 

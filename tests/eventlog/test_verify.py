@@ -133,7 +133,7 @@ async def test_head_that_is_not_the_last_record_is_damage() -> None:
 
 async def test_structure_of_the_file_is_checked_too(tmp_path: Path) -> None:
     path = tmp_path / "c.db"
-    async with await open_log(path) as log:
+    async with open_log(path) as log:
         await put_pods(log, 5)
         await log.put_snapshot("objects", 5, b"x")
     raw = sqlite3.connect(path)
@@ -145,7 +145,7 @@ async def test_structure_of_the_file_is_checked_too(tmp_path: Path) -> None:
     content[(page - 1) * 4096 : page * 4096] = bytes(4096)
     path.write_bytes(content)
 
-    async with await open_reader(path) as reader:
+    async with open_reader(path) as reader:
         found = await verify(reader)
 
     assert found.records == 5

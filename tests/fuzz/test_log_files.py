@@ -26,12 +26,12 @@ FILES = ("c.db", "c.db.head", "c.db.lock")
 
 
 async def read_all(path: Path) -> list[Record]:
-    async with await open_reader(path) as reader:
+    async with open_reader(path) as reader:
         return [record async for record in reader.read()]
 
 
 async def write_and_close(path: Path) -> None:
-    async with await open_log(path):
+    async with open_log(path):
         pass
 
 

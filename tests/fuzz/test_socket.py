@@ -218,9 +218,9 @@ def outcome(requests: Sequence[Facts]) -> set[str]:
 
 async def conversation(path: Path, pieces: Sequence[bytes], *, hangs_up: bool) -> tuple[bytes, set[str]]:
     """What the writer answers to these bytes, and the pods that there are then."""
-    async with await open_log(path) as log:
+    async with open_log(path) as log:
         service = await FactService.start(log, FeatureGates())
-        async with await serve(log, service.handle) as server:
+        async with serve(log, service.handle) as server:
             reader, writer = await asyncio.open_unix_connection(server.address)
             answers = b""
             with contextlib.suppress(ConnectionError):

@@ -215,7 +215,7 @@ async def exported(driver: Driver) -> bytes:
     lines: list[bytes] = []
     with tempfile.TemporaryDirectory() as folder:
         await write_log(Path(folder) / "log.db", driver.records)
-        async with await open_reader(Path(folder) / "log.db") as log:
+        async with open_reader(Path(folder) / "log.db") as log:
             await export_log(log, lines.append)
     return b"".join(lines)
 

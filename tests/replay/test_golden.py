@@ -28,8 +28,8 @@ def lines_of(path: Path) -> list[bytes]:
 @pytest.mark.parametrize("path", LOGS, ids=lambda path: path.stem)
 async def test_golden_log_verifies(path: Path, tmp_path: Path, assert_replays: AssertReplays) -> None:
     await import_log(tmp_path / "log.db", lines_of(path))
-    async with await open_history(tmp_path / "log.db", Registry()) as history:
-        records = await history.records()
+    async with open_history(tmp_path / "log.db", Registry()) as history:
+        records = [record async for record in history.records()]
 
     assert assert_replays(records)
 
@@ -52,8 +52,8 @@ async def test_every_behaviour_has_a_golden_log_that_tells_its_two_ways_apart(
     number: int, tmp_path: Path
 ) -> None:
     await import_log(tmp_path / "log.db", lines_of(GOLDEN / f"{BEHAVIOURS[number].name}.jsonl"))
-    async with await open_history(tmp_path / "log.db", Registry()) as history:
-        records = await history.records()
+    async with open_history(tmp_path / "log.db", Registry()) as history:
+        records = [record async for record in history.records()]
 
     in_the_new_way, in_the_old_way, as_recorded = (
         verify([with_behaviours(record, behaviours) for record in records], Registry())

@@ -36,7 +36,7 @@ async def test_state_at_any_record_is_the_recovered_one(seed: int, tmp_path: Pat
     records = random_history(seed).records
     await write_log(tmp_path / "log.db", records)
 
-    async with await open_history(tmp_path / "log.db", Registry()) as history:
+    async with open_history(tmp_path / "log.db", Registry()) as history:
         for seq in range(1, len(records) + 1, 7):
             core = await history.core_at(seq, in_flight=False)
             assert core.seq == seq
@@ -49,9 +49,9 @@ async def test_state_from_a_snapshot_is_the_state_from_the_start(tmp_path: Path)
     await write_log(tmp_path / "without.db", driver.records)
 
     for seq in (3, next(iter(snapshots)), len(driver.records) - 1, len(driver.records)):
-        async with await open_history(tmp_path / "with.db", Registry()) as one:
+        async with open_history(tmp_path / "with.db", Registry()) as one:
             first = await one.core_at(seq)
-        async with await open_history(tmp_path / "without.db", Registry()) as other:
+        async with open_history(tmp_path / "without.db", Registry()) as other:
             second = await other.core_at(seq)
         assert first.objects == second.objects
         assert first.in_flight == second.in_flight
@@ -67,7 +67,7 @@ async def test_attempts_that_were_under_way_are_in_flight(tmp_path: Path) -> Non
     driver.commit()
     await write_log(tmp_path / "log.db", driver.records)
 
-    async with await open_history(tmp_path / "log.db", Registry()) as history:
+    async with open_history(tmp_path / "log.db", Registry()) as history:
         assert (await history.core_at(between)).in_flight == 1
         assert (await history.core_at(between - 1)).in_flight == 0
         assert (await history.core_at(between, in_flight=False)).in_flight == 0
@@ -78,7 +78,7 @@ async def test_outcomes_can_be_iterated(tmp_path: Path) -> None:
     driver, _ = with_snapshot()
     await write_log(tmp_path / "log.db", driver.records)
 
-    async with await open_history(tmp_path / "log.db", Registry()) as history:
+    async with open_history(tmp_path / "log.db", Registry()) as history:
         rejected = [body async for _, body in history.outcomes() if isinstance(body, Unschedulable)]
 
     assert rejected
@@ -89,10 +89,10 @@ async def test_a_moment_that_compaction_dropped_is_one_clear_error(tmp_path: Pat
     driver, snapshots = with_snapshot()
     (seq,) = snapshots
     await write_log(tmp_path / "log.db", driver.records, snapshots)
-    async with await open_log(tmp_path / "log.db") as log:
+    async with open_log(tmp_path / "log.db") as log:
         await log.compact(seq)
 
-    async with await open_history(tmp_path / "log.db", Registry()) as history:
+    async with open_history(tmp_path / "log.db", Registry()) as history:
         assert (await history.core_at()).digest() == driver.core.digest()
         with pytest.raises(LogError, match="was compacted to record"):
             await history.core_at(seq - 5)
@@ -117,7 +117,7 @@ async def test_a_plugin_that_is_not_installed_is_named(tmp_path: Path) -> None:
     driver.start(resolve_configuration({**header, "profiles": [section]}, registry).configuration)
     await write_log(tmp_path / "log.db", driver.records)
 
-    async with await open_history(tmp_path / "log.db", Registry()) as history:
+    async with open_history(tmp_path / "log.db", Registry()) as history:
         with pytest.raises(
             TidelogError, match="record 2 configures plugins that are not installed here: Elsewhere"
         ):

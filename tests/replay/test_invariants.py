@@ -119,8 +119,8 @@ async def test_law_8_a_log_that_went_through_a_file_is_the_same_log(
 ) -> None:
     await write_log(tmp_path / "log.db", records)
 
-    async with await open_history(tmp_path / "log.db", Registry()) as history:
-        assert await history.records() == records
+    async with open_history(tmp_path / "log.db", Registry()) as history:
+        assert [record async for record in history.records()] == records
         assert (await history.core_at()).digest() == recover(records, Registry()).digest()
 
 

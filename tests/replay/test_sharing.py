@@ -183,7 +183,7 @@ def test_a_slice_of_a_log_becomes_a_test(
 async def test_a_slice_from_any_record_holds_the_state_before_it(tmp_path: Path, first: int) -> None:
     driver = random_history(1, steps=120)
     await write_log(tmp_path / "log.db", driver.records)
-    async with await open_history(tmp_path / "log.db", Registry()) as history:
+    async with open_history(tmp_path / "log.db", Registry()) as history:
         core, records = await slice_of(history, first, None)
 
     made: dict[str, Any] = {}
@@ -230,7 +230,7 @@ def test_what_needs_the_first_record_of_a_compacted_log_says_where_to_get_it(
 
 
 async def compacted(path: Path, seq: int) -> None:
-    async with await open_log(path) as log:
+    async with open_log(path) as log:
         await log.compact(seq)
         assert log.anchor.seq == seq
 

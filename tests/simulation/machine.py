@@ -753,7 +753,7 @@ class Machine:
         digest = core.digest()
         async with History(LogReader(await SimReader.open(self.files, PATH)), self.registry) as history:
             gone = history.log.anchor.seq
-            left = await history.records()
+            left = [record async for record in history.records()]
             records = self.records[:gone] + left
             self.judge.finished(records)
             self._check_replay(records, None, digest)

@@ -182,7 +182,7 @@ class _Telling:
 
     async def _read(self) -> None:
         """What has become durable since."""
-        for record in await self.cluster.records(len(self.records) + 1):
+        async for record in self.cluster.records(len(self.records) + 1):
             self.records.append(record)
             self.judge.consume(record)
 

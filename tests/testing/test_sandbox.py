@@ -49,7 +49,7 @@ async def test_time_stands_still_until_it_is_moved(tidelog_cluster: Sandbox) -> 
     await tidelog_cluster.apply(a_node("n1"))
 
     assert tidelog_cluster.now == START
-    assert {record.at for record in await tidelog_cluster.records()} == {START}
+    assert {record.at for record in [record async for record in tidelog_cluster.records()]} == {START}
 
 
 async def test_what_is_due_happens_at_its_time(tidelog_sandbox: MakeSandbox) -> None:
@@ -58,7 +58,7 @@ async def test_what_is_due_happens_at_its_time(tidelog_sandbox: MakeSandbox) -> 
     await cluster.apply([a_node("n1"), a_pod("web")])
     await cluster.advance(seconds=10)
 
-    (record,) = [r for r in await cluster.records() if r.author == "node-agent"]
+    (record,) = [r for r in [record async for record in cluster.records()] if r.author == "node-agent"]
     assert record.at - START == 1 * NANOS
     assert cluster.now - START == 10 * NANOS
     assert cluster.pod("web").status.phase == "Running"
@@ -69,7 +69,7 @@ async def test_forgotten_pod_is_tried_again_after_five_minutes_by_a_tick(tidelog
 
     await tidelog_cluster.advance(minutes=6)
 
-    records = await tidelog_cluster.records()
+    records = [record async for record in tidelog_cluster.records()]
     ticks = [(r.at - START) // NANOS for r in records if r.kind == "Tick"]
     assert ticks == [300]
     assert [r.kind for r in records if r.kind == "Unschedulable"] == ["Unschedulable"] * 2
@@ -93,7 +93,7 @@ async def test_same_test_writes_the_same_log(tidelog_sandbox: MakeSandbox) -> No
         await cluster.advance(seconds=90)
         await cluster.delete(["Pod/default/p1", "Node//n2"])
         await cluster.advance(minutes=10)
-        logs.append(await cluster.records())
+        logs.append([record async for record in cluster.records()])
 
     assert logs[0] == logs[1]
 
@@ -101,7 +101,7 @@ async def test_same_test_writes_the_same_log(tidelog_sandbox: MakeSandbox) -> No
 async def test_several_decisions_are_in_flight_at_once(tidelog_cluster: Sandbox) -> None:
     await tidelog_cluster.apply([a_node("n1", cpu="32"), *(a_pod(f"p{i}") for i in range(30))])
 
-    bodies = [decode_body(r) for r in await tidelog_cluster.records()]
+    bodies = [decode_body(r) for r in [record async for record in tidelog_cluster.records()]]
     observed = [body.observed for body in bodies if isinstance(body, Scheduled)]
     assert len(observed) == 30
     assert len(set(observed)) < 5
@@ -156,7 +156,9 @@ async def test_restart_keeps_the_configuration_that_is_in_the_log(tidelog_cluste
 
     assert tidelog_cluster.core.configuration == configured
     assert tidelog_cluster.placements == {"default/big": "n1"}
-    assert [r.kind for r in await tidelog_cluster.records()].count("ConfigurationLoaded") == 2
+    assert [r.kind for r in [record async for record in tidelog_cluster.records()]].count(
+        "ConfigurationLoaded"
+    ) == 2
 
 
 async def test_another_configuration_is_in_the_log_and_wakes_the_waiting(tidelog_cluster: Sandbox) -> None:
@@ -167,7 +169,9 @@ async def test_another_configuration_is_in_the_log_and_wakes_the_waiting(tidelog
     await tidelog_cluster.advance(seconds=5)
 
     assert attempts < tidelog_cluster.core.attempts
-    assert [r.kind for r in await tidelog_cluster.records()].count("ConfigurationLoaded") == 2
+    assert [r.kind for r in [record async for record in tidelog_cluster.records()]].count(
+        "ConfigurationLoaded"
+    ) == 2
 
 
 @pytest.mark.unreplayed("the test answers the evictions")
@@ -187,7 +191,7 @@ async def test_evictions_are_refused_and_granted_at_will() -> None:
 
         assert "eviction of default/web-1 refused by PDB default/web (429); no candidate is left" in refused
         assert cluster.pod("web-1").metadata.deletion_timestamp
-        assert [r.kind for r in await cluster.records()].count("EvictionRefused") == 1
+        assert [r.kind for r in [record async for record in cluster.records()]].count("EvictionRefused") == 1
         await cluster.verify()
 
 

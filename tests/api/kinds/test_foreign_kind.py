@@ -123,7 +123,7 @@ async def test_plugin_reads_it_and_its_events_wake_pods_also_after_a_restart() -
 async def test_log_table_and_redaction_know_it() -> None:
     async with sandbox() as box:
         await box.apply(licence(2, edition="Enterprise"))
-        records = await box.records()
+        records = [record async for record in box.records()]
 
     table = ObjectTable()
     for record in records:

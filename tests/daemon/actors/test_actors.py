@@ -170,8 +170,8 @@ async def test_new_object_of_an_actor_is_admitted_like_one_from_outside(tidelog_
     assert built.metadata.uid
     assert built.metadata.creation_timestamp == format_time(START + 5 * NANOS)
     assert cluster.placements == {"default/web": "built"}
-    (record,) = [r for r in await cluster.records() if r.author == "builder"]
-    assert (await cluster.records())[record.cause - 1].key == "Pod/default/web"
+    (record,) = [r for r in [record async for record in cluster.records()] if r.author == "builder"]
+    assert ([record async for record in cluster.records()])[record.cause - 1].key == "Pod/default/web"
 
 
 # --- the node agent ---------------------------------------------------------------------------------------------------------

@@ -70,7 +70,7 @@ def fallen_back(records: Sequence[Record]) -> list[bool]:
 
 
 async def seconds_of(cluster: Sandbox, kind: str) -> list[float]:
-    return [(r.at - START) / NANOS for r in await cluster.records() if r.kind == kind]
+    return [(r.at - START) / NANOS for r in [record async for record in cluster.records()] if r.kind == kind]
 
 
 async def test_zone_that_runs_out_lets_the_pods_fall_back() -> None:
@@ -81,7 +81,7 @@ async def test_zone_that_runs_out_lets_the_pods_fall_back() -> None:
         await cluster.advance(minutes=2)
 
         assert all(node_of(cluster, f"web-{i}") for i in range(4))
-        assert fallen_back(await cluster.records()) == [False, False, False, True]
+        assert fallen_back([record async for record in cluster.records()]) == [False, False, False, True]
         await cluster.verify()
 
 
@@ -122,7 +122,7 @@ async def test_preemption_is_tried_before_the_pods_fall_back() -> None:
         await cluster.apply(web("web-3", PREEMPTION))
         await cluster.advance(minutes=2)
 
-        records = await cluster.records()
+        records = [record async for record in cluster.records()]
         assert [record.key for record in records if record.kind == "Evicted"] == ["Pod/default/balloon"]
         assert full == {"default/web-0": "a1", "default/web-1": "b1"}
         assert (node_of(cluster, "web-2"), node_of(cluster, "web-3")) == ("a1", "a1")

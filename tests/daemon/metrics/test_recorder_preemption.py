@@ -91,7 +91,7 @@ async def test_rejection_that_only_refers_to_the_last_one_is_counted_as_that(met
 
         await sandbox.advance(minutes=6)
 
-        rejections = [r for r in await sandbox.records() if r.kind == "Unschedulable"]
+        rejections = [r for r in [record async for record in sandbox.records()] if r.kind == "Unschedulable"]
         assert len(rejections) > 1
         assert counted(metrics, OUTCOMES) == {"blocked": len(rejections)}
 

@@ -140,7 +140,7 @@ async def test_held_log_is_an_error_without_standby(log: Path) -> None:
 
 
 async def test_standby_can_be_stopped(log: Path) -> None:
-    async with await open_log(log, what="somebody else"), running(Options(log=log)) as (process, task):
+    async with open_log(log, what="somebody else"), running(Options(log=log)) as (process, task):
         await until(lambda: process.state.phase == "standby")
         process.stop()
         await task
@@ -165,7 +165,7 @@ async def scheduled(log: Path, pods: int = 10, snapshot: bool = False) -> str:
 async def test_recovered_core_is_the_one_that_was_left(log: Path, snapshot: bool) -> None:
     digest = await scheduled(log, snapshot=snapshot)
 
-    async with await open_log(log) as opened:
+    async with open_log(log) as opened:
         recovery = await begin_recovery(opened, Registry())
         core = await recovered_core(opened, Registry())
 
@@ -176,7 +176,7 @@ async def test_recovered_core_is_the_one_that_was_left(log: Path, snapshot: bool
 @pytest.mark.unreplayed("the records are made by hand: an outcome of no attempt")
 async def test_log_of_other_rules_is_refused_with_an_exit_code_of_its_own(log: Path) -> None:
     await scheduled(log)
-    async with await open_log(log) as opened:
+    async with open_log(log) as opened:
         core = await recovered_core(opened, Registry())
         body = Scheduled(attempt=99, observed=core.seq, at=core.at, epoch=core.epoch, node="n1")
         await opened.append([Draft(body=body, author="scheduler", key="Pod/default/p1")])
@@ -190,7 +190,7 @@ async def test_log_of_other_rules_is_refused_with_an_exit_code_of_its_own(log: P
 @pytest.mark.unreplayed("the records are made by hand: a configuration of nothing")
 async def test_log_that_contradicts_itself_is_refused_in_one_line(log: Path) -> None:
     await scheduled(log)
-    async with await open_log(log) as opened:
+    async with open_log(log) as opened:
         await opened.append([Draft(body=ConfigurationLoaded(configuration={}), author="scheduler")])
 
         with pytest.raises(CannotRecover, match="cannot be followed: ValidationError"):
@@ -202,7 +202,7 @@ async def test_compacted_log_without_usable_snapshot_is_refused(
     log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await scheduled(log, snapshot=True)
-    async with await open_log(log) as opened:
+    async with open_log(log) as opened:
         await opened.compact()
         monkeypatch.setattr("tidelog.scheduler.state.VERSION", 2)
 
@@ -212,7 +212,7 @@ async def test_compacted_log_without_usable_snapshot_is_refused(
 
 async def test_compacted_log_goes_on(log: Path) -> None:
     digest = await scheduled(log, snapshot=True)
-    async with await open_log(log) as opened:
+    async with open_log(log) as opened:
         await opened.compact()
 
         assert digest == (await recovered_core(opened, Registry())).digest()

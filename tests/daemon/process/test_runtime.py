@@ -111,7 +111,7 @@ async def test_no_interleaving_leads_to_a_binding_that_was_wrong_when_it_was_wri
             # Whoever binds or changes a pod that was bound meanwhile is refused, which is fine.
             await asyncio.gather(putting, disturbing, return_exceptions=True)
 
-            records = await cluster.records()
+            records = [record async for record in cluster.records()]
             await cluster.advance(seconds=5)
             await cluster.verify()
         check_bindings(records)
@@ -128,7 +128,7 @@ async def test_aborted_attempt_names_the_record_that_it_lost_to() -> None:
                 await asyncio.sleep(0)
             await asyncio.gather(putting, delete_node(cluster))
             await cluster.settled()
-            records = await cluster.records()
+            records = [record async for record in cluster.records()]
         for record in of_kind(records, "AttemptAborted"):
             body = decode_body(record)
             assert isinstance(body, AttemptAborted)
@@ -153,7 +153,7 @@ async def test_node_that_arrives_while_a_failing_attempt_is_committed_wakes_the_
             await cluster.advance(seconds=2)
 
             assert cluster.placements == {"default/big": "n2"}
-            records = await cluster.records()
+            records = [record async for record in cluster.records()]
             await cluster.verify()
         (arrived,) = [r.seq for r in records if r.key == "Node//n2"]
         for record in of_kind(records, "Unschedulable"):
@@ -173,7 +173,10 @@ async def test_decisions_are_made_while_a_commit_is_under_way(tidelog_sandbox: M
     store.let_one_through()
     await putting
     await turns()
-    decided, durable = cluster.core.attempts, of_kind(await cluster.records(), "Scheduled")
+    decided, durable = (
+        cluster.core.attempts,
+        of_kind([record async for record in cluster.records()], "Scheduled"),
+    )
     store.groups.clear()
     store.release()
     await cluster.settled()
@@ -211,7 +214,7 @@ async def test_no_tick_is_recorded_while_nobody_waits_for_time(tidelog_cluster: 
 
     await tidelog_cluster.advance(hours=2)
 
-    assert of_kind(await tidelog_cluster.records(), "Tick") == []
+    assert of_kind([record async for record in tidelog_cluster.records()], "Tick") == []
 
 
 async def test_clock_that_is_set_back_does_not_turn_time_back(tidelog_cluster: Sandbox) -> None:
@@ -220,7 +223,7 @@ async def test_clock_that_is_set_back_does_not_turn_time_back(tidelog_cluster: S
 
     await tidelog_cluster.apply(a_pod("web"))
 
-    times = [record.at for record in await tidelog_cluster.records()]
+    times = [record.at for record in [record async for record in tidelog_cluster.records()]]
     assert times == sorted(times)
     assert tidelog_cluster.placements == {"default/web": "n1"}
 
@@ -254,13 +257,13 @@ async def test_wait_in_permit_survives_a_restart(tidelog_sandbox: MakeSandbox, r
         await cluster.restart()
         await cluster.settled()
 
-    records = await cluster.records()
+    records = [record async for record in cluster.records()]
     assert [r.key for r in of_kind(records, "Waiting")] == ["Pod/default/first"]
     assert [r.key for r in of_kind(records, "Unschedulable")] == ["Pod/default/second"]
     await cluster.advance(seconds=5)
-    assert len(of_kind(await cluster.records(), "Unschedulable")) == 1
+    assert len(of_kind([record async for record in cluster.records()], "Unschedulable")) == 1
     await cluster.advance(seconds=1)
-    over = of_kind(await cluster.records(), "Unschedulable")[1]
+    over = of_kind([record async for record in cluster.records()], "Unschedulable")[1]
     assert over.key == "Pod/default/first"
     assert over.at - records[0].at == 10 * NANOS
 
@@ -283,7 +286,7 @@ async def test_restart_from_a_snapshot_gives_the_same_state(tidelog_sandbox: Mak
     assert core is not None
     assert core.seq == kept[-1]
     recovery = Recovery(core)
-    recovery.add(await cluster.records(core.seq + 1))
+    recovery.add([record async for record in cluster.records(core.seq + 1)])
     list(recovery.finish())
     assert digest == recovery.core.digest()
     await cluster.restart()
@@ -298,7 +301,7 @@ async def test_every_state_is_loaded_from_what_was_kept(tidelog_sandbox: MakeSan
         await cluster.apply(a_pod(f"p{i}"))
         if i % 3 == 0:
             await cluster.delete(f"Pod/default/p{i}")
-    records = await cluster.records()
+    records = [record async for record in cluster.records()]
     kept = [s.seq for s in await cluster.log.snapshots() if s.name == SNAPSHOT + CHANGES]
 
     assert len(kept) == 5
@@ -499,7 +502,7 @@ async def test_stop_finishes_what_is_in_flight() -> None:
 
         await cluster.runtime.stop()
 
-        records = await cluster.records()
+        records = [record async for record in cluster.records()]
         outcomes = len(of_kind(records, "Scheduled"))
         assert outcomes == cluster.core.attempts
         assert cluster.runtime.uncommitted == 0

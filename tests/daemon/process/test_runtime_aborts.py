@@ -21,5 +21,9 @@ async def test_pods_that_watch_each_other_do_not_abort_each_other_for_ever() -> 
         await cluster.settled()
 
         assert sorted(cluster.placements.values()) == [f"n{i}" for i in range(5)]
-        aborted = [record for record in await cluster.records() if record.kind == "AttemptAborted"]
+        aborted = [
+            record
+            for record in [record async for record in cluster.records()]
+            if record.kind == "AttemptAborted"
+        ]
         assert 1 <= len(aborted) <= 10

@@ -25,7 +25,7 @@ async def test_standby_that_has_read_only_a_snapshot_takes_over_a_log_that_was_c
 ) -> None:
     """It knows no record by which it could tell that the log goes on from where it stands."""
     path, registry = tmp_path / "c.db", Registry()
-    async with await open_log(path) as log:
+    async with open_log(path) as log:
         await log.append([node("n1")])
         await compact(log, registry)
     log = await open_log(path)

@@ -80,7 +80,7 @@ async def test_killed_at_every_write_the_whole_group_is_in_the_log_or_nothing_of
 
     ends: list[int] = []
     for copy in range(camera.taken):
-        async with await open_log(camera.copies / str(copy) / "c.db", clock=lambda: START) as again:
+        async with open_log(camera.copies / str(copy) / "c.db", clock=lambda: START) as again:
             records = [record async for record in again.read()]
         ends.append(len(records))
         assert len(records) in (before, before + len(commit))

@@ -218,13 +218,98 @@ class PodResourceClaim(Model, frozen=True, kw_only=True):
     resource_claim_template_name: str | None = None
 
 
+# --- volumes, as pods name them and as they stand behind a PersistentVolume ---------------------------------------------
+
+
+class GcePersistentDisk(Model, frozen=True, kw_only=True):
+    pd_name: str = ""
+    read_only: bool = False
+
+
+class AwsElasticBlockStore(Model, frozen=True, kw_only=True):
+    volume_id: str = msgspec.field(default="", name="volumeID")
+    read_only: bool = False
+
+
+class RbdVolume(Model, frozen=True, kw_only=True):
+    monitors: tuple[str, ...] = ()
+    image: str = ""
+    pool: str = ""
+    read_only: bool = False
+
+
+class IscsiVolume(Model, frozen=True, kw_only=True):
+    target_portal: str = ""
+    iqn: str = ""
+    lun: Int32 = 0
+    read_only: bool = False
+
+
+class AzureDisk(Model, frozen=True, kw_only=True):
+    disk_name: str = ""
+    disk_uri: str = msgspec.field(default="", name="diskURI")
+    kind: str | None = None
+    read_only: bool = False
+
+
+class CinderVolume(Model, frozen=True, kw_only=True):
+    volume_id: str = msgspec.field(default="", name="volumeID")
+    read_only: bool = False
+
+
+class PortworxVolume(Model, frozen=True, kw_only=True):
+    volume_id: str = msgspec.field(default="", name="volumeID")
+    read_only: bool = False
+
+
+class ClaimVolume(Model, frozen=True, kw_only=True):
+    """A volume of a pod that a PersistentVolumeClaim stands for."""
+
+    claim_name: str = ""
+    read_only: bool = False
+
+
+class StorageRequirements(Model, frozen=True, kw_only=True):
+    requests: dict[str, Quantity] = {}
+    limits: dict[str, Quantity] = {}
+
+
+class PersistentVolumeClaimSpec(Model, frozen=True, kw_only=True):
+    access_modes: tuple[str, ...] = ()
+    selector: LabelSelector | None = None
+    resources: StorageRequirements = StorageRequirements()
+    volume_name: str = ""
+    storage_class_name: str | None = None
+    volume_mode: str | None = None
+    volume_attributes_class_name: str | None = None
+
+
+class PersistentVolumeClaimTemplate(Model, frozen=True, kw_only=True):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: PersistentVolumeClaimSpec = PersistentVolumeClaimSpec()
+
+
+class EphemeralVolume(Model, frozen=True, kw_only=True):
+    volume_claim_template: PersistentVolumeClaimTemplate | None = None
+
+
 class Volume(Model, frozen=True, kw_only=True):
-    """What a volume needs from us is to be told by name that it is not supported, so its source stays raw."""
+    """Sources that scheduling does not look at (configMap, secret, emptyDir, nfs, …) are not read."""
 
     name: str = ""
-    persistent_volume_claim: dict[str, Any] | None = None
-    ephemeral: dict[str, Any] | None = None
+    persistent_volume_claim: ClaimVolume | None = None
+    ephemeral: EphemeralVolume | None = None
+    gce_persistent_disk: GcePersistentDisk | None = None
+    aws_elastic_block_store: AwsElasticBlockStore | None = None
+    rbd: RbdVolume | None = None
+    iscsi: IscsiVolume | None = None
+    azure_disk: AzureDisk | None = None
+    azure_file: dict[str, Any] | None = None
+    cinder: CinderVolume | None = None
+    vsphere_volume: dict[str, Any] | None = None
+    portworx_volume: PortworxVolume | None = None
     csi: dict[str, Any] | None = None
+    """Stored as it came; only its `driver` is read."""
     image: dict[str, Any] | None = None
 
 

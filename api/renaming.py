@@ -14,10 +14,20 @@ from typing import Any
 
 from tidelog.api.kinds.kind import Redaction
 from tidelog.api.kinds.registry import KIND_BY_NAME
+from tidelog.api.volumes import (
+    BIND_COMPLETED,
+    BOUND_BY_CONTROLLER,
+    CLASS,
+    DEFAULT_CLASS,
+    MIGRATED_PLUGINS,
+    SELECTED_NODE,
+)
 
 KEPT_WORDS = frozenset(
     ("", "default", "kube-system", "kube-public", "kube-node-lease", "true", "false", "True", "False", "latest",
-     "system-cluster-critical", "system-node-critical", "metadata.name", "0.0.0.0"),
+     "kubernetes.io", "no-provisioner", "aws-ebs", "gce-pd", "cinder", "azure-disk", "azure-file", "portworx-volume",
+     "vsphere-volume", "ebs.csi.aws.com", "pd.csi.storage.gke.io", "cinder.csi.openstack.org", "disk.csi.azure.com",
+     "pxd.portworx.com", "system-cluster-critical", "system-node-critical", "metadata.name", "0.0.0.0"),
 )  # fmt: skip
 """Names that every cluster has, and values that are not names."""
 
@@ -26,7 +36,7 @@ _EVERYWHERE = Redaction(
         "apiVersion", "creationTimestamp", "deletionTimestamp", "from", "how", "kind", "kinds", "lastTransitionTime", "mode",
         "operator", "positions", "resourceVersion", "server", "status", "type", "verdict", "version", "view",
     ),
-    dropped=("annotations", "error", "message", "redaction", "source"),
+    dropped=("error", "message", "redaction", "source"),
     label_keys=("key",),
 )  # fmt: skip
 """Fields of records, metadata, conditions and selectors; what a kind has besides is in its declaration."""
@@ -51,6 +61,13 @@ class _Fields:
 def _fields_of(kind: str) -> _Fields:
     known = KIND_BY_NAME.get(kind)
     return _Fields(Redaction() if known is None else known.redaction)
+
+
+NAMING_ANNOTATIONS = frozenset((SELECTED_NODE, CLASS))
+READ_ANNOTATIONS = frozenset(
+    (BIND_COMPLETED, BOUND_BY_CONTROLLER, CLASS, DEFAULT_CLASS, MIGRATED_PLUGINS, SELECTED_NODE)
+)
+"""Those that decide where pods may go. Others are for people, or for programs that are not here."""
 
 
 class Renaming:
@@ -102,7 +119,7 @@ class Renaming:
             # A node selector of terms has the name of one of pairs.
             return [(self.label_key(key), self.label_value(key, part))]
         if parent == "annotations":
-            return [(key, self.annotation(key, part))]
+            return [] if self.drops and key not in READ_ANNOTATIONS else [(key, self.annotation(key, part))]
         if parent == "disruptedPods":
             return [(self.name(key), part)]
         if key == "configuration":
@@ -127,9 +144,6 @@ class Renaming:
         return self.label_value(label, text) if label else self.name(text)
 
 
-_NAMING_ANNOTATIONS = frozenset(
-    ("volume.kubernetes.io/selected-node", "volume.beta.kubernetes.io/storage-class"),
-)
 _KEPT_LABELS = frozenset(("kubernetes.io/os", "kubernetes.io/arch"))
 
 
@@ -159,4 +173,4 @@ class Pseudonyms(Renaming):
         return text if key in self._keep_labels else self.name(text)
 
     def annotation(self, key: str, text: str) -> str:
-        return self.name(text) if key in _NAMING_ANNOTATIONS else text
+        return self.name(text) if key in NAMING_ANNOTATIONS else text

@@ -182,6 +182,25 @@ def node_selector_matcher(selector: NodeSelector) -> NodeMatcher:
     return lambda node: any(match(node) for match in matchers)
 
 
+@lru_cache(maxsize=8192)
+def volume_affinity_matcher(selector: NodeSelector) -> Matcher:
+    """As `node_selector_matcher`, for the node affinity of a volume: only labels are given to it, so the node's name is empty."""
+    matchers: list[Matcher] = []
+    for term in selector.node_selector_terms:
+        if not term.match_expressions and not term.match_fields:
+            continue
+        try:
+            on_labels = _all_of([_requirement(r.key, r.operator, r.values) for r in term.match_expressions])
+            on_fields = _all_of([_field_requirement(r) for r in term.match_fields])
+        except SelectorError:
+            continue
+        if on_fields({"metadata.name": ""}):
+            matchers.append(on_labels)
+    if len(matchers) == 1:
+        return matchers[0]
+    return lambda labels: any(match(labels) for match in matchers)
+
+
 def node_selector_error(selector: NodeSelector) -> SelectorError | None:
     """The first parse error among the terms."""
     for term in selector.node_selector_terms:

@@ -31,7 +31,14 @@ from tidelog.configuration.file_v1 import (
     PluginSet,
 )
 from tidelog.configuration.file_v1 import Profile as ProfileSection
-from tidelog.configuration.profiles import ALL, MULTI_POINT, EnabledPlugin, ProfileSpec, expand
+from tidelog.configuration.profiles import (
+    ALL,
+    MULTI_POINT,
+    WRITTEN_WITHOUT_WEIGHT,
+    EnabledPlugin,
+    ProfileSpec,
+    expand,
+)
 from tidelog.framework.behaviours import all_behaviours
 from tidelog.framework.interface import Plugin
 from tidelog.plugins.registry import POINTS, REMOVED, UNSUPPORTED, WEIGHTED_POINTS, Registry, implements
@@ -354,6 +361,8 @@ class _Resolver:
         counts = plugin is not None and any(
             implements(plugin, weighted) for weighted in WEIGHTED_POINTS if point in (weighted, MULTI_POINT)
         )
+        if entry.name in WRITTEN_WITHOUT_WEIGHT and point == MULTI_POINT:
+            counts = False
         if weight < 0 or (weight == 0 and counts):
             self.errors.invalid(path, weight, f"{POSITIVE}; leave it out for 1, or disable the plugin")
         elif weight > INT32_MAX:

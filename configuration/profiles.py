@@ -47,6 +47,10 @@ DEFAULT_PLUGINS: tuple[DefaultPlugin, ...] = (
     DefaultPlugin("NodeAffinity", 2),
     DefaultPlugin("NodePorts"),
     DefaultPlugin("NodeResourcesFit", 1),
+    DefaultPlugin("VolumeRestrictions"),
+    DefaultPlugin("NodeVolumeLimits"),
+    DefaultPlugin("VolumeBinding"),
+    DefaultPlugin("VolumeZone"),
     DefaultPlugin("PodTopologySpread", 2),
     DefaultPlugin("InterPodAffinity", 2),
     DefaultPlugin("DefaultPreemption"),
@@ -59,6 +63,10 @@ DEFAULT_PLUGINS: tuple[DefaultPlugin, ...] = (
     DefaultPlugin("PlacementBinPacking", 1),
 )
 """All enabled at multiPoint. The order is that of filtering, and of whose reason is reported first."""
+
+
+WRITTEN_WITHOUT_WEIGHT = ("VolumeBinding",)
+"""kube-scheduler enables it with weight 0, writes that into its files, and counts 1."""
 
 
 class EnabledPlugin(msgspec.Struct, frozen=True):

@@ -44,6 +44,7 @@ from tidelog.api.pod_status import (
     with_group_condition,
     with_pod_condition,
 )
+from tidelog.api.writes import Write, written
 from tidelog.eventlog.attachment import Attachment, attached
 from tidelog.eventlog.reader import LogReader
 from tidelog.eventlog.records import (
@@ -66,6 +67,7 @@ from tidelog.eventlog.records import (
     PlacementChosen,
     PodConditionSet,
     Record,
+    Reserved,
     Scheduled,
     SchedulerStarted,
     ShadowVerdict,
@@ -174,6 +176,9 @@ class ObjectTable:
                 self._change_pod(record.key, lambda pod: nominated_to(pod, body.node))
             case Evicted():
                 self._evicted(record, body)
+            case Reserved():
+                for write in body.writes:
+                    self._write(write)
             case ConfigurationLoaded():
                 # What admission needs of it, so that whoever appends without a scheduler admits as the last one would.
                 self.gates = recorded_gates(body.configuration.get("featureGates"))
@@ -218,6 +223,15 @@ class ObjectTable:
 
     def _change_pod(self, key: str, change: Callable[[Pod], Pod]) -> None:
         self._change(key, Pod, change)
+
+    def _write(self, write: Write) -> None:
+        """What is written for a pod is done by the record that says so; answers are records of their own."""
+        found = self.get(write.key)
+        changed = written(found, write)
+        if changed is None:
+            self._remove(write.key)
+        elif changed is not found:
+            self._put(write.key, changed)
 
     def _scheduled(self, record: Record, body: Scheduled) -> None:
         self._change_pod(record.key, lambda pod: _bound(pod, body.node, record.at))

@@ -26,6 +26,7 @@ import msgspec
 from tidelog.api.errors import LogError
 from tidelog.api.kinds.registry import known_kind
 from tidelog.api.objects import AllocationResult, Condition, Object, Pod
+from tidelog.api.writes import Write
 
 FORMAT = 1
 """Version of the log's format. A log of a newer one is refused; older ones stay readable."""
@@ -55,6 +56,7 @@ RecordKind = Literal[
     "Scheduled",
     "Unschedulable",
     "Waiting",
+    "Reserved",
     "AttemptAborted",
     "AttemptError",
     "Nominated",
@@ -366,6 +368,24 @@ class Waiting(Outcome, frozen=True, kw_only=True):
     fallback: tuple[Fallback, ...] = ()
 
 
+class Reserved(Outcome, frozen=True, kw_only=True):
+    """The pod has its place on `node`, and what is written for it counts from here on; it is bound when that has been answered.
+
+    Until then it is assumed there. Nothing but its end, another's preemption, or `deadline` takes its place from it.
+    """
+
+    node: str
+    writes: tuple[Write, ...] = ()
+    """In the order in which they are made."""
+    plugins: tuple[str, ...] = ()
+    """Who had them written, and waits for the answers."""
+    deadline: int = 0
+    score: int = 0
+    feasible: int = 0
+    group: str = ""
+    fallback: tuple[Fallback, ...] = ()
+
+
 class AttemptAborted(Outcome, frozen=True, kw_only=True):
     """A record that arrived after `observed` took away what the decision relied on (DESIGN rule 4)."""
 
@@ -383,6 +403,8 @@ class AttemptAborted(Outcome, frozen=True, kw_only=True):
     """Where the pods of a group were to go: pod key → node."""
     claims: dict[str, AllocationResult] = {}
     """Claim key → the devices that it was to get."""
+    writes: tuple[Write, ...] = ()
+    """What was to be written for its pods."""
 
 
 class AttemptError(Outcome, frozen=True, kw_only=True):
@@ -479,6 +501,7 @@ Body = (
     | Scheduled
     | Unschedulable
     | Waiting
+    | Reserved
     | AttemptAborted
     | AttemptError
     | Nominated
@@ -510,6 +533,7 @@ _PLAIN: tuple[type[Body], ...] = (
     Scheduled,
     Unschedulable,
     Waiting,
+    Reserved,
     AttemptAborted,
     AttemptError,
     Nominated,

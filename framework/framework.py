@@ -21,9 +21,12 @@ from typing import Any, NamedTuple, Protocol, TypeGuard, TypeVar
 from tidelog.api.features import FeatureGates
 from tidelog.api.objects import Pod
 from tidelog.api.times import NANOS
+from tidelog.api.writes import Write
 from tidelog.framework.arithmetic import scan_start
 from tidelog.framework.diagnosis import NO_NODES, Diagnosis, FitError
 from tidelog.framework.interface import (
+    Answer,
+    Awaited,
     BindPlugin,
     Code,
     CycleState,
@@ -51,6 +54,7 @@ from tidelog.framework.interface import (
     ReservePlugin,
     ScorePlugin,
     Status,
+    WritesBeforeBinding,
     unresolvable,
 )
 from tidelog.framework.listers import Listers
@@ -169,6 +173,15 @@ class NodeScores(NamedTuple):
     """The weighted sums, in the order of the nodes."""
 
 
+class PromisedWrites(NamedTuple):
+    """What one plugin has to have written before a pod is bound."""
+
+    plugin: str
+    writes: tuple[Write, ...]
+    timeout: int
+    """How long the answers may take, in nanoseconds."""
+
+
 class Feasible(NamedTuple):
     """The nodes on which the pod can run, in the snapshot's order."""
 
@@ -239,6 +252,9 @@ class Framework:
         self.placement_score: tuple[PlacementScorePlugin, ...] = at("placementScore")
         self._hooks: tuple[tuple[str, PodHooks], ...] = tuple(
             (plugin.name, plugin) for plugin in points.get("preFilter", ()) if isinstance(plugin, PodHooks)
+        )
+        self._writers: tuple[WritesBeforeBinding, ...] = tuple(
+            plugin for plugin in self.pre_bind if isinstance(plugin, WritesBeforeBinding)
         )
         self._looked_at: dict[frozenset[str], Depends] = {}
         """Names of skipped filters → what the others look at."""
@@ -673,6 +689,47 @@ class Framework:
             if _failing(status):
                 return _failed("PreBind", plugin.name, status)
         return None
+
+    def run_writes(self, state: CycleState, pod: PodInfo, node: str) -> tuple[PromisedWrites, ...] | Status:
+        """What each plugin has to have written before the pod can be bound there, if anything. Asked between Permit and PreBind; a status is an error."""
+        found: list[PromisedWrites] = []
+        for plugin in self._writers:
+            try:
+                writes = tuple(plugin.writes(state, pod, node))
+                seconds = plugin.answer_timeout_seconds if writes else 0.0
+            except Exception as error:
+                return _crashed("PreBind", plugin.name, error)
+            if writes:
+                found.append(PromisedWrites(plugin.name, writes, int(seconds * NANOS)))
+        return tuple(found)
+
+    def read_for(self, state: CycleState, pod: PodInfo, node: str) -> frozenset[str]:
+        """Keys of the objects beside pods and nodes by which the node was chosen."""
+        if not self._writers:
+            return frozenset()
+        return frozenset(key for plugin in self._writers for key in plugin.reads(state, pod, node))
+
+    def answers(
+        self, pod: PodInfo, node: NodeInfo | None, writes: Sequence[Write]
+    ) -> tuple[tuple[Awaited, ...], Status | None]:
+        """What is still awaited before the pod can be bound, and whether something has failed."""
+        awaited: list[Awaited] = []
+        for plugin in self._writers:
+            try:
+                found = _checked(plugin.answer(pod, node, writes), Answer)
+            except Exception as error:
+                return (), _crashed("PreBind", plugin.name, error)
+            if found.failure is not None:
+                return (), _error("PreBind", plugin.name, found.failure.message)
+            awaited += found.awaited
+        return tuple(awaited), None
+
+    def too_late(self, plugins: Sequence[str]) -> Status:
+        """The answers have not come in time; the first of these plugins that wrote says so."""
+        for plugin in self._writers:
+            if plugin.name in plugins:
+                return _error("PreBind", plugin.name, plugin.too_late)
+        return _error("PreBind", plugins[0] if plugins else "", "context deadline exceeded")
 
     def run_bind(self, state: CycleState, pod: PodInfo, node: str) -> Status | None:
         """The first plugin that does not skip binds. Any status is an error, also that all skipped."""

@@ -30,6 +30,7 @@ from tidelog.api.objects import (
     ResourceClaim,
     ResourceSlice,
 )
+from tidelog.api.writes import Write
 from tidelog.framework.events import EventRegistration, WaitingPod
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from tidelog.api.features import FeatureGates
     from tidelog.framework.node_info import NodeInfo, PodInfo
     from tidelog.framework.preemption_plan import PreemptionPlan, PreemptionPort, RefusedEviction
+    from tidelog.framework.storage import Storage
 
 
 class Code(Enum):
@@ -111,6 +113,8 @@ class Depends(Flag):
     """Every node's own object."""
     CLUSTER = 16
     """Anything: never kept."""
+    STORAGE = 32
+    """The objects of storage: claims, volumes, classes, CSI nodes (`Listers.storage`, whose generation tells of changes)."""
 
 
 class CycleState:
@@ -188,6 +192,11 @@ _O = TypeVar("_O", bound=Object)
 
 class Listers(Protocol):
     """The objects other than pods and nodes that plugins may look at."""
+
+    @property
+    def storage(self) -> Storage:
+        """Claims, volumes, and what says where volumes can be had."""
+        ...
 
     def namespace(self, name: str) -> Namespace | None:
         """The namespace of this name."""
@@ -453,9 +462,58 @@ class PermitPlugin(Protocol):
 
 @runtime_checkable
 class PreBindPlugin(Protocol):
+    """The last word before the pod is bound: when everything that was written for it has been answered."""
+
     name: ClassVar[str]
 
     def pre_bind(self, state: CycleState, pod: PodInfo, node: str) -> Status | None: ...
+
+
+class Awaited(NamedTuple):
+    """Something that has not happened yet."""
+
+    key: str
+    """`Kind/namespace/name` of the object whose change would tell; it need not exist."""
+    what: str
+    """Who is to do what, for people."""
+
+
+class Answer(NamedTuple):
+    """Whether what was written for a pod has been answered: it has if nothing is awaited and nothing failed."""
+
+    awaited: tuple[Awaited, ...] = ()
+    failure: Status | None = None
+    """The attempt fails."""
+
+
+@runtime_checkable
+class WritesBeforeBinding(Protocol):
+    """Of a PreBind plugin that has objects changed, and waits for the answers, before its pod is bound.
+
+    The writes are recorded with the pod's place and count from then on. `answer` must follow from its arguments and the listers alone: the
+    cycle's state is lost at a restart. It is asked again when an object changes that was written or is awaited, or the pod or the node.
+    """
+
+    name: ClassVar[str]
+    too_late: ClassVar[str]
+    """What is said when the answers have not come in time."""
+
+    @property
+    def answer_timeout_seconds(self) -> float:
+        """How long to wait."""
+        ...
+
+    def writes(self, state: CycleState, pod: PodInfo, node: str) -> Sequence[Write]:
+        """What is to be written, in this order, for the pod to run on the node."""
+        ...
+
+    def reads(self, state: CycleState, pod: PodInfo, node: str) -> Iterable[str]:
+        """Keys of the objects by which the node was chosen: the attempt is off if one changes before it is in the log."""
+        ...
+
+    def answer(self, pod: PodInfo, node: NodeInfo | None, writes: Sequence[Write]) -> Answer:
+        """Whether these writes have been answered; those of other plugins are among them. `node` is None when it is gone."""
+        ...
 
 
 @runtime_checkable

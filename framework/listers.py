@@ -7,7 +7,7 @@ nodes are accepted and ignored, so that the caller need not tell kinds apart.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 from tidelog.api.object_table import INITIAL_OBJECTS
@@ -28,7 +28,9 @@ from tidelog.api.objects import (
     StatefulSet,
 )
 from tidelog.api.selectors import SelectorError, label_matcher, map_matcher
+from tidelog.api.writes import Write, written
 from tidelog.framework.interface import LevelConstraint
+from tidelog.framework.storage import KINDS_OF_STORAGE, Storage
 
 _OWNER_TYPES: dict[tuple[str, str], type[ReplicationController | ReplicaSet | StatefulSet]] = {
     ("v1", "ReplicationController"): ReplicationController,
@@ -54,6 +56,7 @@ class Listers:
         """They answer `gang_of` and `levels_of`; who follows the groups puts himself here."""
         self.generation = 0
         """Grows with each change of a namespace, Service or controller: of what pods are selected by."""
+        self.storage = Storage()
         self._budgets: dict[str, tuple[PodDisruptionBudget, ...]] = {}
         """What `budgets` answered, until a budget of the namespace changes."""
 
@@ -64,6 +67,8 @@ class Listers:
         self._count_change(obj)
         if isinstance(obj, Namespace):
             self._namespaces[obj.metadata.name] = obj
+        elif isinstance(obj, KINDS_OF_STORAGE):
+            self.storage.put(obj)
         elif not isinstance(obj, Pod | Node):
             self._tables[type(obj)].setdefault(obj.metadata.namespace, {})[obj.metadata.name] = obj
             self._forget_answers(obj)
@@ -73,6 +78,8 @@ class Listers:
         self._count_change(obj)
         if isinstance(obj, Namespace):
             self._namespaces.pop(obj.metadata.name, None)
+        elif isinstance(obj, KINDS_OF_STORAGE):
+            self.storage.delete(obj)
         elif not isinstance(obj, Pod | Node):
             table = self._tables[type(obj)]
             named = table.get(obj.metadata.namespace, {})
@@ -88,6 +95,35 @@ class Listers:
     def _forget_answers(self, obj: Object) -> None:
         if isinstance(obj, PodDisruptionBudget):
             self._budgets.pop(obj.metadata.namespace, None)
+
+    # --- what an attempt has promised ---------------------------------------------------------------------------------
+
+    def get(self, key: str) -> Object | None:
+        """The object of this `Kind/namespace/name`, as plugins see it; only of claims and storage."""
+        kind, namespace, name = key.split("/")
+        if kind == ResourceClaim.__name__:
+            return self._tables[ResourceClaim].get(namespace, {}).get(name)
+        return self.storage.get(kind, namespace, name)
+
+    def promise(self, writes: Iterable[Write]) -> list[tuple[str, Object | None]]:
+        """Show plugins the objects as these writes will leave them; returns what to `restore`."""
+        before = []
+        for write in writes:
+            found = self.get(write.key)
+            before.append((write.key, found))
+            self._show(write.key, written(found, write))
+        return before
+
+    def restore(self, before: Sequence[tuple[str, Object | None]]) -> None:
+        """Show the objects as they were."""
+        for key, obj in reversed(before):
+            self._show(key, obj)
+
+    def _show(self, key: str, obj: Object | None) -> None:
+        if obj is not None:
+            self.put(obj)
+        elif (found := self.get(key)) is not None:
+            self.delete(found)
 
     # --- what plugins ask ----------------------------------------------------------------------------------------------
 

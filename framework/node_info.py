@@ -43,6 +43,7 @@ class PodInfo:
         "affinity_required",
         "anti_affinity_preferred",
         "anti_affinity_required",
+        "claims",
         "has_affinity",
         "host_ports",
         "key",
@@ -81,6 +82,8 @@ class PodInfo:
         self.non_zero_memory: int = amounts.non_zero_memory
         """What it takes from the node it is on where NodeResourcesFit scores others: with defaults."""
         self.host_ports: tuple[HostPort, ...] = host_ports_of(pod)
+        self.claims: tuple[tuple[str, str], ...] = claims_mounted_by(pod) if spec.volumes else ()
+        """Namespace and name of each claim that a `persistentVolumeClaim` volume names."""
         affinity = spec.affinity
         pod_affinity = affinity.pod_affinity if affinity else None
         anti = affinity.pod_anti_affinity if affinity else None
@@ -115,6 +118,13 @@ class PodInfo:
         return f"PodInfo({self.key})"
 
 
+def claims_mounted_by(pod: Pod) -> tuple[tuple[str, str], ...]:
+    """Those of ephemeral volumes are left out; one that two volumes name is there once."""
+    namespace = pod.metadata.namespace
+    found = [v.persistent_volume_claim for v in pod.spec.volumes if v.persistent_volume_claim is not None]
+    return tuple(dict.fromkeys((namespace, claim.claim_name) for claim in found))
+
+
 def host_ports_of(pod: Pod) -> tuple[HostPort, ...]:
     """Of containers and sidecars; a plain init container's ports do not count."""
     spec = pod.spec
@@ -138,6 +148,7 @@ class NodeInfo:
         "affinity_pods",
         "allocatable",
         "allowed_pods",
+        "claims",
         "generation",
         "images",
         "labels",
@@ -172,6 +183,8 @@ class NodeInfo:
         self.non_zero_memory = 0
         self.used_ports: dict[tuple[str, int], dict[str, int]] = {}
         """(protocol, port) → IP → how many pods hold it; more than one only if somebody bound them past us."""
+        self.claims: dict[tuple[str, str], int] = {}
+        """Namespace and name of a PersistentVolumeClaim → how many pods here mount it."""
         self.set_node(node)
         for pod in pods:
             self.add_pod(pod)
@@ -206,6 +219,8 @@ class NodeInfo:
         for ip, protocol, port in pod.host_ports:
             holders = self.used_ports.setdefault((protocol, port), {})
             holders[ip] = holders.get(ip, 0) + 1
+        for claim in pod.claims:
+            self.claims[claim] = self.claims.get(claim, 0) + 1
         if self._journal is not None:
             self._note(pod, True)
 
@@ -232,6 +247,10 @@ class NodeInfo:
                 del holders[ip]
                 if not holders:
                     del self.used_ports[protocol, port]
+        for claim in removed.claims:
+            self.claims[claim] -= 1
+            if not self.claims[claim]:
+                del self.claims[claim]
         if self._journal is not None:
             self._note(removed, False)
 
@@ -294,6 +313,7 @@ class NodeInfo:
         other.requested = self.requested.copy()
         other.non_zero_cpu = self.non_zero_cpu
         other.non_zero_memory = self.non_zero_memory
+        other.claims = self.claims.copy() if self.claims else {}
         other.used_ports = {key: holders.copy() for key, holders in self.used_ports.items()}
         return other
 

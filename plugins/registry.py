@@ -36,6 +36,10 @@ from tidelog.plugins.pod_topology_spread.plugin import PodTopologySpread
 from tidelog.plugins.priority_sort import PrioritySort
 from tidelog.plugins.scheduling_gates import SchedulingGates
 from tidelog.plugins.taint_toleration import TaintToleration
+from tidelog.plugins.volumes.binding import VolumeBinding
+from tidelog.plugins.volumes.limits import NodeVolumeLimits
+from tidelog.plugins.volumes.restrictions import VolumeRestrictions
+from tidelog.plugins.volumes.zone import VolumeZone
 
 ENTRY_POINT_GROUP = "tidelog.plugins"
 
@@ -48,6 +52,10 @@ IN_TREE: tuple[type[Plugin], ...] = (
     NodeAffinity,
     NodePorts,
     NodeResourcesFit,
+    VolumeRestrictions,
+    NodeVolumeLimits,
+    VolumeBinding,
+    VolumeZone,
     PodTopologySpread,
     InterPodAffinity,
     DefaultPreemption,
@@ -86,10 +94,6 @@ POINTS: dict[str, tuple[str, ...]] = {
 WEIGHTED_POINTS = ("score", "placementScore")
 
 UNSUPPORTED: dict[str, str] = {
-    "VolumeRestrictions": "volumes are not supported",
-    "NodeVolumeLimits": "volumes are not supported",
-    "VolumeBinding": "volumes are not supported",
-    "VolumeZone": "volumes are not supported",
     "DynamicResources": "claims of devices are not supported",
     "NodeDeclaredFeatures": "nodes' declared features are not looked at",
     "DeferredPodScheduling": "resizing by preemption is not supported",

@@ -115,6 +115,17 @@ class InFlight:
         """Everything that happened since this pod was popped, in order."""
         return self._events[self._attempts[uid].start - self._base :]
 
+    def forgo(self, uid: str) -> None:
+        """What happened meanwhile will not matter to this attempt, whatever comes of it: nothing is kept for it any more."""
+        attempt = self._attempts.pop(uid, None)
+        if attempt is None:
+            return
+        is_oldest = attempt.start == self._base
+        attempt.start = self._base + len(self._events)
+        self._attempts[uid] = attempt
+        if self._events and is_oldest:
+            self._free()
+
     def end(self, uid: str) -> Attempt | None:
         """The attempt is over, whatever came of it. Ending one that is over already does nothing."""
         attempt = self._attempts.pop(uid, None)

@@ -264,6 +264,10 @@ class SchedulingQueue:
                 self._take_off(member, seq, now)
         return entity
 
+    def forgo_events(self, uid: str) -> None:
+        """The pod stays in flight, and can only be bound or fail: events are not kept for it. (kube-scheduler takes it for done.)"""
+        self._in_flight.forgo(uid)
+
     def done(self, uid: str) -> None:
         """The attempt of this pod ended well, or does not matter any more. Doing so twice is harmless."""
         attempt = self._in_flight.end(uid)

@@ -16,8 +16,8 @@ from typing import Any
 
 import msgspec
 
-from tidelog.api import objects
 from tidelog.api.errors import InternalError
+from tidelog.api.kinds.registry import KIND_BY_NAME, KIND_OF_TYPE
 from tidelog.api.objects import Pod
 from tidelog.framework.events import ACTION_BY_NAME, Action, ClusterEvent, Resource, Tick
 from tidelog.queue.entity import AnyEntity, QueuedGroup, QueuedPod, Where
@@ -139,7 +139,7 @@ def dump_object(value: Any) -> Any:
     name = type(value).__name__
     if isinstance(value, Tick):
         return [name, value.at]
-    if getattr(objects, name, None) is not type(value):
+    if type(value) not in KIND_OF_TYPE:
         raise InternalError(f"an event about a {name} cannot be put into a snapshot")
     return [name, msgspec.json.decode(msgspec.json.encode(value))]
 
@@ -149,7 +149,7 @@ def load_object(dumped: Any) -> Any:
     if dumped is None:
         return None
     name, value = dumped
-    return Tick(value) if name == "Tick" else msgspec.convert(value, getattr(objects, name))
+    return Tick(value) if name == "Tick" else msgspec.convert(value, KIND_BY_NAME[name].type)
 
 
 def _table(entities: Iterable[AnyEntity], fields: tuple[str, ...]) -> Table:

@@ -6,7 +6,7 @@ import copy
 
 import msgspec
 
-from tidelog.eventlog.records import Record, Scheduled, Waiting
+from tidelog.eventlog.records import Record, Reserved, Scheduled, Waiting
 from tidelog.framework.framework import NodeScores
 from tidelog.framework.interface import Status
 from tidelog.replay.examine import Examination, examine
@@ -57,7 +57,7 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
 def placement_of(pop: RecordedAttempt, key: str) -> tuple[Record, str] | None:
     """The record in which the attempt found a node for the pod, and the node."""
     for record, body in pop.outcomes:
-        if record.key == key and isinstance(body, Scheduled | Waiting):
+        if record.key == key and isinstance(body, Scheduled | Waiting | Reserved):
             return record, body.node
     return None
 

@@ -126,7 +126,7 @@ def _after(result: PodResult, record: Record, created: int) -> PodResult:
         return replace(result, node=body.node, attempts=result.attempts + 1, pending_seconds=waited)
     if record.kind == "Evicted":
         return replace(result, evicted=True)
-    if record.kind in ("Unschedulable", "Waiting", "AttemptAborted", "AttemptError"):
+    if record.kind in ("Unschedulable", "Waiting", "Reserved", "AttemptAborted", "AttemptError"):
         return replace(result, attempts=result.attempts + 1)
     return result
 

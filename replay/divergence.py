@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from tidelog.api.objects import Pod
-from tidelog.eventlog.records import AttemptError, Body, Scheduled, Unschedulable, Waiting
+from tidelog.eventlog.records import AttemptError, Body, Reserved, Scheduled, Unschedulable, Waiting
 from tidelog.framework.framework import NodeScores
 from tidelog.framework.interface import Status
 from tidelog.replay.examine import Examination, examine
@@ -63,13 +63,17 @@ def _unsteady_scores(one: NodeScores, other: NodeScores | Status) -> Iterator[Ev
 
 
 def _between(seen: Examination, recorded: Body, computed: Body) -> Iterator[Evidence]:
-    if isinstance(recorded, Scheduled | Waiting):
+    if isinstance(recorded, Scheduled | Waiting | Reserved):
         reasons = seen.by_node.get(recorded.node)
         if reasons is None:
             return
         for status in reasons:
             yield Evidence(status.plugin, f"rejects node {recorded.node}, which was chosen: {status.message}")
-        if not reasons and isinstance(computed, Scheduled | Waiting) and computed.node != recorded.node:
+        if (
+            not reasons
+            and isinstance(computed, Scheduled | Waiting | Reserved)
+            and computed.node != recorded.node
+        ):
             yield from _moved(seen, recorded.node, computed.node)
     elif isinstance(recorded, Unschedulable) and not recorded.same_as:
         yield from _reasons(recorded, computed)

@@ -118,7 +118,14 @@ class _Count:
             self.violations += self._violates(self.table.get(key))
         elif record.kind == "EvictionRefused":
             self.refused += 1
-        if record.kind in ("Scheduled", "Unschedulable", "Waiting", "AttemptAborted", "AttemptError"):
+        if record.kind in (
+            "Scheduled",
+            "Unschedulable",
+            "Waiting",
+            "Reserved",
+            "AttemptAborted",
+            "AttemptError",
+        ):
             self.attempts += 1
 
     def _violates(self, victim: Object | None) -> bool:

@@ -20,7 +20,7 @@ import msgspec
 
 from tidelog.api.errors import TidelogError
 from tidelog.api.objects import Condition, Object, Pod
-from tidelog.api.renaming import KEPT_WORDS, Renaming
+from tidelog.api.renaming import KEPT_WORDS, NAMING_ANNOTATIONS, Renaming
 from tidelog.eventlog.objects import ObjectTable
 from tidelog.eventlog.records import (
     OUTCOME_KINDS,
@@ -91,6 +91,9 @@ class _Names(Renaming):
             return self._found[text]
         self._found[text] = ""
         return text
+
+    def annotation(self, key: str, text: str) -> str:
+        return self.name(text) if key in NAMING_ANNOTATIONS else text
 
     def body(self, record: Record) -> Any:
         """The body of a fact as plain data."""

@@ -15,6 +15,8 @@ import msgspec
 
 from tidelog.api.objects import Pod
 from tidelog.api.times import format_duration
+from tidelog.api.volumes import SELECTED_NODE
+from tidelog.api.writes import Write
 from tidelog.eventlog.records import (
     OUTCOME_KINDS,
     AttemptAborted,
@@ -31,6 +33,7 @@ from tidelog.eventlog.records import (
     PlacementChosen,
     PodConditionSet,
     Record,
+    Reserved,
     Scheduled,
     Unschedulable,
     Waiting,
@@ -287,6 +290,17 @@ class Teller:
                     node=body.node,
                     notes=tuple(map(_fallback, body.fallback)),
                 )
+            case Reserved():
+                wait = format_duration(body.deadline - record.at)
+                chosen = f": score {body.score} among {body.feasible} nodes" if body.feasible > 1 else ""
+                self._add(
+                    record,
+                    "reserved",
+                    f"attempt {body.attempt}: its place is {body.node}{chosen}; bound when {_wanted(body)}, at most {wait}",
+                    attempt=body.attempt,
+                    node=body.node,
+                    notes=(*map(_written, body.writes), *map(_fallback, body.fallback)),
+                )
             case AttemptAborted():
                 because = f" (record {body.conflict})" if body.conflict else ""
                 at = f" on {body.node}" if body.node else ""
@@ -442,3 +456,20 @@ def _changes(old: Pod, new: Pod) -> Iterator[str]:
 def _camel(field: str) -> str:
     first, *rest = field.split("_")
     return first + "".join(word.capitalize() for word in rest)
+
+
+def _wanted(body: Reserved) -> str:
+    count = len(body.writes)
+    return f"{'the write' if count == 1 else f'the {count} writes'} for {', '.join(body.plugins)} {'is' if count == 1 else 'are'} answered"
+
+
+def _written(write: Write) -> str:
+    if write.verb != "patch":
+        return f"{write.verb}s {short(write.key)}"
+    ref = write.patch.get("spec", {}).get("claimRef")
+    if ref:
+        return f"binds {short(write.key)} to claim {ref.get('namespace', '')}/{ref.get('name', '')}"
+    chosen = write.patch.get("metadata", {}).get("annotations", {}).get(SELECTED_NODE)
+    if chosen:
+        return f"selects node {chosen} for {short(write.key)}"
+    return f"changes {', '.join(write.patch)} of {short(write.key)}"

@@ -23,6 +23,7 @@ from tidelog.eventlog.records import (
     Body,
     Outcome,
     Record,
+    Reserved,
     Scheduled,
     Waiting,
     decode_outcome,
@@ -153,7 +154,10 @@ class _Verification:
 
     def _believe(self, pop: RecordedAttempt) -> None:
         for record, body in pop.outcomes:
-            if isinstance(body, Scheduled | Waiting) and self.core.cluster.cache.get(body.node) is None:
+            if (
+                isinstance(body, Scheduled | Waiting | Reserved)
+                and self.core.cluster.cache.get(body.node) is None
+            ):
                 what = f"the decision names node {body.node}, which there was not"
                 self._differs(record, pop.attempt, what, body)
                 return

@@ -1,6 +1,7 @@
 """What an attempt decided counts for those that come after it, before it is in the log.
 
     Scheduled, Waiting ──► the pod is assumed on its node
+    Reserved           ──► likewise, and plugins see the objects as they will be written
     Nominated          ──► filters count it on the node; those of lower priority there not any more
     Evicted            ──► the victim is going
     PlacementChosen    ──► the members are assumed, the claims' devices taken
@@ -22,6 +23,7 @@ from tidelog.eventlog.records import (
     Evicted,
     EvictionRefused,
     Nominated,
+    Reserved,
     Scheduled,
     Waiting,
 )
@@ -33,7 +35,7 @@ from tidelog.scheduler.groups.flights import GroupFlights
 from tidelog.scheduler.groups.group import is_group_key
 from tidelog.scheduler.preemption import Evictions, PendingEviction
 
-_PLACED = (Scheduled, Waiting)
+_PLACED = (Scheduled, Waiting, Reserved)
 _BESIDES = (Evicted, EvictionRefused, Nominated)
 """Outcomes that are not the last that an attempt has to say of the pod, or are about another one."""
 
@@ -60,6 +62,8 @@ class Adoption:
                     self._assume(pod, node)
             uids.update(dict.fromkeys(self._group_flights.members(attempt)))
         for key, body in outcomes:
+            if isinstance(body, Reserved | AttemptAborted) and body.writes:
+                cluster.listers.promise(body.writes)
             pod = cluster.pod(key)
             if pod is None:
                 continue

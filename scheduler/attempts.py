@@ -1,6 +1,7 @@
 """An attempt: who is next, and what becomes of it.
 
     pop ──► a waiting pod whose time is over ──► rejected, with those that wait together with it
+        ├─► a pod that has its answers       ──► bound, with those that wait together with it
         ├─► a pod of the queue   ──► `tidelog.scheduler.pod_cycle`
         └─► a group of the queue ──► `tidelog.scheduler.groups.cycle`
 
@@ -10,9 +11,12 @@ afterwards (`tidelog.scheduler.adoption`).
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from tidelog.api.objects import Pod
-from tidelog.eventlog.records import Body, Unschedulable
-from tidelog.framework.interface import unschedulable
+from tidelog.eventlog.records import AttemptError, Body, Unschedulable
+from tidelog.framework.framework import Framework
+from tidelog.framework.interface import Code, Status, unschedulable
 from tidelog.framework.node_info import PodInfo
 from tidelog.queue.entity import AnyEntity, QueuedGroup, QueuedPod, pod_uid
 from tidelog.scheduler.assembly import Assembly
@@ -22,8 +26,15 @@ from tidelog.scheduler.fallback import with_fallback
 from tidelog.scheduler.groups.cycle import GroupOptions
 from tidelog.scheduler.groups.flights import GroupFlights
 from tidelog.scheduler.groups.group import record_key
-from tidelog.scheduler.permits import Permit, Permits
-from tidelog.scheduler.pod_cycle import Stamp, reject_waiting, run_pod_cycle
+from tidelog.scheduler.permits import Permit, Permits, is_ready
+from tidelog.scheduler.pod_cycle import (
+    CycleResult,
+    Stamp,
+    bind_reserved,
+    fail_reserved,
+    reject_waiting,
+    run_pod_cycle,
+)
 from tidelog.scheduler.rejections import Rejections
 
 Popped = AnyEntity | Permit
@@ -72,6 +83,8 @@ class Attempts:
             return self._decide_group(popped, stamp)
         if not isinstance(popped, Permit):
             return self._decide_pod(popped, stamp)
+        if popped.is_reserved:
+            return self._end_reserved(popped, stamp)
         if popped.group and popped.plugins:
             return self._reject_barrier(popped, stamp)
         return self._reject_late(popped, stamp)
@@ -94,7 +107,7 @@ class Attempts:
         if not result.node:
             outcomes = self._rejections.abbreviated(uid, pod, outcomes, queue)
         if result.plan is None:
-            relies = Relies(key, uid, result.node, result.on, found_none=not result.node)
+            relies = Relies(key, uid, result.node, result.on, reads=result.reads, found_none=not result.node)
         else:
             relies = relies_on_plan(key, uid, result.plan, result.on)
         return Decision(*stamp, outcomes, (relies,))
@@ -111,6 +124,37 @@ class Attempts:
         return Decision(*stamp, ((key, body), *others), result.relies)
 
     # --- the end of waits ---------------------------------------------------------------------------------------------
+
+    def _end_reserved(self, popped: Permit, stamp: Stamp) -> Decision:
+        """Everything that was written is answered; or something failed, or has taken too long, and then nobody is bound that waits with it."""
+        together = self._permits.ending_with(popped)
+        if all(map(is_ready, together)):
+            results = [self._bind_reserved(permit, stamp) for permit in together]
+            failure = next(
+                (failed for result in results if (failed := _failure_of(result)) is not None), None
+            )
+        else:
+            failure = popped.failure or self._framework_of(popped).too_late(popped.plugins)
+        if failure is not None:
+            results = [self._fail_reserved(permit, failure, stamp) for permit in together]
+        outcomes = tuple(outcome for result in results for outcome in result.outcomes)
+        reads = (frozenset(write.key for write in permit.writes) for permit in together)
+        relies = tuple(Relies(p.key, p.uid, reads=read) for p, read in zip(together, reads, strict=True))
+        return Decision(*stamp, outcomes, relies)
+
+    def _bind_reserved(self, permit: Permit, stamp: Stamp) -> CycleResult:
+        pod = PodInfo(self._cluster.tried_pod(permit.key))
+        state = self._permits.state_of(permit)
+        found = bind_reserved(self._framework_of(permit), state, pod, permit, stamp)
+        return replace(found, outcomes=with_fallback(found.outcomes, permit.key, permit.fallback))
+
+    def _fail_reserved(self, permit: Permit, status: Status, stamp: Stamp) -> CycleResult:
+        pod = PodInfo(self._cluster.tried_pod(permit.key))
+        state = self._permits.state_of(permit)
+        return fail_reserved(self._framework_of(permit), state, pod, permit, stamp, status)
+
+    def _framework_of(self, permit: Permit) -> Framework:
+        return self._assembly.frameworks[self._cluster.tried_pod(permit.key).spec.scheduler_name]
 
     def _reject_late(self, permit: Permit, stamp: Stamp) -> Decision:
         """A pod has waited too long."""
@@ -136,6 +180,11 @@ class Attempts:
         state = self._permits.state_of(permit)
         result = reject_waiting(framework, state, PodInfo(pod), permit.key, stamp, permit.node, status)
         return with_fallback(result.outcomes, permit.key, permit.fallback)
+
+
+def _failure_of(result: CycleResult) -> Status | None:
+    body = result.outcomes[0][1]
+    return Status(Code.ERROR, (body.message,), body.plugin) if isinstance(body, AttemptError) else None
 
 
 def record_key_of(popped: Popped) -> str:

@@ -28,6 +28,7 @@ from tidelog.api.objects import (
     Workload,
 )
 from tidelog.api.pod_status import is_terminal
+from tidelog.api.storage import CSINode, PersistentVolume, PersistentVolumeClaim
 from tidelog.framework.disruption_budgets import is_ready
 from tidelog.framework.interface import Depends
 from tidelog.framework.object_events import same_quantities
@@ -78,6 +79,11 @@ def disturbance(seq: int, old: Object | None, new: Object | None) -> Disturbance
         return _of_group(seq, old, new)
     if isinstance(old or new, ResourceClaim | ResourceSlice):
         return _of_devices(seq, old, new)
+    if isinstance(old or new, PersistentVolumeClaim | PersistentVolume | CSINode):
+        # Who was placed by it names it in what he reads.
+        found = new if old is None else old
+        assert found is not None
+        return Disturbance(seq, object_key(found), "", "", Depends.POD)
     if isinstance(new, PodDisruptionBudget):
         return _of_budget(seq, old if isinstance(old, PodDisruptionBudget) else None, new)
     return None
@@ -105,6 +111,8 @@ def conflict(relies: Relies, notes: Iterable[Disturbance]) -> Conflict | None:
             reason = note.own or (note.withdraws if relies.node else "")
         elif note.key in relies.victims:
             reason = f"{_name(note.key)}, which was to make room, changed"
+        elif note.key in relies.reads:
+            reason = f"{note.key} changed"
         elif note.forbids:
             reason = note.forbids if note.key.split("/")[1] in relies.budgets else ""
         elif not relies.node:
@@ -194,6 +202,11 @@ def _of_devices(seq: int, old: Object | None, new: Object | None) -> Disturbance
 def given_back(seq: int, claim: str) -> Disturbance:
     """The claim does not get the devices that an attempt had for it: who went by them must not."""
     return Disturbance(seq, claim, "", "", Depends.POD, own=f"{claim} was not allocated after all")
+
+
+def not_written(seq: int, key: str) -> Disturbance:
+    """The object was not changed as an attempt had promised: who went by that must not, and who found it taken may look again."""
+    return Disturbance(seq, key, "", "", Depends.POD, opens=f"{key} was given back")
 
 
 def _of_budget(seq: int, old: PodDisruptionBudget | None, new: PodDisruptionBudget) -> Disturbance | None:

@@ -15,7 +15,7 @@ verified by computing them anew.
 Just before a decision is committed the writer asks `conflict` whether something that came meanwhile took away what it relies on; if
 so, `aborted` is appended in its place (DESIGN rule 4).
 
-What is known beside the cluster is in `flights` (attempts that are under way), `permits` (pods that wait), `rejections`, `preemption` (victims)
+What is known beside the cluster is in `flights` (attempts that are under way), `permits` (pods that wait; `answers` to what was written for them), `rejections`, `preemption` (victims)
 and `groups/flights`; what a configuration makes of the plugins, in `assembly`. All modules of this folder.
 
 Time is an argument. Ends of backoffs are noticed at attempts and at records, everything else that time brings about at records only: a
@@ -55,6 +55,7 @@ from tidelog.eventlog.records import (
     PlacementChosen,
     PodConditionSet,
     Record,
+    Reserved,
     Scheduled,
     SchedulerStarted,
     ShadowVerdict,
@@ -69,6 +70,7 @@ from tidelog.plugins.registry import Registry
 from tidelog.queue.entity import pod_uid
 from tidelog.queue.scheduling_queue import SchedulingQueue
 from tidelog.scheduler.adoption import Adoption
+from tidelog.scheduler.answers import Answers
 from tidelog.scheduler.assembly import Assembly
 from tidelog.scheduler.attempts import Attempts, record_key_of
 from tidelog.scheduler.cache import CacheLayout
@@ -109,8 +111,15 @@ class Core:
             self.cluster, self._assembly, self._permits, self._rejections, self.group_flights
         )
         self._adoption = Adoption(self.cluster, self._flights, self.evictions, self.group_flights)
+        self._answers = Answers(self.cluster, self._assembly, self._permits)
         self._outcomes = Outcomes(
-            self.cluster, self._flights, self._permits, self._rejections, self.evictions, self.group_flights
+            self.cluster,
+            self._flights,
+            self._permits,
+            self._rejections,
+            self.evictions,
+            self.group_flights,
+            self._answers,
         )
 
     @property
@@ -193,6 +202,7 @@ class Core:
                     self.queue.tick(record.seq, record.at)
             case ConfigurationLoaded():
                 self._assembly.configure(msgspec.convert(body.configuration, SchedulerConfiguration))
+                self._answers.ask_all()
             case SchedulerStarted():
                 self.epoch = body.epoch
                 self._permits.drop_states()
@@ -206,6 +216,8 @@ class Core:
                 outcomes.errored(key, body)
             case Waiting():
                 outcomes.waiting(key, body)
+            case Reserved():
+                outcomes.reserved(key, body)
             case AttemptAborted() if is_group_key(key):
                 outcomes.group_aborted(key, body)
             case AttemptAborted():
@@ -237,6 +249,7 @@ class Core:
         old = cluster.pod(key)
         cluster.change(key, new)
         if old is None:
+            self._answers.look(key)
             return
         uid = pod_uid(old)
         if uid in self._permits:
@@ -264,6 +277,8 @@ class Core:
         if pod is not None:
             self._outcomes.stop_attempts(pod_uid(pod))
             self._outcomes.end_eviction(pod_uid(pod))
+        else:
+            self._answers.look(key)
 
     # --- attempts -----------------------------------------------------------------------------------------------------
 
@@ -338,6 +353,7 @@ class Core:
             cleared=() if plan is None else plan.cleared,
             # Of pods that wait together: where they are is known.
             assignment={relies.pod_key: "" for relies in decision.relies[1:]},
+            writes=tuple(w for _, b in decision.outcomes if isinstance(b, Reserved) for w in b.writes),
         )
         return replace(decision, outcomes=((decision.key, body),))
 

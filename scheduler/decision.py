@@ -29,6 +29,8 @@ class Relies(msgspec.Struct, frozen=True, gc=False):
     """Keys of the pods that have to go first: each must still be there, and be the same."""
     budgets: frozenset[str] = frozenset()
     """Namespaces of victims that are protected: no disruption budget there may forbid more than it did."""
+    reads: frozenset[str] = frozenset()
+    """Keys of other objects by which the node was chosen, or that the decision writes: each must be as it was."""
     found_none: bool = False
     """No node would do. Room may have been promised to a preemptor that is not coming, or a budget been charged for it."""
 

@@ -95,7 +95,7 @@ class Notes:
 
     def concerning(self, relies: Relies, observed: int) -> list[Disturbance]:
         """The notes after record `observed` among which the first is that can hurt who relies on this, in order."""
-        keys = (relies.pod_key, *relies.victims)
+        keys = (relies.pod_key, *relies.victims, *relies.reads)
         found: dict[int, Disturbance] = {}
         for key in keys:
             _keep(found, _after(self._by_key.get(key, ()), observed))

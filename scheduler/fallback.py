@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from msgspec.structs import replace
 
 from tidelog.api.objects import Pod, pod_condition
-from tidelog.eventlog.records import Body, Fallback, Nominated, Scheduled, Unschedulable, Waiting
+from tidelog.eventlog.records import Body, Fallback, Nominated, Reserved, Scheduled, Unschedulable, Waiting
 from tidelog.framework.interface import CycleState
 from tidelog.plugins.pod_topology_spread.constraints import decision_of
 from tidelog.plugins.pod_topology_spread.fallback import (
@@ -92,7 +92,7 @@ def with_fallback(outcomes: Outcomes, key: str, fallback: tuple[Fallback, ...]) 
 
 def _telling(body: Body, fallback: tuple[Fallback, ...]) -> Body:
     match body:
-        case Scheduled() | Unschedulable() | Waiting():
+        case Scheduled() | Unschedulable() | Waiting() | Reserved():
             return replace(body, fallback=fallback)
         case Nominated() if body.node:
             return replace(body, fallback=fallback)

@@ -27,20 +27,23 @@ from tidelog.api.pod_status import (
     preempted,
     rejected,
 )
+from tidelog.api.writes import Write, written
 from tidelog.eventlog.records import (
     AttemptAborted,
     AttemptError,
     Evicted,
     Nominated,
     PlacementChosen,
+    Reserved,
     Scheduled,
     Unschedulable,
     Waiting,
 )
 from tidelog.framework.node_info import PodInfo
 from tidelog.queue.entity import pod_uid
+from tidelog.scheduler.answers import Answers
 from tidelog.scheduler.cluster import Cluster, wants_node
-from tidelog.scheduler.commit_check import called_off, promised_again, released
+from tidelog.scheduler.commit_check import called_off, not_written, promised_again, released
 from tidelog.scheduler.fallback import preemption_marks
 from tidelog.scheduler.flights import Flights
 from tidelog.scheduler.groups.flights import GroupFlights
@@ -60,7 +63,9 @@ class Outcomes:
         rejections: Rejections,
         evictions: Evictions,
         group_flights: GroupFlights,
+        answers: Answers,
     ) -> None:
+        self._answers = answers
         self._cluster = cluster
         self._flights = flights
         self._permits = permits
@@ -117,9 +122,35 @@ class Outcomes:
         self._permits.begin(key, uid, body)
         self._land(body.attempt, (uid,))
 
+    def reserved(self, key: str, body: Reserved) -> None:
+        """What was promised is done. The pod stays in flight for the queue, and assumed, until it is answered."""
+        cluster = self._cluster
+        uid = pod_uid(cluster.tried_pod(key))
+        for write in body.writes:
+            found = cluster.objects.get(write.key)
+            changed = written(found, write)
+            if changed is not found:
+                cluster.change(write.key, changed, expected=True)
+        permit = self._permits.begin(key, uid, body)
+        for write in body.writes:
+            self._answers.look(write.key)
+        self._answers.ask(permit)
+        if cluster.queue is not None and not body.group:
+            cluster.queue.forgo_events(uid)
+        self._land(body.attempt, (uid,))
+
+    def _give_back(self, writes: Iterable[Write]) -> None:
+        """Plugins see the objects again as they are; later attempts saw them otherwise."""
+        cluster = self._cluster
+        for write in writes:
+            cluster.listers.restore([(write.key, cluster.objects.get(write.key))])
+            if cluster.notes is not None:
+                cluster.notes.append(not_written(cluster.seq, write.key))
+
     def aborted(self, key: str, body: AttemptAborted) -> None:
         """The attempt does not count. Its pod is tried again, and with it those that it was about besides."""
         cluster = self._cluster
+        self._give_back(body.writes)
         if body.nominated:
             self._call_off(body)
         pods = {pod_uid(pod): other for other in (key, *body.assignment) if (pod := cluster.pod(other))}
@@ -237,6 +268,7 @@ class Outcomes:
     def group_aborted(self, key: str, body: AttemptAborted) -> None:
         """The attempt does not count; the group is tried again."""
         cluster = self._cluster
+        self._give_back(body.writes)
         for uid, member in self._group_flights.aborted(key, body):
             self._stop_waiting(uid, member)
             pod = cluster.pod(member)

@@ -1,7 +1,8 @@
 """One pod's way through the extension points, from PreFilter to Bind, and what becomes of it.
 
     schedule_pod ─► node ─► Reserve ─► Permit ─┬─► PreBind ─► Bind ─► PostBind ─► Scheduled
-         │                     │          │    └─► (some plugin waits) ──────────► Waiting
+         │                     │          │    ├─► (some plugin waits) ──────────► Waiting
+         │                     │          │    └─► (objects are to be written) ──► Reserved ─ ─ ► PreBind ─► Bind ─► … when that is answered
          └─► nobody ─► PostFilter         │
                            └──────────────┴──────────────────────────────────────► Unschedulable
                      a plugin failed ────────────────────────────────────────────► AttemptError
@@ -12,7 +13,7 @@ Everything here is computed from the snapshot; nothing in the cluster's state is
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -23,18 +24,20 @@ from tidelog.eventlog.records import (
     Body,
     Nominated,
     Rejection,
+    Reserved,
     Scheduled,
     Unschedulable,
     Waiting,
 )
 from tidelog.framework.diagnosis import NO_NODES, Diagnosis, FitError
 from tidelog.framework.events import WaitingPod
-from tidelog.framework.framework import Framework, ScheduleResult
+from tidelog.framework.framework import Framework, PromisedWrites, ScheduleResult
 from tidelog.framework.interface import Code, CycleState, Depends, Status
 from tidelog.framework.node_info import PodInfo
 from tidelog.framework.preemption_plan import PreemptionPlan
 from tidelog.plugins.default_preemption.plugin import DefaultPreemption
 from tidelog.scheduler.fallback import explained, rejectors_of_preemption
+from tidelog.scheduler.permits import Permit
 from tidelog.scheduler.preemption import plan_outcomes, refusal_outcomes
 
 
@@ -60,6 +63,8 @@ class CycleResult(msgspec.Struct, frozen=True, gc=False):
     """Kept while a plugin waits, for the rest of the cycle."""
     plan: PreemptionPlan | None = None
     """How room is made for the pod, if it is."""
+    reads: frozenset[str] = frozenset()
+    """Keys of the objects beside pods and nodes by which the node was chosen."""
 
 
 def run_pod_cycle(
@@ -92,6 +97,30 @@ def reject_waiting(
     return _rejected(key, stamp, FitError.of_node(node, status), clears=True)
 
 
+def bind_reserved(
+    framework: Framework, state: CycleState, pod: PodInfo, permit: Permit, stamp: Stamp
+) -> CycleResult:
+    """Everything that was written for the pod has been answered: the rest of its cycle. What its attempt said about the node is told again."""
+    result = ScheduleResult(permit.node, permit.feasible, score=permit.score)
+    found = _bind(framework, state, pod, permit.key, stamp, result)
+    if not permit.group:
+        return found
+    (key, body), *others = found.outcomes
+    return (
+        replace(found, outcomes=((key, replace(body, group=permit.group)), *others))
+        if isinstance(body, Scheduled)
+        else found
+    )
+
+
+def fail_reserved(
+    framework: Framework, state: CycleState, pod: PodInfo, permit: Permit, stamp: Stamp, status: Status
+) -> CycleResult:
+    """The answers failed, or have not come in time. What was written stays, and the next attempt goes by it."""
+    framework.run_unreserve(state, pod, permit.node)
+    return _failed(permit.key, stamp, status, clears=True)
+
+
 def _place(
     framework: Framework, state: CycleState, pod: PodInfo, key: str, stamp: Stamp, result: ScheduleResult
 ) -> CycleResult:
@@ -101,7 +130,7 @@ def _place(
         return _refused(key, stamp, node, status)
     permit = framework.run_permit(state, pod, node)
     if permit.status is None:
-        return _bind(framework, state, pod, key, stamp, result)
+        return _write(framework, state, pod, key, stamp, result)
     if permit.status.code is not Code.WAIT:
         framework.run_unreserve(state, pod, node)
         return _refused(key, stamp, node, permit.status)
@@ -112,6 +141,46 @@ def _place(
         deadline=stamp.at + min(timeout for _, timeout in permit.waits),
     )
     return CycleResult(((key, waiting),), node, relied_on(framework, state), state)
+
+
+def _write(
+    framework: Framework, state: CycleState, pod: PodInfo, key: str, stamp: Stamp, result: ScheduleResult
+) -> CycleResult:
+    """Bind the pod, or have written what has to be before."""
+    node = result.node
+    promised = framework.run_writes(state, pod, node)
+    if isinstance(promised, Status):
+        framework.run_unreserve(state, pod, node)
+        return _failed(key, stamp, promised, clears=True)
+    reads = framework.read_for(state, pod, node)
+    if not promised:
+        found = _bind(framework, state, pod, key, stamp, result)
+        return replace(found, reads=reads) if reads else found
+    body = reserved(stamp, result, promised)
+    return CycleResult(
+        ((key, body),), node, relied_on(framework, state), state, reads=reads_and_writes(reads, body)
+    )
+
+
+def reserved(
+    stamp: Stamp, result: ScheduleResult, promised: Sequence[PromisedWrites], group: str = ""
+) -> Reserved:
+    """The pod has its place, and is bound when the writes have been answered."""
+    return Reserved(
+        **stamp._asdict(),
+        node=result.node,
+        writes=tuple(write for each in promised for write in each.writes),
+        plugins=tuple(each.plugin for each in promised),
+        deadline=stamp.at + min(each.timeout for each in promised),
+        score=result.score,
+        feasible=result.feasible,
+        group=group,
+    )
+
+
+def reads_and_writes(reads: frozenset[str], body: Reserved) -> frozenset[str]:
+    """What an attempt must not miss a change of."""
+    return reads | {write.key for write in body.writes}
 
 
 def _bind(

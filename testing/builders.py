@@ -24,6 +24,7 @@ from tidelog.api import well_known
 from tidelog.api.objects import (
     Affinity,
     BasicPolicy,
+    ClaimVolume,
     Condition,
     Container,
     ContainerImage,
@@ -375,7 +376,7 @@ class PodBuilder(_Builder, frozen=True):
 
     def pvc(self, claim: str) -> PodBuilder:
         """A volume of a persistent volume claim."""
-        volume = Volume(name=claim, persistent_volume_claim={"claimName": claim})
+        volume = Volume(name=claim, persistent_volume_claim=ClaimVolume(claim_name=claim))
         return self._spec(volumes=(*self.spec.volumes, volume))
 
     def grace(self, seconds: int) -> PodBuilder:

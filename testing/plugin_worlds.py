@@ -36,6 +36,7 @@ from tidelog.api.selectors import map_matcher
 from tidelog.api.well_known import HOSTNAME
 from tidelog.framework.interface import LevelConstraint
 from tidelog.framework.node_info import NodeInfo, PodInfo
+from tidelog.framework.storage import Storage
 from tidelog.testing.builders import PodBuilder, namespace, node, pod, service
 
 T = TypeVar("T")
@@ -88,6 +89,8 @@ class Cluster:
         self.pods = {p.metadata.name: p for p in pods}
         self.namespaces = {n.metadata.name: n for n in namespaces}
         self.services = tuple(services)
+        self.storage = Storage()
+        """Empty: the worlds have no volumes."""
         self.object_generation = next(_GENERATIONS)
         """No two clusters have the same."""
         self._nodes = {

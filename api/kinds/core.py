@@ -18,30 +18,13 @@ from tidelog.api.kinds.columns import (
     used_pods,
 )
 from tidelog.api.kinds.kind import Kind, Redaction
-from tidelog.api.objects import Namespace, Node, Pod, ReplicationController, Service, Volume
+from tidelog.api.objects import Namespace, Node, Pod, ReplicationController, Service
 from tidelog.api.pod_admission import prepare_pod, terminating_pod
 from tidelog.api.quantity import compare
 from tidelog.api.validation.cluster import validate_node, validate_owner, validate_owner_update
 from tidelog.api.validation.names import dns_label
 from tidelog.api.validation.pod import validate_pod, validate_pod_update
 from tidelog.api.well_known import REGION, ZONE
-
-
-def _pod_warnings(pod: Pod) -> tuple[str, ...]:
-    return () if pod.spec.node_name else tuple(_volume_warnings(pod.spec.volumes))
-
-
-def _volume_warnings(volumes: tuple[Volume, ...]) -> list[str]:
-    return [
-        f"spec.volumes[{index}]: {what} {volume.name!r} is not supported: the pod will not be scheduled"
-        for index, volume in enumerate(volumes)
-        for what, source in (
-            ("persistent volume claim", volume.persistent_volume_claim),
-            ("ephemeral volume", volume.ephemeral),
-        )
-        if source is not None
-    ]
-
 
 POD = Kind(
     name="Pod",
@@ -54,7 +37,6 @@ POD = Kind(
     prepare=prepare_pod,
     validate=validate_pod,
     validate_update=validate_pod_update,
-    warnings=_pod_warnings,
     remains=terminating_pod,
     events="upstream",
     columns=POD_COLUMNS,
@@ -64,7 +46,7 @@ POD = Kind(
             "overhead", "phase", "preemptionPolicy", "protocol", "requests", "resource", "restartPolicy", "schedulerName",
             "startTime", "whenUnsatisfiable",
         ),
-        dropped=("csi", "ephemeral"),
+        dropped=("azureFile", "vsphereVolume"),
         label_keys=("topologyKey", "matchLabelKeys", "mismatchLabelKeys"),
         images=("image",),
     ),

@@ -14,7 +14,7 @@ from typing import overload
 
 from tidelog.api.entry_points import offered
 from tidelog.api.errors import PluginError, UsageError
-from tidelog.api.kinds import apps, core, policy, resource, scheduling
+from tidelog.api.kinds import apps, core, policy, resource, scheduling, storage
 from tidelog.api.kinds.kind import Kind
 from tidelog.api.objects import Object
 
@@ -47,6 +47,13 @@ _OURS: tuple[Kind, ...] = (
     resource.DEVICE_CLASS,
     resource.RESOURCE_CLAIM,
     resource.RESOURCE_CLAIM_TEMPLATE,
+    storage.PERSISTENT_VOLUME_CLAIM,
+    storage.PERSISTENT_VOLUME,
+    storage.STORAGE_CLASS,
+    storage.CSI_NODE,
+    storage.CSI_DRIVER,
+    storage.CSI_STORAGE_CAPACITY,
+    storage.VOLUME_ATTACHMENT,
 )
 
 

@@ -30,6 +30,7 @@ from tidelog.api.validation import placement as validate_placement
 from tidelog.api.validation import resources as validate_resources
 from tidelog.api.validation.check import Check
 from tidelog.api.validation.field_errors import INT32_MAX, ErrorList, in_range
+from tidelog.api.validation.storage import claim_spec
 
 PROTOCOLS = ("TCP", "UDP", "SCTP")
 PREEMPTION_POLICIES = ("PreemptLowerPriority", "Never")
@@ -289,9 +290,26 @@ def _volumes(errors: ErrorList, volumes: Iterable[Volume]) -> None:
         else:
             errors.invalid_each(f"{path}.name", volume.name, names.dns_label(volume.name))
         seen.add(volume.name)
-        for source in (volume.persistent_volume_claim, volume.ephemeral, volume.csi, volume.image):
+        _volume_claim(errors, volume, path)
+        for source in (volume.azure_file, volume.vsphere_volume, volume.csi, volume.image):
             if source is not None:
                 validate_common.raw(errors, source, path)
+
+
+def _volume_claim(errors: ErrorList, volume: Volume, path: str) -> None:
+    claim, ephemeral = volume.persistent_volume_claim, volume.ephemeral
+    if claim is not None:
+        where = f"{path}.persistentVolumeClaim.claimName"
+        if claim.claim_name:
+            errors.invalid_each(where, claim.claim_name, names.dns_subdomain(claim.claim_name))
+        else:
+            errors.required(where)
+    if claim is not None and ephemeral is not None:
+        errors.forbidden(f"{path}.ephemeral", "may not specify more than 1 volume type")
+    elif ephemeral is not None and ephemeral.volume_claim_template is None:
+        errors.required(f"{path}.ephemeral.volumeClaimTemplate")
+    elif ephemeral is not None and ephemeral.volume_claim_template is not None:
+        claim_spec(errors, ephemeral.volume_claim_template.spec, f"{path}.ephemeral.volumeClaimTemplate.spec")
 
 
 def _status(errors: ErrorList, pod: Pod) -> None:

@@ -37,6 +37,7 @@ _REASONS = {
     "error": ("Warning", "FailedScheduling"),
     "aborted": ("Warning", "FailedScheduling"),
     "waiting": ("Normal", "WaitingOnPermit"),
+    "reserved": ("Normal", "WaitingForAnswers"),
     "nominated": ("Normal", "Nominated"),
     "evicted": ("Normal", "Preempted"),
     "gated": ("Warning", "SchedulingGated"),

@@ -30,6 +30,7 @@ from tidelog.eventlog.records import (
     PlacementChosen,
     PodConditionSet,
     Record,
+    Reserved,
     Scheduled,
     SchedulerStarted,
     ShadowVerdict,
@@ -105,6 +106,9 @@ def in_a_few_words(body: Body, at: int) -> str:
             return f"as record {body.same_as} says" if body.same_as else _short(body.message)
         case Waiting():
             return f"for {', '.join(body.plugins)}, on {body.node}, {format_duration(body.deadline - at)} at most"
+        case Reserved():
+            count = f"{len(body.writes)} {'write' if len(body.writes) == 1 else 'writes'}"
+            return f"on {body.node}, until {count} for {', '.join(body.plugins)} are answered, {format_duration(body.deadline - at)} at most"
         case AttemptAborted():
             return f"{body.reason} (record {body.conflict})" if body.conflict else body.reason
         case AttemptError():

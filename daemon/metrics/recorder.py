@@ -28,6 +28,7 @@ from tidelog.eventlog.records import (
     ObjectDeleted,
     Outcome,
     Record,
+    Reserved,
     Scheduled,
     Unschedulable,
     Waiting,
@@ -203,7 +204,7 @@ class Recorder(Watcher):
         if isinstance(body, AttemptAborted):
             metrics.attempts.aborted.labels(abort_label(body.reason)).inc()
             return
-        if isinstance(body, Waiting):
+        if isinstance(body, Waiting | Reserved):
             self._waiting[key] = body.at
             return
         if isinstance(body, Evicted):

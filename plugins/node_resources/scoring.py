@@ -134,7 +134,7 @@ def strategy_errors(args: ScoringStrategy, path: str) -> Iterator[FieldError]:
     yield from resource_name_errors(args.resources, f"{path}.resources")
     ratio, where = args.requested_to_capacity_ratio, f"{path}.requestedToCapacityRatio"
     if args.type == REQUESTED_TO_CAPACITY_RATIO:
-        yield from _shape_errors(ratio.shape if ratio else (), f"{where}.shape")
+        yield from shape_errors(ratio.shape if ratio else (), f"{where}.shape")
     elif ratio is not None:
         rule = f"may only be set when the type is {REQUESTED_TO_CAPACITY_RATIO}"
         yield FieldError(path=where, kind="Forbidden", rule=rule)
@@ -151,7 +151,8 @@ def resource_name_errors(resources: Sequence[ResourceSpec], path: str) -> Iterat
         seen.add(spec.name)
 
 
-def _shape_errors(shape: Sequence[UtilizationShapePoint], path: str) -> Iterator[FieldError]:
+def shape_errors(shape: Sequence[UtilizationShapePoint], path: str) -> Iterator[FieldError]:
+    """Every rule that the points break."""
     if not shape:
         yield FieldError(path=path, kind="Required", rule="at least one point must be specified")
     for i, point in enumerate(shape):

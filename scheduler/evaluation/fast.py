@@ -21,6 +21,7 @@ from msgspec.structs import replace
 
 from tidelog.api.objects import Pod, PodSpec
 from tidelog.api.selectors import SelectorError
+from tidelog.api.volumes import matters
 from tidelog.framework.arithmetic import scan_start
 from tidelog.framework.diagnosis import Diagnosis, FitError
 from tidelog.framework.interface import Code, CycleState, Plugin, Status
@@ -37,6 +38,10 @@ from tidelog.plugins.node_resources.fit import NodeResourcesFit
 from tidelog.plugins.node_unschedulable import NodeUnschedulable
 from tidelog.plugins.pod_topology_spread.plugin import PodTopologySpread
 from tidelog.plugins.taint_toleration import TaintToleration
+from tidelog.plugins.volumes.binding import VolumeBinding
+from tidelog.plugins.volumes.limits import NodeVolumeLimits
+from tidelog.plugins.volumes.restrictions import VolumeRestrictions
+from tidelog.plugins.volumes.zone import VolumeZone
 from tidelog.queue.nominator import Nominator
 from tidelog.scheduler.evaluation.affinity import Affinity
 from tidelog.scheduler.evaluation.first_pod import find_once
@@ -63,9 +68,15 @@ _KNOWN: frozenset[type] = frozenset(
         InterPodAffinity,
         NodeResourcesBalancedAllocation,
         ImageLocality,
+        VolumeRestrictions,
+        NodeVolumeLimits,
+        VolumeBinding,
+        VolumeZone,
     )
 )
 _BY_DOMAINS = (PodTopologySpread, InterPodAffinity)
+_ABOUT_VOLUMES = (VolumeRestrictions, NodeVolumeLimits, VolumeBinding, VolumeZone)
+"""They skip a pod without volumes, whatever else there is."""
 _FAILURES = (NotFast, SelectorError)
 
 
@@ -419,6 +430,8 @@ def _pre_filtered(framework: Framework, state: CycleState, pod: PodInfo) -> set[
     for plugin in framework.pre_filter:
         if isinstance(plugin, _BY_DOMAINS):
             continue
+        if isinstance(plugin, _ABOUT_VOLUMES) and any(map(matters, pod.pod.spec.volumes)):
+            raise NotFast("the pod has volumes")
         result = plugin.pre_filter(state, pod, framework.snapshot.nodes)
         if result.nodes is not None:
             raise NotFast(f"{plugin.name} narrows the nodes")

@@ -9,16 +9,14 @@ from collections.abc import Iterator
 
 from tidelog.eventlog.records import Body, Scheduled, Unschedulable, Waiting
 from tidelog.framework.diagnosis import FitError
-from tidelog.framework.framework import Framework
-from tidelog.framework.interface import Code, CycleState
+from tidelog.framework.framework import Framework, PromisedWrites
+from tidelog.framework.interface import Code, CycleState, Status
 from tidelog.scheduler.decision import Relies
 from tidelog.scheduler.fallback import explained
 from tidelog.scheduler.groups.group import Group
 from tidelog.scheduler.groups.trial import Evaluation, GroupFailure, Step
-from tidelog.scheduler.pod_cycle import Stamp, rejections, relied_on
-
-BARRIER = "GangScheduling"
-"""For whom the members of a gang wait that have nothing to wait for themselves."""
+from tidelog.scheduler.permits import BARRIER
+from tidelog.scheduler.pod_cycle import Stamp, rejections, relied_on, reserved
 
 
 class GroupBinding:
@@ -35,6 +33,8 @@ class GroupBinding:
         self.steps: list[Step] = []
         self.waits: dict[str, tuple[tuple[str, int], ...]] = {}
         """Uid → (plugin, nanoseconds) that it waits for."""
+        self.promised: dict[str, tuple[PromisedWrites, ...]] = {}
+        """Uid → what has to be written before it can be bound."""
 
     @property
     def placed(self) -> list[Step]:
@@ -65,21 +65,37 @@ class GroupBinding:
                 self.waits[pod.uid] = permit.waits
                 status = None
             elif status is None:
-                status = framework.run_pre_bind(step.state, pod, node) or framework.run_bind(
-                    step.state, pod, node
-                )
+                status = self._write_or_bind(step)
             if status is not None:
                 framework.run_unreserve(step.state, pod, node)
         if status is None:
             framework.snapshot.assume(pod, node)
+            step.show_writes(framework)
             return step
         if not status.is_rejected:
             self.unreserve()
             raise GroupFailure(status)
         return Step(pod, step.state, "", error=FitError.of_node(node, status))
 
+    def _write_or_bind(self, step: Step) -> Status | None:
+        framework = self.framework
+        promised = framework.run_writes(step.state, step.pod, step.node)
+        if isinstance(promised, Status):
+            return promised
+        if promised:
+            self.promised[step.pod.uid] = promised
+            return None
+        failure = framework.run_pre_bind(step.state, step.pod, step.node)
+        return failure or framework.run_bind(step.state, step.pod, step.node)
+
+    @property
+    def must_wait(self) -> bool:
+        """Somebody has to be waited for before any member is bound."""
+        return bool(self.waits or self.promised)
+
     def forget(self) -> None:
         for step in reversed(self.placed):
+            step.hide_writes(self.framework)
             self.framework.snapshot.forget(step.pod, step.node)
 
     def unreserve(self) -> None:
@@ -87,27 +103,46 @@ class GroupBinding:
             self.framework.run_unreserve(step.state, step.pod, step.node)
 
     def post_bind(self) -> None:
-        if not self.waits:
+        if not self.must_wait:
             for step in self.placed:
                 self.framework.run_post_bind(step.state, step.pod, step.node)
 
     def states(self) -> dict[str, CycleState]:
-        return {step.pod.uid: step.state for step in self.placed} if self.waits else {}
+        return {step.pod.uid: step.state for step in self.placed} if self.must_wait else {}
 
     def relies(self) -> list[Relies]:
-        framework = self.framework
         return [
-            Relies(f"Pod/{s.pod.key}", s.pod.uid, s.node, relied_on(framework, s.state)) for s in self.steps
+            Relies(
+                f"Pod/{s.pod.key}",
+                s.pod.uid,
+                s.node,
+                relied_on(self.framework, s.state),
+                reads=self._reads(s),
+            )
+            for s in self.steps
         ]
+
+    def _reads(self, step: Step) -> frozenset[str]:
+        if not step.node:
+            return frozenset()
+        reads = self.framework.read_for(step.state, step.pod, step.node)
+        written = (w.key for each in self.promised.get(step.pod.uid, ()) for w in each.writes)
+        return reads.union(written)
 
     def outcomes(self) -> Iterator[tuple[str, Body]]:
         """One for each member. While any of them waits all do: what is bound is bound together."""
-        deadline = min((wait for waits in self.waits.values() for _, wait in waits), default=0)
+        permits = [wait for waits in self.waits.values() for _, wait in waits]
+        answers = [each.timeout for promised in self.promised.values() for each in promised]
+        # Nothing is written while somebody may still forbid it.
+        deadline = min(permits or answers, default=0)
         for step in self.steps:
             key = f"Pod/{step.pod.key}"
             if not step.node:
                 body: Body = self._left_over(step)
-            elif self.waits:
+            elif not self.waits and step.pod.uid in self.promised:
+                assert step.result is not None
+                body = reserved(self.stamp, step.result, self.promised[step.pod.uid], self.group.key)
+            elif self.must_wait:
                 waits = self.waits.get(step.pod.uid, ())
                 body = Waiting(
                     **self.stamp._asdict(),

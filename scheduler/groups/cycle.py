@@ -364,12 +364,15 @@ class _Cycle:
                 raise GroupFailure(status)
             return Step(pod, state, "", error=FitError.of_node(found.node, status))
         framework.snapshot.assume(pod, found.node)
-        return Step(pod, state, found.node, result=found)
+        step = Step(pod, state, found.node, result=found)
+        step.show_writes(framework)
+        return step
 
     def _forget(self, evaluation: Evaluation) -> None:
         """Take everybody off the snapshot again, the last first."""
         for step in reversed(evaluation.steps):
             if step.node:
+                step.hide_writes(self.framework)
                 self.framework.snapshot.forget(step.pod, step.node)
                 self.framework.run_unreserve(step.state, step.pod, step.node)
 
@@ -498,7 +501,7 @@ class _Cycle:
             placement=chosen.placement.name,
             nodes=chosen.placement.nodes if chosen.placement.name else (),
             assignment={f"Pod/{step.pod.key}": step.node for step in bound.placed},
-            waiting=tuple(f"Pod/{step.pod.key}" for step in bound.placed if bound.waits),
+            waiting=tuple(f"Pod/{step.pod.key}" for step in bound.placed if bound.must_wait),
             score=chosen.score,
             scores=self.scores,
             candidates=sum(e.is_feasible for e in evaluations),

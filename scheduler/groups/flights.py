@@ -29,6 +29,7 @@ from tidelog.eventlog.records import (
     AttemptError,
     Body,
     PlacementChosen,
+    Reserved,
     Scheduled,
     Unschedulable,
     Waiting,
@@ -219,7 +220,7 @@ class GroupFlights:
 def aborted_group(decision: Decision, found: Conflict) -> Decision:
     """What is appended in place of a group's decision that cannot be committed."""
     key, body = decision.outcomes[0]
-    assignment = {k: b.node for k, b in decision.outcomes if isinstance(b, Scheduled | Waiting)}
+    assignment = {k: b.node for k, b in decision.outcomes if isinstance(b, Scheduled | Waiting | Reserved)}
     replacement = AttemptAborted(
         attempt=decision.attempt,
         observed=decision.observed,
@@ -229,5 +230,6 @@ def aborted_group(decision: Decision, found: Conflict) -> Decision:
         conflict=found.seq,
         assignment=assignment,
         claims=body.claims if isinstance(body, PlacementChosen) else {},
+        writes=tuple(w for _, b in decision.outcomes if isinstance(b, Reserved) for w in b.writes),
     )
     return replace(decision, outcomes=((key, replacement),))

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
 
+from tidelog.api.objects import Object
 from tidelog.framework.diagnosis import FitError
-from tidelog.framework.framework import ScheduleResult
+from tidelog.framework.framework import Framework, ScheduleResult
 from tidelog.framework.interface import CycleState, Placement, Status
 from tidelog.framework.node_info import PodInfo
 
@@ -15,7 +16,7 @@ from tidelog.framework.node_info import PodInfo
 class Step:
     """One member's try. It has a node, an error, or, where nobody is to blame, a reason."""
 
-    __slots__ = ("error", "node", "pod", "reason", "result", "state")
+    __slots__ = ("_before", "error", "node", "pod", "reason", "result", "state")
 
     def __init__(
         self,
@@ -33,6 +34,20 @@ class Step:
         self.result = result
         self.error = error
         self.reason = reason
+        self._before: list[tuple[str, Object | None]] = []
+
+    def show_writes(self, framework: Framework) -> None:
+        """Let those after it see the objects as they will be written for it."""
+        promised = framework.run_writes(self.state, self.pod, self.node)
+        if promised and not isinstance(promised, Status):
+            writes = [write for each in promised for write in each.writes]
+            self._before = framework.handle.listers.promise(writes)
+
+    def hide_writes(self, framework: Framework) -> None:
+        """Undo that; in the opposite order."""
+        if self._before:
+            framework.handle.listers.restore(self._before)
+            self._before = []
 
     @property
     def message(self) -> str:

@@ -203,7 +203,6 @@ def test_why_names_plugin_reason_node_counts_and_what_would_help(case: str, driv
             "GangScheduling",
             "waiting for minCount pods from a gang to appear in scheduling queue",
         ),
-        (pod("p").pvc("data").build(), "UnsupportedNeeds", "persistent volume claim 'data' is not supported"),
         (
             pod("p").claim("gpu", claim="mine").build(),
             "UnsupportedNeeds",

@@ -36,7 +36,17 @@ except ImportError:
 
 sys.path.insert(0, str(HERE))
 
-FAMILIES = ("filter-score", "hints", "preemption", "queue", "queue_groups", "podgroup", "cel")
+FAMILIES = (
+    "filter-score",
+    "hints",
+    "preemption",
+    "queue",
+    "queue_groups",
+    "podgroup",
+    "cel",
+    "volumes",
+    "volume-dra-hints",
+)
 Case = dict[str, Any]
 
 

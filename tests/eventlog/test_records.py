@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from tidelog.api.errors import LogError
 from tidelog.api.kinds.registry import KINDS, object_key
 from tidelog.api.objects import Condition, ObjectMeta, Pod, PodSpec
+from tidelog.api.writes import Write
 from tidelog.eventlog.records import (
     GENESIS,
     KIND_OF_BODY,
@@ -41,6 +42,7 @@ from tidelog.eventlog.records import (
     Record,
     Redaction,
     Rejection,
+    Reserved,
     Scheduled,
     SchedulerStarted,
     ShadowVerdict,
@@ -92,6 +94,13 @@ BODIES: tuple[Body, ...] = (
         nodes=1,
     ),
     Waiting(**ATTEMPT, node="n1", plugins=("Gang",), deadline=5),
+    Reserved(
+        **ATTEMPT,
+        node="n1",
+        writes=(Write(key="PersistentVolume//v", patch={"spec": {"claimRef": {"name": "c"}}}),),
+        plugins=("VolumeBinding",),
+        deadline=5,
+    ),
     AttemptAborted(**ATTEMPT, reason="the node is gone", conflict=41, node="n1"),
     AttemptError(**ATTEMPT, message="boom", plugin="P"),
     Nominated(**ATTEMPT, node="n1", victims=("Pod/default/low",)),
@@ -143,7 +152,7 @@ def kind_by_match(body: Body) -> str:
             return type(body).__name__
         case LeadershipChanged() | WriteFailed() | ShadowVerdict():
             return type(body).__name__
-        case SchedulerStarted() | LossAccepted() | Scheduled() | Unschedulable() | Waiting():
+        case SchedulerStarted() | LossAccepted() | Scheduled() | Unschedulable() | Waiting() | Reserved():
             return type(body).__name__
         case (
             AttemptAborted()

@@ -7,15 +7,13 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from tidelog.api.objects import Pod, Volume
-from tidelog.configuration.configuration import resolve_configuration
-from tidelog.framework.events import Action, ClusterEvent, EventRegistration, Resource
-from tidelog.framework.interface import CycleState, Plugin, Status
-from tidelog.framework.node_info import NodeInfo, PodInfo
+from tidelog.api.objects import ClaimVolume, EphemeralVolume, Pod, Volume
+from tidelog.configuration.configuration import SchedulerConfiguration, resolve_configuration
 from tidelog.plugins.registry import Registry
 from tidelog.replay.driver import Driver
 from tidelog.replay.waits import waits_of
 from tidelog.testing import builders as b
+from tidelog.testing import storage as s
 
 
 def pod(name: str = "web") -> b.PodBuilder:
@@ -30,8 +28,6 @@ def with_volume(**source: Any) -> Pod:
 @pytest.mark.parametrize(
     ("needy", "told"),
     [
-        (with_volume(persistent_volume_claim={"claimName": "d"}), "persistent volume claim 'data'"),
-        (with_volume(ephemeral={}), "ephemeral volume 'data'"),
         (pod().claim("gpu", claim="mine").build(), "resource claim 'gpu'"),
     ],
 )
@@ -59,30 +55,44 @@ def test_volumes_that_need_no_node_of_their_own_stand_in_nobodys_way() -> None:
     assert driver.placements() == {"default/web": "n1"}
 
 
-class LooksAfterVolumes(Plugin):
-    """Asks to be told of volume claims, so it is trusted with them."""
-
-    name = "LooksAfterVolumes"
-
-    def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
-        return None
-
-    def events_to_register(self) -> list[EventRegistration]:
-        return [EventRegistration(ClusterEvent(Resource.PERSISTENT_VOLUME_CLAIM, Action.ADD))]
-
-
-def test_need_that_a_plugin_looks_after_stands_in_nobodys_way() -> None:
-    registry = Registry()
-    registry.register(LooksAfterVolumes)
-    driver = Driver(registry)
+def without(*plugins: str) -> SchedulerConfiguration:
+    disabled = {"multiPoint": {"disabled": [{"name": name} for name in plugins]}}
     document = {
         "apiVersion": "kubescheduler.config.k8s.io/v1",
         "kind": "KubeSchedulerConfiguration",
-        "profiles": [{"plugins": {"multiPoint": {"enabled": [{"name": LooksAfterVolumes.name}]}}}],
+        "profiles": [{"plugins": disabled}],
     }
-    driver.start(resolve_configuration(document, registry).configuration)
+    return resolve_configuration(document, Registry()).configuration
 
-    driver.put(b.node("n1").build(), with_volume(persistent_volume_claim={"claimName": "d"}))
+
+@pytest.mark.parametrize(
+    ("needy", "told"),
+    [
+        (with_volume(persistent_volume_claim=ClaimVolume(claim_name="d")), "persistent volume claim 'data'"),
+        (with_volume(ephemeral=EphemeralVolume()), "ephemeral volume 'data'"),
+    ],
+)
+def test_profile_without_the_plugins_for_volumes_does_not_place_them_in_ignorance(
+    needy: Pod, told: str
+) -> None:
+    driver = Driver()
+    driver.start(without("VolumeBinding", "VolumeZone", "VolumeRestrictions", "NodeVolumeLimits"))
+
+    driver.put(b.node("n1").build(), needy)
+    driver.settle()
+
+    waits = waits_of(driver.core, needy)
+    assert driver.placements() == {}
+    assert waits is not None
+    assert f"UnsupportedNeeds: {told} is not supported" in waits.gate
+
+
+def test_claim_that_is_bound_keeps_no_pod_out() -> None:
+    driver = Driver()
+    driver.start()
+    claim = s.claim("d", volume="v")
+
+    driver.put(b.node("n1").build(), claim, s.volume("v", bound=claim), pod().pvc("d").build())
     driver.settle()
 
     assert driver.placements() == {"default/web": "n1"}

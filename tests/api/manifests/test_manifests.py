@@ -128,7 +128,7 @@ def test_unknown_fields_are_tolerated() -> None:
         ),
         (
             "{apiVersion: v1, kind: Pood}",
-            'kind: Unsupported value: "Pood": did you mean "Pod"?; supported values: "DeviceClass"',
+            'kind: Unsupported value: "Pood": did you mean "Pod"?; supported values: "CSIDriver", "CSINode"',
         ),
         ("{apiVersion: v1, kind: ConfigMap}", 'kind: Unsupported value: "ConfigMap": supported values:'),
         (

@@ -504,13 +504,6 @@ def test_field_of_a_disabled_gate_is_refused(
     ("kind", "settings", "expected"),
     [
         ("Pod", {}, ()),
-        (
-            "Pod",
-            {"spec.volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "x"}}]},
-            (
-                "spec.volumes[0]: persistent volume claim 'data' is not supported: the pod will not be scheduled",
-            ),
-        ),
         ("Node", {"status.capacity.cpu": "4", "status.allocatable.cpu": "4000m"}, ()),
         (
             "Node",

@@ -34,9 +34,9 @@ def answer(case: Case) -> Answer:
         waiting = SimpleNamespace(
             pod=msgspec.convert(case["pod"], Pod), attempted_at=0, first_rejected_at={plugin.name: 0}
         )
-        _ask(found, registered, waiting, old, new)
+        ask(found, registered, waiting, old, new)
     if old is not None and new is not None:
-        found["derived"] = sorted(_name(derived) for derived in _derived(resource, old, new))
+        found["derived"] = sorted(name_of(each) for each in derived(resource, old, new))
     return found
 
 
@@ -60,7 +60,7 @@ def _plugin(case: Case) -> Any:
     return plugin(None if plugin.Args is None else plugin.Args(), handle)
 
 
-def _ask(found: Answer, registered: list[EventRegistration], waiting: Any, old: Any, new: Any) -> None:
+def ask(found: Answer, registered: list[EventRegistration], waiting: Any, old: Any, new: Any) -> None:
     """The best of the hints; one that fails counts as Queue."""
     hints = set()
     for registration in registered:
@@ -76,13 +76,13 @@ def _ask(found: Answer, registered: list[EventRegistration], waiting: Any, old: 
     found["hint"] = (Hint.QUEUE if Hint.QUEUE in hints else Hint.SKIP).value
 
 
-def _derived(resource: Resource, old: Any, new: Any) -> list[ClusterEvent]:
+def derived(resource: Resource, old: Any, new: Any) -> list[ClusterEvent]:
     if resource is Resource.NODE:
         return node_events(old, new)
     return pod_events(old, new, target=resource is Resource.TARGET_POD, upstream=True)
 
 
-def _name(event: ClusterEvent) -> str:
+def name_of(event: ClusterEvent) -> str:
     return f"{event.resource}/{event.label.removeprefix(event.resource)}"
 
 

@@ -1,0 +1,152 @@
+"""Claims, volumes, and what says where volumes can be had: the part of the listers that plugins for volumes ask.
+
+Kept by `tidelog.framework.listers` from the log's records. What an attempt has promised is put over the objects' stored versions until its
+record is in the log. `put` and `delete` cost the same however many objects there are; lists are made anew after a change of one of theirs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from tidelog.api.objects import Object
+from tidelog.api.storage import (
+    CSIDriver,
+    CSINode,
+    CSIStorageCapacity,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+    VolumeAttachment,
+)
+from tidelog.api.volumes import class_of
+
+KINDS_OF_STORAGE = (
+    PersistentVolumeClaim,
+    PersistentVolume,
+    StorageClass,
+    CSINode,
+    CSIDriver,
+    CSIStorageCapacity,
+    VolumeAttachment,
+)
+
+_BY_NAME: dict[str, type] = {kind.__name__: kind for kind in KINDS_OF_STORAGE}
+
+_K = TypeVar("_K", bound=Object)
+
+
+class Storage:
+    """The objects of storage, by name and by what they are looked for."""
+
+    def __init__(self) -> None:
+        self.generation = 0
+        """Grows with each change of any of them."""
+        self._tables: dict[type, dict[tuple[str, str], Any]] = {kind: {} for kind in KINDS_OF_STORAGE}
+        self._by_class = _Index[PersistentVolume](class_of)
+        self._capacities = _Index[CSIStorageCapacity](lambda found: found.storage_class_name)
+        self._attachments = _Index[VolumeAttachment](lambda found: found.spec.node_name)
+        self._indexes: dict[type, _Index[Any]] = {
+            PersistentVolume: self._by_class,
+            CSIStorageCapacity: self._capacities,
+            VolumeAttachment: self._attachments,
+        }
+
+    # --- following the log --------------------------------------------------------------------------------------------
+
+    def put(self, obj: Object) -> None:
+        """A new object or a new version of one; of another kind it is ignored."""
+        table = self._tables.get(type(obj))
+        if table is None:
+            return
+        self.generation += 1
+        key = (obj.metadata.namespace, obj.metadata.name)
+        old, table[key] = table.get(key), obj
+        index = self._indexes.get(type(obj))
+        if index is not None:
+            index.change(key, old, obj)
+
+    def delete(self, obj: Object) -> None:
+        """The object of this kind, namespace and name is gone."""
+        table = self._tables.get(type(obj))
+        if table is None:
+            return
+        self.generation += 1
+        key = (obj.metadata.namespace, obj.metadata.name)
+        old = table.pop(key, None)
+        index = self._indexes.get(type(obj))
+        if index is not None:
+            index.change(key, old, None)
+
+    # --- what plugins ask ---------------------------------------------------------------------------------------------
+
+    def get(self, kind: str, namespace: str, name: str) -> Object | None:
+        """The object of this kind and name; None also for other kinds."""
+        found = _BY_NAME.get(kind)
+        return None if found is None else self._tables[found].get((namespace, name))
+
+    def claim(self, namespace: str, name: str) -> PersistentVolumeClaim | None:
+        """The PersistentVolumeClaim of this name."""
+        return self._get(PersistentVolumeClaim, namespace, name)
+
+    def volume(self, name: str) -> PersistentVolume | None:
+        """The PersistentVolume of this name."""
+        return self._get(PersistentVolume, "", name)
+
+    def storage_class(self, name: str) -> StorageClass | None:
+        """The StorageClass of this name."""
+        return self._get(StorageClass, "", name)
+
+    def csi_node(self, name: str) -> CSINode | None:
+        """What the node of this name can attach."""
+        return self._get(CSINode, "", name)
+
+    def csi_driver(self, name: str) -> CSIDriver | None:
+        """The CSIDriver of this name."""
+        return self._get(CSIDriver, "", name)
+
+    def volumes_of_class(self, name: str) -> Sequence[PersistentVolume]:
+        """All volumes of the class, by name."""
+        return self._by_class.of(name)
+
+    def capacities_of_class(self, name: str) -> Sequence[CSIStorageCapacity]:
+        """What is left for volumes of the class, by namespace and name."""
+        return self._capacities.of(name)
+
+    def attachments_to(self, node: str) -> Sequence[VolumeAttachment]:
+        """What is attached, or about to be, to the node of this name, by name."""
+        return self._attachments.of(node)
+
+    def _get(self, kind: type[_K], namespace: str, name: str) -> _K | None:
+        found: _K | None = self._tables[kind].get((namespace, name))
+        return found
+
+
+class _Index(dict[str, dict[tuple[str, str], _K]]):
+    """Objects by one thing about them, and within that by namespace and name."""
+
+    def __init__(self, about: Callable[[_K], str]) -> None:
+        super().__init__()
+        self._about = about
+        self._sorted: dict[str, tuple[_K, ...]] = {}
+        """What `of` answered, until one of them changes."""
+
+    def change(self, key: tuple[str, str], old: _K | None, new: _K | None) -> None:
+        if old is not None:
+            value = self._about(old)
+            named = self[value]
+            del named[key]
+            if not named:
+                del self[value]
+            self._sorted.pop(value, None)
+        if new is not None:
+            value = self._about(new)
+            self.setdefault(value, {})[key] = new
+            self._sorted.pop(value, None)
+
+    def of(self, value: str) -> Sequence[_K]:
+        found = self._sorted.get(value)
+        if found is None:
+            named = self.get(value, {})
+            found = self._sorted[value] = tuple(named[key] for key in sorted(named))
+        return found

@@ -1,0 +1,157 @@
+"""VolumeRestrictions: disks that only one pod of a node may use, and claims that only one pod at all may use (ReadWriteOncePod)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from tidelog.api.objects import Pod, Volume
+from tidelog.api.volumes import READ_WRITE_ONCE_POD
+from tidelog.framework.events import Action, ClusterEvent, EventRegistration, Hint, Resource, WaitingPod
+from tidelog.framework.interface import (
+    SKIP,
+    CycleState,
+    Depends,
+    FilterPlugin,
+    Plugin,
+    PodHooks,
+    PreFilterPlugin,
+    PreFilterResult,
+    Status,
+    unresolvable,
+    unschedulable,
+)
+from tidelog.framework.node_info import NodeInfo, PodInfo
+from tidelog.plugins.volumes.claims import concerns_mounted_claim, mounted_names, not_found, queue_if
+
+REASON_DISK = "node(s) had no available disk"
+REASON_ONE_POD = "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by another pod"
+_STATE = "VolumeRestrictions"
+
+
+class Exclusive(msgspec.Struct):
+    """What PreFilter found."""
+
+    has_disks: bool
+    names: frozenset[str]
+    """Of the pod's claims that only one pod may use."""
+    conflicts: int
+    """How often others use them; removing a pod that mounts one twice makes it negative, which is as good as 0."""
+
+    def clone(self) -> Exclusive:
+        """A copy for trying without some pods."""
+        return msgspec.structs.replace(self)
+
+
+class VolumeRestrictions(Plugin):
+    """Keeps pods apart that must not share a disk or a claim."""
+
+    name = "VolumeRestrictions"
+    filter_depends = Depends.OCCUPANTS | Depends.STORAGE | Depends.CLUSTER
+
+    def pre_filter(self, state: CycleState, pod: PodInfo, nodes: Sequence[NodeInfo]) -> PreFilterResult:
+        """Rejects a pod whose claim is missing; skips one that has neither such disks nor a claim in use."""
+        volumes = pod.pod.spec.volumes
+        if not volumes:
+            return PreFilterResult(status=SKIP)
+        has_disks = any(_is_disk(volume) for volume in volumes)
+        names: set[str] = set()
+        for name in mounted_names(pod.pod):
+            claim = self.handle.listers.storage.claim(pod.namespace, name)
+            if claim is None:
+                return PreFilterResult(status=unresolvable(not_found(name)))
+            if READ_WRITE_ONCE_POD in claim.spec.access_modes:
+                names.add(name)
+        conflicts = sum(any((pod.namespace, name) in node.claims for node in nodes) for name in names)
+        if not has_disks and not conflicts:
+            return PreFilterResult(status=SKIP)
+        state.write(_STATE, Exclusive(has_disks, frozenset(names), conflicts))
+        return PreFilterResult()
+
+    def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
+        """Disks first; a claim that is in use is in use on every node."""
+        found: Exclusive = state.read(_STATE)
+        if found.has_disks and any(conflict(pod.pod, other.pod) for other in node.pods.values()):
+            return unschedulable(REASON_DISK)
+        return unschedulable(REASON_ONE_POD) if found.conflicts > 0 else None
+
+    def add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, node: NodeInfo) -> Status | None:
+        """Counts volumes by the claim's name alone, whatever the namespace, as kube-scheduler does."""
+        _change(state, added, 1)
+        return None
+
+    def remove_pod(self, state: CycleState, pod: PodInfo, removed: PodInfo, node: NodeInfo) -> Status | None:
+        _change(state, removed, -1)
+        return None
+
+    def events_to_register(self) -> Sequence[EventRegistration]:
+        """The end of a pod that is in the way, a node, the claim."""
+        return [
+            EventRegistration(ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE), _when_pod_gone),
+            EventRegistration(ClusterEvent(Resource.NODE, Action.ADD)),
+            EventRegistration(
+                ClusterEvent(Resource.PERSISTENT_VOLUME_CLAIM, Action.ADD), concerns_mounted_claim
+            ),
+        ]
+
+
+def _change(state: CycleState, other: PodInfo, by: int) -> None:
+    found: Exclusive | None = state.read(_STATE)
+    if found is not None and found.names:
+        found.conflicts += by * sum(name in found.names for name in mounted_names(other.pod))
+
+
+def _when_pod_gone(waiting: WaitingPod, old: Pod, _new: None) -> Hint:
+    pod = waiting.pod
+    if pod.metadata.namespace != old.metadata.namespace:
+        return Hint.SKIP
+    return queue_if(conflict(pod, old) or not set(mounted_names(pod)).isdisjoint(mounted_names(old)))
+
+
+# --- disks --------------------------------------------------------------------------------------------------------------
+
+
+def _is_disk(volume: Volume) -> bool:
+    return (
+        volume.gce_persistent_disk is not None
+        or volume.aws_elastic_block_store is not None
+        or volume.rbd is not None
+        or volume.iscsi is not None
+    )
+
+
+def conflict(pod: Pod, other: Pod) -> bool:
+    """Whether the two must not be on one node because of a disk."""
+    disks = [volume for volume in pod.spec.volumes if _is_disk(volume)]
+    return bool(disks) and any(
+        _conflict(mine, theirs) for mine in disks for theirs in other.spec.volumes if _is_disk(theirs)
+    )
+
+
+def _conflict(a: Volume, b: Volume) -> bool:
+    gce, other_gce = a.gce_persistent_disk, b.gce_persistent_disk
+    if gce is not None and other_gce is not None:
+        if gce.pd_name == other_gce.pd_name and not (gce.read_only and other_gce.read_only):
+            return True
+    ebs, other_ebs = a.aws_elastic_block_store, b.aws_elastic_block_store
+    if ebs is not None and other_ebs is not None and ebs.volume_id == other_ebs.volume_id:
+        return True
+    iscsi, other_iscsi = a.iscsi, b.iscsi
+    if iscsi is not None and other_iscsi is not None:
+        # Portal and unit are not looked at: one name is one target.
+        if iscsi.iqn == other_iscsi.iqn and not (iscsi.read_only and other_iscsi.read_only):
+            return True
+    rbd, other_rbd = a.rbd, b.rbd
+    return (
+        rbd is not None
+        and other_rbd is not None
+        and not set(rbd.monitors).isdisjoint(other_rbd.monitors)
+        and (rbd.pool, rbd.image) == (other_rbd.pool, other_rbd.image)
+        and not (rbd.read_only and other_rbd.read_only)
+    )
+
+
+_pre_filter: type[PreFilterPlugin] = VolumeRestrictions
+_filter: type[FilterPlugin] = VolumeRestrictions
+_hooks: type[PodHooks] = VolumeRestrictions

@@ -46,6 +46,7 @@ from tidelog.api.pod_status import (
 )
 from tidelog.api.writes import Write, written
 from tidelog.eventlog.attachment import Attachment, attached
+from tidelog.eventlog.promises import Promises
 from tidelog.eventlog.reader import LogReader
 from tidelog.eventlog.records import (
     AttemptAborted,
@@ -88,6 +89,9 @@ FORMAT = 2
 _ATTACHMENT = ""
 """Where a snapshot of an attached log has its attachment, among the objects by kind: others stay as they were, byte for byte."""
 
+_PROMISES = "promises"
+"""Likewise, what is outstanding."""
+
 
 class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """An object and the seq of the record that made it what it is (Kubernetes' resourceVersion)."""
@@ -126,6 +130,8 @@ class ObjectTable:
         """Those of the last configuration that a scheduler recorded."""
         self.attachment: Attachment | None = None
         """The cluster whose objects these are, if they are a live one's."""
+        self.promises = Promises()
+        """What such a cluster does not show yet of what was decided."""
         self._kinds: dict[str, dict[str, Entry]] = defaultdict(dict)
 
     # --- looking ----------------------------------------------------------------------------------------------------
@@ -155,9 +161,11 @@ class ObjectTable:
         self.seq, self.at = record.seq, record.at
         body = decode_body(record) if body is None else body
         self.attachment = attached(self.attachment, record.key, body)
+        if self.promises.keeping:
+            self.promises.note(record, body, self.get)
         match body:
             case ObjectPut():
-                self._put(record.key, body.object)
+                self._put(record.key, self.promises.seen(record.key, body.object))
             case Scheduled():
                 self._scheduled(record, body)
             case ObjectDeleted():
@@ -183,17 +191,20 @@ class ObjectTable:
                 # What admission needs of it, so that whoever appends without a scheduler admits as the last one would.
                 self.gates = recorded_gates(body.configuration.get("featureGates"))
                 self.cluster.constraints_max = body.configuration.get("maxTopologyConstraints", 1)
+            case ClusterAttached():
+                for key, obj in self.promises.attach(body):
+                    self._put(key, obj)
+            case WriteFailed():
+                self._write_failed(record, body)
             case (
                 Tick()
                 | SchedulerStarted()
                 | LossAccepted()
-                | ClusterAttached()
                 | KindSynced()
                 | KindGap()
                 | Cursor()
                 | ObjectUnread()
                 | LeadershipChanged()
-                | WriteFailed()
                 | ShadowVerdict()
                 | Waiting()
                 | AttemptAborted()
@@ -277,8 +288,15 @@ class ObjectTable:
 
         self._change_pod(record.key, leaving)
         name = record.key.rpartition("/")[2]
-        for budget in body.budgets:
+        for budget in () if self.promises.keeping else body.budgets:
             self._change(budget, PodDisruptionBudget, lambda found: charged(found, name, record.at))
+
+    def _write_failed(self, record: Record, body: WriteFailed) -> None:
+        broken = self.promises.broken(record, body, self.get)
+        if broken is not None:
+            self._put(record.key, broken.object)
+            if broken.cleared:
+                self._change_pod(broken.cleared, lambda pod: nominated_to(pod, ""))
 
     # --- snapshots --------------------------------------------------------------------------------------------------
 
@@ -308,6 +326,8 @@ class ObjectTable:
     def _add_attachment(self, objects: dict[str, Any]) -> None:
         if self.attachment is not None:
             objects[_ATTACHMENT] = self.attachment
+        if self.promises.log_id:
+            objects[_PROMISES] = self.promises.dump()
 
     def _by_kind(self) -> Iterator[tuple[str, dict[str, Entry]]]:
         """In the order of the kinds, which is the same in every process."""
@@ -361,6 +381,9 @@ class ObjectTable:
         for name, raw in objects.items():
             if name == _ATTACHMENT:
                 self.attachment = msgspec.msgpack.decode(raw, type=Attachment)
+                continue
+            if name == _PROMISES:
+                self.promises.load(msgspec.msgpack.decode(raw))
                 continue
             kind = KIND_BY_NAME[name]
             entries = msgspec.msgpack.decode(raw, type=list[tuple[int, kind.type]])  # type: ignore[name-defined]

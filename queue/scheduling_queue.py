@@ -321,6 +321,18 @@ class SchedulingQueue:
             pod.order = self._order.of(pod, pod.pod)
             self._places.to_active(pod, now, ATTEMPT_ABORTED)
 
+    def refuse(self, pod: Pod, refusals: int, now: int) -> None:
+        """A pod that was just added had been placed, and a live cluster refused to bind it: it backs off as after so many errors.
+
+        A member of a group does with its group, and a gated one waits for its gate.
+        """
+        entity = self._pods.get(pod_key(pod))
+        if entity is None or entity.uid != pod_uid(pod) or entity.where is not Where.ACTIVE:
+            return
+        self._places.take_out(entity)
+        entity.attempts = entity.consecutive_errors = refusals
+        self._places.requeue(entity, Strategy.AFTER_BACKOFF, now, ATTEMPT_FAILED)
+
     # --- groups -----------------------------------------------------------------------------------------------------
 
     def add_group(self, info: GroupInfo, now: int) -> None:

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from tidelog.api.errors import InternalError
 from tidelog.api.objects import Node, Object, Pod
 from tidelog.api.pod_status import is_terminal
+from tidelog.api.well_known import REGION, ZONE
 from tidelog.framework.events import ClusterEvent
 from tidelog.framework.listers import Listers
 from tidelog.framework.node_info import PodInfo
@@ -54,6 +55,17 @@ class EventObserver(Protocol):
 def wants_node(pod: Pod) -> bool:
     """Whether the pod belongs into the queue: without a node, not ended, and not being deleted."""
     return not pod.spec.node_name and not is_terminal(pod) and not is_leaving(pod)
+
+
+def is_confirmed(old: Pod, new: Pod) -> bool:
+    """Whether an API server shows a pod on its node as it was promised. It copies where the node is into the pod's labels as it binds it:
+    everybody who was placed since has counted on the pod, and nobody on these labels."""
+    if not old.spec.node_name or old.spec != new.spec or old.metadata.uid != new.metadata.uid:
+        return False
+    before, after = old.metadata.labels, new.metadata.labels
+    return before != after and all(
+        before.get(key) == after.get(key) for key in {**before, **after} if key not in (ZONE, REGION)
+    )
 
 
 class Cluster:

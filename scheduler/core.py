@@ -33,8 +33,9 @@ from msgspec.structs import replace
 
 from tidelog.api.errors import InternalError
 from tidelog.api.objects import Object, Pod
-from tidelog.api.pod_status import is_terminal, with_pod_condition
+from tidelog.api.pod_status import is_terminal, nominated_to, with_pod_condition
 from tidelog.configuration.configuration import SchedulerConfiguration
+from tidelog.eventlog.promises import Broken, Promises
 from tidelog.eventlog.records import (
     AttemptAborted,
     AttemptError,
@@ -74,9 +75,9 @@ from tidelog.scheduler.answers import Answers
 from tidelog.scheduler.assembly import Assembly
 from tidelog.scheduler.attempts import Attempts, record_key_of
 from tidelog.scheduler.cache import CacheLayout
-from tidelog.scheduler.cluster import Cluster, wants_node
+from tidelog.scheduler.cluster import Cluster, is_confirmed, wants_node
 from tidelog.scheduler.commit_check import Conflict, conflict
-from tidelog.scheduler.decision import Decision
+from tidelog.scheduler.decision import Decision, Relies
 from tidelog.scheduler.flights import Flights
 from tidelog.scheduler.groups.flights import GroupFlights, aborted_group
 from tidelog.scheduler.groups.group import is_group_key
@@ -101,6 +102,8 @@ class Core:
         self.cluster = Cluster()
         self.evictions = Evictions()
         """Victims that have not gone yet; what their budgets are charged."""
+        self.promises = Promises()
+        """What a live cluster does not show yet of what was decided."""
         self.group_flights = GroupFlights(self.cluster)
         """What is different about attempts in flight that are about groups."""
         self._flights = Flights(self.cluster)
@@ -185,13 +188,17 @@ class Core:
 
     def _consume(self, record: Record, body: Body) -> None:
         key, outcomes = record.key, self._outcomes
+        if self.promises.keeping:
+            self.promises.note(record, body, self.objects.get)
         match body:
             case ObjectPut():
-                self._put(key, body.object)
+                self._put(key, self.promises.seen(key, body.object))
+                self.evictions.heard_of(key)
             case Scheduled():
                 outcomes.scheduled(key, body)
             case ObjectDeleted():
                 self._deleted(key)
+                self.evictions.heard_of(key)
             case PodConditionSet():
                 pod = self.cluster.pod(key)
                 if pod is not None:
@@ -228,16 +235,18 @@ class Core:
                 outcomes.nominated(key, body)
             case Evicted():
                 outcomes.evicted(key, body)
+            case ClusterAttached():
+                self._attached(body)
+            case WriteFailed():
+                self._write_failed(record, body)
             case (
                 LossAccepted()
                 | EvictionRefused()
-                | ClusterAttached()
                 | KindSynced()
                 | KindGap()
                 | Cursor()
                 | ObjectUnread()
                 | LeadershipChanged()
-                | WriteFailed()
                 | ShadowVerdict()
             ):
                 pass
@@ -247,7 +256,7 @@ class Core:
     def _put(self, key: str, new: Object) -> None:
         cluster = self.cluster
         old = cluster.pod(key)
-        cluster.change(key, new)
+        cluster.change(key, new, expected=old is not None and isinstance(new, Pod) and is_confirmed(old, new))
         if old is None:
             self._answers.look(key)
             return
@@ -279,6 +288,46 @@ class Core:
             self._outcomes.end_eviction(pod_uid(pod))
         else:
             self._answers.look(key)
+
+    # --- a live cluster ---------------------------------------------------------------------------------------------------
+
+    def _attached(self, body: ClusterAttached) -> None:
+        for key, obj in self.promises.attach(body):
+            self._put(key, obj)
+        self.evictions.attached(live=self.promises.keeping)
+
+    def _write_failed(self, record: Record, body: WriteFailed) -> None:
+        """The API server did not take what an outcome wants, or it was not even sent: it is off."""
+        broken = self.promises.broken(record, body, self.objects.get)
+        if broken is None:
+            return
+        if broken.effect.name == "bind":
+            self._unbound(record.key, broken, sent=body.sent)
+            return
+        self._put(record.key, broken.object)
+        if broken.effect.name == "evict":
+            self._eviction_failed(broken, body)
+
+    def _unbound(self, key: str, broken: Broken, *, sent: bool) -> None:
+        """The pod is pending again: at once if nothing was sent, else after a backoff that grows with each refusal."""
+        cluster = self.cluster
+        cluster.change(key, broken.object)
+        pod = cluster.pod(key)
+        if sent and pod is not None and cluster.queue is not None and wants_node(pod):
+            cluster.queue.refuse(pod, broken.refusals, cluster.at)
+
+    def _eviction_failed(self, broken: Broken, body: WriteFailed) -> None:
+        """The room for a preemptor is not coming as planned: it looks for another. The budget that refused allows nothing until it changes."""
+        cluster = self.cluster
+        self._outcomes.end_eviction(body.uid)
+        if body.budget:
+            self.evictions.refused_by(body.budget)
+        preemptor = cluster.pod(broken.effect.preemptor)
+        if broken.cleared and preemptor is not None:
+            preemptor = nominated_to(preemptor, "")
+            cluster.change(broken.cleared, preemptor)
+        if preemptor is not None and cluster.queue is not None and wants_node(preemptor):
+            cluster.queue.activate([preemptor], cluster.seq, cluster.at)
 
     # --- attempts -----------------------------------------------------------------------------------------------------
 
@@ -335,6 +384,21 @@ class Core:
                 return found
         return None
 
+    def hold_notes(self, attempt: int) -> None:
+        """Keep what could hurt the decision of an attempt that is in flight, beyond its commit, for `disturbed`; until `release_notes`."""
+        self._flights.hold(attempt)
+
+    def release_notes(self, attempt: int) -> None:
+        """What was decided in the attempt is on its way, or off."""
+        self._flights.let_go(attempt)
+
+    def disturbed(self, relies: Relies, observed: int) -> Conflict | None:
+        """As `conflict`, for one pod of a decision that is in the log."""
+        notes = self.cluster.notes
+        if notes is None or notes.latest <= observed:
+            return None
+        return conflict(relies, notes.concerning(relies, observed))
+
     def aborted(self, decision: Decision, found: Conflict) -> Decision:
         """What is appended in place of a decision that cannot be committed."""
         if is_group_key(decision.key):
@@ -375,7 +439,14 @@ class Core:
         Other immutable values in it are as they are, too, for whoever encodes it or makes builtins of it. It costs a microsecond a pending pod.
         """
         assert not self._flights, "a state is dumped when no attempt is in flight"
+        # Left out in a log that no cluster is attached to, whose states stay as they were.
+        live = (
+            {"promises": self.promises.dump() | {"budgets": self.evictions.dump_refusals()}}
+            if self.promises.log_id
+            else {}
+        )
         return {
+            **live,
             "seq": self.seq,
             "at": self.at,
             "epoch": self.epoch,
@@ -402,5 +473,9 @@ class Core:
             core._assembly.restore(configuration, state["queue"])
         core._permits.load(state["permits"])
         core.evictions.load(state["evictions"])
+        if "promises" in state:
+            core.promises.load(state["promises"])
+            core.evictions.attached(live=core.promises.keeping)
+            core.evictions.load_refusals(state["promises"]["budgets"])
         core._rejections.load(state["rejected"])
         return core

@@ -23,6 +23,8 @@ class Flights:
         """Attempts in flight → the uids of their pods."""
         self._observed: dict[int, int] = {}
         """The same attempts, and perhaps older ones → the last record that was consumed when they were made."""
+        self._held: dict[int, None] = {}
+        """Attempts that may have landed, and that somebody wants to check once more."""
 
     def __len__(self) -> int:
         """How many attempts are in flight."""
@@ -55,18 +57,24 @@ class Flights:
         """The attempt was aborted; returns the uids of the pods that it was about."""
         return self._pods.pop(attempt, {})
 
+    def hold(self, attempt: int) -> None:
+        """Keep what happens from the attempt on, also when it has landed."""
+        if attempt in self._observed:
+            self._held[attempt] = None
+
+    def let_go(self, attempt: int) -> None:
+        """Nobody will ask about the attempt any more."""
+        self._held.pop(attempt, None)
+
     def drop_notes(self) -> None:
         """Forget what happened before the oldest attempt in flight. Called after each record; nearly always there is nothing to forget."""
-        if not self._pods:
-            if self._observed:
-                self._cluster.notes = None
-                self._observed.clear()
-            return
-        oldest, first = next(iter(self._pods)), next(iter(self._observed))
-        if first == oldest:
+        first = next(iter(self._observed), None)
+        if first is None or first in self._pods or first in self._held:
             return  # It was the oldest before, and what had happened before it is forgotten.
-        while first != oldest:
+        while first is not None and first not in self._pods and first not in self._held:
             del self._observed[first]
-            first = next(iter(self._observed))
-        if self._cluster.notes is not None:
-            self._cluster.notes.drop_until(self._observed[oldest])
+            first = next(iter(self._observed), None)
+        if first is None:
+            self._cluster.notes = None
+        elif self._cluster.notes is not None:
+            self._cluster.notes.drop_until(self._observed[first])

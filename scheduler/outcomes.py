@@ -206,7 +206,8 @@ class Outcomes:
         cached = cluster.cache.pod(uid)
         known = cached is not None and cached.terminating
         cluster.change(key, preempted(pod, body.message, cluster.at), expected=known)
-        for budget_key in body.budgets:
+        # A live cluster's budgets are the server's to charge; until they show it, those that were decided count by themselves.
+        for budget_key in () if self._evictions.live else body.budgets:
             budget = cluster.objects.get(budget_key)
             if isinstance(budget, PodDisruptionBudget):
                 cluster.change(budget_key, charged(budget, pod.metadata.name, cluster.at), expected=True)

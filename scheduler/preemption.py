@@ -17,14 +17,15 @@ from typing import Any
 
 import msgspec
 
+from tidelog.api.kinds.registry import object_key
 from tidelog.api.objects import Pod
 from tidelog.api.times import NANOS
 from tidelog.eventlog.records import Body, Evicted, EvictionRefused, Nominated
-from tidelog.framework.disruption_budgets import EvictionsFromBudgets
+from tidelog.framework.disruption_budgets import Allowances, EvictionsFromBudgets
 from tidelog.framework.framework import Framework
 from tidelog.framework.interface import CycleState, Depends, Status
 from tidelog.framework.node_info import NodeInfo, PodInfo
-from tidelog.framework.preemption_plan import EvictionPort, PreemptionPlan, RefusedEviction
+from tidelog.framework.preemption_plan import EvictionPort, PreemptionPlan, Refusal, RefusedEviction
 from tidelog.plugins.node_name import NodeName
 from tidelog.plugins.node_ports import NodePorts
 from tidelog.plugins.node_resources.fit import NodeResourcesFit
@@ -55,11 +56,34 @@ class PendingEviction(msgspec.Struct, frozen=True, gc=False):
     budgets: tuple[str, ...] = ()
 
 
+class LiveEvictions:
+    """What an API server's eviction endpoint would say, as far as the log tells. Implements `EvictionPort`.
+
+    It knows the budgets before the log does: one that refused allows nothing until it changes. And it cannot charge several budgets at once.
+    """
+
+    def __init__(self) -> None:
+        self.refusing: dict[str, None] = {}
+        """Keys of budgets that have refused and have not changed since."""
+
+    def evict(self, pods: Sequence[PodInfo], allowances: Allowances) -> Refusal | None:
+        """All or none of them."""
+        for pod in pods:
+            budgets = [object_key(budget) for budget in allowances.selecting(pod)]
+            if len(budgets) > 1:
+                return Refusal(pod, budgets[0])
+            if budgets and budgets[0] in self.refusing:
+                return Refusal(pod, budgets[0])
+        return allowances.spend(pods)
+
+
 class Evictions:
     """Every eviction of ours that has not ended, and the preemptors of those that have not even been told."""
 
     def __init__(self) -> None:
         self.port: EvictionPort = EvictionsFromBudgets()
+        self.live = False
+        """An API server carries them out, and charges the budgets itself."""
         self._pending: dict[str, PendingEviction] = {}
         """By the victim's uid, in the order of the decisions."""
         self._by_budget: dict[str, dict[str, PendingEviction]] = {}
@@ -138,6 +162,35 @@ class Evictions:
             return ""
         del self._deciding[preemptor]
         return eviction.preemptor
+
+    # --- a live cluster ---------------------------------------------------------------------------------------------------
+
+    def attached(self, *, live: bool) -> None:
+        """An API server grants evictions from now on, or the log's own budgets do again."""
+        self.live = live
+        if live and not isinstance(self.port, LiveEvictions):
+            self.port = LiveEvictions()
+        elif not live and isinstance(self.port, LiveEvictions):
+            self.port = EvictionsFromBudgets()
+
+    def refused_by(self, budget: str) -> None:
+        """The server's budget of this key allows less than the log's: nothing, until it changes."""
+        if isinstance(self.port, LiveEvictions):
+            self.port.refusing[budget] = None
+
+    def heard_of(self, key: str) -> None:
+        """The object of this key has changed or is gone."""
+        if isinstance(self.port, LiveEvictions):
+            self.port.refusing.pop(key, None)
+
+    def dump_refusals(self) -> list[str]:
+        """The budgets that have refused."""
+        return list(self.port.refusing) if isinstance(self.port, LiveEvictions) else []
+
+    def load_refusals(self, dumped: Iterable[str]) -> None:
+        """Take over what `dump_refusals` told."""
+        for budget in dumped:
+            self.refused_by(budget)
 
     # --- the state as a value -----------------------------------------------------------------------------------------
 

@@ -25,6 +25,7 @@ PRODUCT = (
     "daemon",
     "eventlog",
     "framework",
+    "kube",
     "plugins",
     "queue",
     "replay",

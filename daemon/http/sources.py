@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from tidelog.api.errors import LogError
 from tidelog.api.objects import Pod
@@ -38,6 +38,10 @@ class ProcessState:
         """Set when this process leads."""
         self.core: Core | None = None
         """The runtime's, or the one that a standby keeps warm."""
+        self.more_checks: Callable[[], Checks] = dict
+        """What must hold besides: of a live cluster."""
+        self.more_rows: Callable[[], Mapping[str, object]] = dict
+        """What is worth knowing of it."""
         profiles = [profile.scheduler_name for profile in configuration.profiles]
         self.measured = Metrics(self.statistics, profiles)
 
@@ -64,7 +68,7 @@ class ProcessState:
         if runtime is not None:
             failure = runtime.log.failure or runtime.failure or runtime.full or _unwritable(runtime.log)
             checks["log"] = None if failure is None else str(failure)
-        return checks
+        return {**checks, **self.more_checks()}
 
     def configuration(self) -> object:
         """The core's, or where it has none yet, the one that was read."""
@@ -90,7 +94,7 @@ class ProcessState:
             }
         if runtime is not None:
             rows |= {"Durable": runtime.log.head.seq, "Uncommitted": runtime.uncommitted}
-        return rows
+        return {**rows, **self.more_rows()}
 
     # --- gauges ---------------------------------------------------------------------------------------------------------
 

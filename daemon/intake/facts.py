@@ -73,6 +73,8 @@ class FactService:
         self._table = table
         self.gates = gates
         """Those in force; whoever loads another configuration sets them anew."""
+        self.cluster = ""
+        """The live cluster whose objects these are, by its address: it alone says what they are."""
         self._reading = asyncio.Lock()
         """One thread reads at a time: the event loop has to share the interpreter with it."""
 
@@ -95,6 +97,10 @@ class FactService:
 
         Raises Refused, with every error of every object, and what `Log.append` raises.
         """
+        if self.cluster:
+            raise UsageError(
+                f"the objects of this log are those of the cluster {self.cluster}, which would say otherwise at once; use kubectl"
+            )
         await self.catch_up()
         decision = _Decision(self._table, self.gates, facts, author)
 

@@ -91,6 +91,13 @@ class Candidate:
     def taken(self, log: Log) -> None:
         """The log is this process's."""
 
+    def assembled(self, runtime: Runtime) -> None:
+        """The runtime is made, and is about to begin."""
+
+    async def led(self, runtime: Runtime) -> None:
+        """Return when there is nothing to lead any more; raises what ended it."""
+        await runtime.wait()
+
     @contextlib.asynccontextmanager
     async def leading(self, runtime: Runtime) -> AsyncIterator[None]:  # noqa: ARG002
         """What is to be there while this process leads."""
@@ -152,6 +159,7 @@ class Candidate:
             limits=self._limits,
             watcher=self._watcher,
         )
+        self.assembled(runtime)
         async with (
             runtime,
             self.leading(runtime),
@@ -160,7 +168,7 @@ class Candidate:
             _beside(self._look_after(log)),
         ):
             _log.info("scheduling", extra=fields(log=log.name, seq=core.seq, epoch=core.epoch))
-            await self._unless_stopped(runtime.wait())
+            await self._unless_stopped(self.led(runtime))
             self.finishing()
             # While the requests under way are answered.
             await runtime.stop()

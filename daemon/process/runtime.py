@@ -107,6 +107,17 @@ class Watcher:
         """A record has been consumed."""
 
 
+class Gate:
+    """Whoever has a say in whether anything is decided, beside the runtime itself: a live cluster. This one lets everything through."""
+
+    def may_decide(self) -> bool:
+        """Whether an attempt may be made now; ring the runtime's bell when the answer changes."""
+        return True
+
+    def decided(self, decision: Decision) -> None:
+        """A decision has passed the commit check and is about to be in the log."""
+
+
 class Stopped(Exception):
     """The runtime is not running (any more)."""
 
@@ -141,6 +152,8 @@ class Runtime:
         """Rung whenever anything has happened."""
         self.full: LogFull | None = None
         """The disk has no room; decisions wait."""
+        self.gate = Gate()
+        """To be set, if at all, before the runtime is entered."""
         self._configuration = configuration
         self._source = source
         self._holder = holder
@@ -204,7 +217,7 @@ class Runtime:
         now = self.clock.now()
         due = (self.core.next_attempt_at(now), self.core.next_tick_at(), self._errands.next_at())
         return (
-            self._resting
+            (self._resting or not self.gate.may_decide())
             and not (self.uncommitted or self._appending or self.log.waiting or self.core.in_flight)
             and self.core.seq == self.log.head.seq
             and not any(at is not None and at <= now for at in due)
@@ -367,6 +380,7 @@ class Runtime:
             not (self._stopping or self._holding or self._draining)
             and self.log.failure is None
             and self.uncommitted < self.limits.uncommitted
+            and self.gate.may_decide()
         )
 
     def _decide(self) -> bool:
@@ -553,6 +567,8 @@ class _Check:
             if found is not None:
                 decision = core.aborted(decision, found)
                 runtime._draining = True
+            else:
+                runtime.gate.decided(decision)
             for key, body in decision.outcomes:
                 drafts.append(Draft(body=body, author=AUTHOR, key=key))
                 # Consumed as the record that it will be, so that the next decision is checked on what this one leaves.

@@ -23,6 +23,7 @@ FOLDERS = (
     "daemon",
     "eventlog",
     "framework",
+    "kube",
     "plugins",
     "queue",
     "replay",

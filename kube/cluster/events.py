@@ -1,0 +1,232 @@
+"""Events for people: `Scheduled`, `FailedScheduling`, `Preempted`, as kube-scheduler writes them, and fewer of them.
+
+They are the least of what is to be sent: beside the writes, a few at a time, the newest dropped when too many wait, and not tried again but once.
+What is said again of the same object is one event with a series: its first repetition is patched at once, later ones now and then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import OrderedDict
+from typing import Any, NamedTuple
+
+from tidelog.api.kinds.registry import KIND_OF_TYPE
+from tidelog.api.objects import Object, Pod
+from tidelog.api.times import NANOS
+from tidelog.daemon.process.clock import Clock
+from tidelog.daemon.process.logs import fields
+from tidelog.kube.cluster.port import STRATEGIC_MERGE, ClusterError, ClusterPort, Request
+from tidelog.kube.cluster.waiting import micro_time, pause
+
+WAITING_MAX = 20_000
+"""So many wait; what comes then is dropped and counted. Arbitrary: 4 MB."""
+UNDER_WAY = 8
+NOTE_BYTES_MAX = 1_024
+"""A longer note is refused by the server."""
+SERIES_NANOS = 360 * NANOS
+"""A repetition after more than this is an event of its own."""
+SERIES_WRITTEN_NANOS = 1_800 * NANOS
+SERIES_MAX = 4_096
+
+_log = logging.getLogger("tidelog.cluster")
+
+
+class _Said(NamedTuple):
+    regarding: Object
+    related: Object | None
+    reason: str
+    action: str
+    type: str
+    note: str
+    at: int
+
+
+class _Series(NamedTuple):
+    name: str
+    namespace: str
+    times: int
+    at: int
+    written: int
+
+
+class Events:
+    """Posts what is said. Implementations of `note` never wait."""
+
+    def __init__(
+        self, port: ClusterPort, clock: Clock, identity: str, *, enabled: bool = True, scheduled: bool = True
+    ) -> None:
+        """`scheduled`: also for each pod that was bound, which is as many requests as there are bindings."""
+        self.dropped = 0
+        self.posted = 0
+        self.enabled = enabled
+        self._scheduled = scheduled
+        self._port = port
+        self._clock = clock
+        self._identity = identity
+        self._waiting: list[_Said] = []
+        self._come = asyncio.Event()
+        self._series: OrderedDict[tuple[str, ...], _Series] = OrderedDict()
+        self._numbers = 0
+
+    @property
+    def waiting(self) -> int:
+        """How many are still to be posted."""
+        return len(self._waiting)
+
+    def scheduled(self, pod: Pod, node: str) -> None:
+        """The pod was bound."""
+        if self._scheduled:
+            meta = pod.metadata
+            text = f"Successfully assigned {meta.namespace}/{meta.name} to {node}"
+            self.note(pod, "Scheduled", "Binding", text, type="Normal")
+
+    def rejected(self, pod: Pod, message: str) -> None:
+        """No place was found for the pod."""
+        self.note(pod, "FailedScheduling", "Scheduling", message)
+
+    def preempted(self, victim: Pod, preemptor: Pod | None, node: str) -> None:
+        """The pod was asked to go."""
+        by = "a pod" if preemptor is None else f"pod {preemptor.metadata.uid}"
+        self.note(
+            victim,
+            "Preempted",
+            "Preempting",
+            f"Preempted by {by} on node {node}",
+            type="Normal",
+            related=preemptor,
+        )
+
+    def note(
+        self,
+        regarding: Object,
+        reason: str,
+        action: str,
+        note: str,
+        *,
+        type: str = "Warning",
+        related: Object | None = None,
+    ) -> None:
+        """Say it, sooner or later."""
+        if not self.enabled:
+            return
+        if len(self._waiting) >= WAITING_MAX:
+            self.dropped += 1
+            return
+        text = note.encode()
+        if len(text) > NOTE_BYTES_MAX:
+            note = text[: NOTE_BYTES_MAX - 4].decode("utf-8", "ignore") + " ..."
+        self._waiting.append(_Said(regarding, related, reason, action, type, note, self._clock.now()))
+        self._come.set()
+
+    async def run(self) -> None:
+        """Post until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for _ in range(UNDER_WAY):
+                group.create_task(self._work())
+
+    async def _work(self) -> None:
+        while True:
+            while not self._waiting:
+                self._come.clear()
+                await self._come.wait()
+            said = self._waiting.pop(0)
+            try:
+                await self._say(said)
+            except ClusterError as error:
+                self.dropped += 1
+                _log.info("an event was not posted", extra=fields(error=str(error)))
+                await pause(self._clock, 1.0)
+
+    async def _say(self, said: _Said) -> None:
+        key = (said.regarding.metadata.uid, said.reason, said.note)
+        known = self._series.pop(key, None)
+        if known is not None and said.at - known.at < SERIES_NANOS:
+            known = known._replace(times=known.times + 1, at=said.at)
+            if known.times == 2 or said.at - known.written > SERIES_WRITTEN_NANOS:
+                known = known._replace(written=said.at)
+                if not await self._patch(known):
+                    known = None
+            if known is not None:
+                self._keep(key, known)
+                return
+        name = await self._post(said)
+        if name:
+            self._keep(key, _Series(name, _namespace(said.regarding), 1, said.at, said.at))
+
+    def _keep(self, key: tuple[str, ...], series: _Series) -> None:
+        if key[1] == "Scheduled":
+            return  # Nobody is bound twice.
+        self._series[key] = series
+        if len(self._series) > SERIES_MAX:
+            self._series.popitem(last=False)
+
+    async def _post(self, said: _Said) -> str:
+        self._numbers += 1
+        namespace = _namespace(said.regarding)
+        name = f"{said.regarding.metadata.name}.{said.at + self._numbers:x}"
+        body: dict[str, Any] = {
+            "apiVersion": "events.k8s.io/v1",
+            "kind": "Event",
+            "metadata": {"name": name, "namespace": namespace},
+            "eventTime": micro_time(said.at),
+            "reportingController": _scheduler(said.regarding),
+            "reportingInstance": self._identity[:128],
+            "action": said.action,
+            "reason": said.reason,
+            "type": said.type,
+            "note": said.note,
+            "regarding": _reference(said.regarding),
+        }
+        if said.related is not None:
+            body["related"] = _reference(said.related)
+        path = f"/apis/events.k8s.io/v1/namespaces/{namespace}/events"
+        answer = await self._port.send(Request(method="POST", path=path, body=body, seconds=5.0))
+        if answer.status == 403 and self.enabled:
+            self.enabled = False
+            self._waiting.clear()
+            _log.warning(
+                "events are not allowed, and are left out", extra=fields(error=answer.told().message)
+            )
+            return ""
+        if not answer.ok:
+            self.dropped += answer.status != 409
+            if answer.status == 429:
+                await pause(self._clock, answer.retry_after or 1.0)
+            return ""
+        self.posted += 1
+        return name
+
+    async def _patch(self, series: _Series) -> bool:
+        path = f"/apis/events.k8s.io/v1/namespaces/{series.namespace}/events/{series.name}"
+        told = {"count": series.times, "lastObservedTime": micro_time(series.at)}
+        answer = await self._port.send(
+            Request(
+                method="PATCH",
+                path=path,
+                body={"series": told},
+                content_type=STRATEGIC_MERGE,
+                seconds=5.0,
+            )
+        )
+        return answer.status != 404
+
+
+def _namespace(obj: Object) -> str:
+    return obj.metadata.namespace or "default"
+
+
+def _scheduler(obj: Object) -> str:
+    return obj.spec.scheduler_name if isinstance(obj, Pod) else "tidelog"
+
+
+def _reference(obj: Object) -> dict[str, str]:
+    kind, meta = KIND_OF_TYPE[type(obj)], obj.metadata
+    return {
+        "apiVersion": kind.api_version,
+        "kind": kind.name,
+        "name": meta.name,
+        "namespace": meta.namespace,
+        "uid": meta.uid,
+        "resourceVersion": meta.resource_version,
+    }

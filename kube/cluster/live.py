@@ -1,0 +1,428 @@
+"""A log attached to a live cluster: who reads, who writes, and whether anything may be decided.
+
+    record    readers ─► inbox ─► log
+    shadow    the same; what the cluster's own scheduler decides is judged on it
+    schedule  the same, and: log ─► promises ─► writer ─► API server, while the Lease is ours
+
+Deciding waits for every kind to be synced, for the Lease, and for the API server: not more than so many bindings are decided ahead of it,
+because what is decided early is decided on what is not so any more, and a pod of high priority would wait behind it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
+from random import Random
+from typing import Any, Literal
+from uuid import uuid4
+
+import msgspec
+
+from tidelog.api.errors import UsageError
+from tidelog.api.features import FeatureGates
+from tidelog.api.kinds.registry import KIND_BY_NAME
+from tidelog.api.objects import Object
+from tidelog.api.projection import Projection
+from tidelog.api.times import NANOS
+from tidelog.daemon.process.clock import Clock
+from tidelog.daemon.process.logs import fields
+from tidelog.daemon.process.runtime import Gate, Runtime
+from tidelog.eventlog.records import ClusterAttached, Cursor, Draft, Redaction, Watched
+from tidelog.kube.cluster.codec import Codec
+from tidelog.kube.cluster.events import Events
+from tidelog.kube.cluster.inbox import Inbox
+from tidelog.kube.cluster.kinds import ServerVersion, checked, discover, wanted_kinds
+from tidelog.kube.cluster.lease import Leadership, Lease, LeaseSettings, held_by_another
+from tidelog.kube.cluster.port import ClusterError, ClusterPort, NoAnswer, NotSent, Request
+from tidelog.kube.cluster.reader import KindReader, ServerTraits
+from tidelog.kube.cluster.view import AUTHOR, KindView
+from tidelog.kube.cluster.waiting import Backoff, pause
+from tidelog.kube.cluster.writer import Writer, WriterSettings
+from tidelog.scheduler.core import Core
+from tidelog.scheduler.decision import Decision
+
+CURSOR_SECONDS = 60.0
+DEFAULT_SCHEDULER = "default-scheduler"
+LAG_SECONDS = 90.0
+"""A kind of which nothing was heard for so long is not up to date."""
+Mode = Literal["record", "shadow", "schedule"]
+MODES: tuple[Mode, ...] = ("record", "shadow", "schedule")
+
+_log = logging.getLogger("tidelog.cluster")
+
+
+class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What the command line and the configuration say about the cluster."""
+
+    mode: Mode = "record"
+    kinds: tuple[str, ...] = ()
+    """Empty: all that decisions depend on."""
+    lease: LeaseSettings | None = LeaseSettings()
+    """None: nobody else schedules here, whatever happens."""
+    unsettled: int = 128
+    """So many bindings may be decided and not seen."""
+    writer: WriterSettings = WriterSettings()
+    events: bool = True
+    scheduled_events: bool = True
+    reattach: bool = False
+    replace_kube_scheduler: bool = False
+
+
+class _ObjectsOfCore:
+    """Implements what folding annotations asks of `tidelog.api.object_table.Cluster`, on what the core has consumed."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+
+    @property
+    def constraints_max(self) -> int:
+        configuration = self._core.configuration
+        return 1 if configuration is None else configuration.max_topology_constraints
+
+    def get(self, kind: str, namespace: str, name: str) -> Object | None:
+        return self._core.objects.get(f"{kind}/{namespace}/{name}")
+
+    def of_kind(self, kind: str, namespace: str = "") -> Iterable[Object]:
+        return (
+            obj
+            for key, obj in self._core.objects.items()
+            if key.startswith(f"{kind}/") and namespace in ("", obj.metadata.namespace)
+        )
+
+    def member(self, namespace: str, group: str) -> None:  # noqa: ARG002
+        return None
+
+
+class LiveCluster(Gate):
+    """One session with an API server, for a runtime that leads its log: `async with cluster.attached(): …`."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        port: ClusterPort,
+        settings: ClusterSettings,
+        projection: Projection,
+        *,
+        identity: str,
+        clock: Clock,
+        steady: Callable[[], int] = time.monotonic_ns,
+        random: Random | None = None,
+    ) -> None:
+        if settings.mode == "schedule" and projection.level != "standard":
+            raise UsageError("--mode schedule needs the pods' own names: pseudonyms are for recording")
+        self.settings = settings
+        self.runtime = runtime
+        self.identity = identity
+        self.readers: dict[str, KindReader] = {}
+        self.inbox = Inbox(runtime.log, clock)
+        self.leadership: Leadership = Leadership()
+        self.writer: Writer | None = None
+        self.events: Events | None = None
+        self.failure: BaseException | None = None
+        self._port = port
+        self._clock = clock
+        self._steady = steady
+        self._random = random or Random()
+        self._codec = Codec(projection, lambda: _ObjectsOfCore(runtime.core), self._gates, self._said)
+        self._warned: dict[str, None] = {}
+        """Uids of objects of which it was told that an annotation is wrong."""
+        self._led = False
+        """The Lease is ours, and all pods were listed since."""
+        self._tasks: list[asyncio.Task[None]] = []
+        runtime.gate = self
+
+    # --- whether anything is decided --------------------------------------------------------------------------------------
+
+    def may_decide(self) -> bool:
+        return (
+            self.settings.mode == "schedule"
+            and self._led
+            and self.synced
+            and self.runtime.core.promises.binds < self.settings.unsettled
+            and len(self.runtime.core.promises) < 8 * self.settings.unsettled
+            and (self.writer is None or not self.writer.forbidden)
+        )
+
+    def decided(self, decision: Decision) -> None:
+        if self.writer is not None:
+            self.writer.decided(decision)
+
+    # --- what it tells ----------------------------------------------------------------------------------------------------
+
+    @property
+    def synced(self) -> bool:
+        """The log agrees with the server, in every kind."""
+        return bool(self.readers) and all(reader.synced for reader in self.readers.values())
+
+    def troubles(self) -> list[str]:
+        """Why this process is not ready; a standby is."""
+        found = [] if self.readers else ["the cluster has not been read yet"]
+        now = self._clock.now()
+        for name, reader in self.readers.items():
+            if not reader.synced:
+                found.append(f"{name} is not synced" + (f": {reader.trouble}" if reader.trouble else ""))
+            elif now - reader.heard_at > LAG_SECONDS * NANOS:
+                found.append(f"nothing was heard of {name} for {(now - reader.heard_at) // NANOS} s")
+        if self.writer is not None and self.writer.forbidden:
+            found.append(f"the API server allows no writes: {self.writer.forbidden}")
+        return found
+
+    # --- the session ------------------------------------------------------------------------------------------------------
+
+    @contextlib.asynccontextmanager
+    async def attached(self) -> AsyncIterator[None]:
+        """While the block runs, the log follows the cluster. Raises ClusterError if it cannot even begin."""
+        watched = await self._begin()
+        try:
+            await self._start(watched)
+            yield
+        finally:
+            await self._end()
+
+    async def _begin(self) -> dict[str, Watched]:
+        """Learn what this cluster is, say so in the log, and make the readers."""
+        runtime, port = self.runtime, self._port
+        await runtime.facts.catch_up()
+        known = runtime.facts.objects.attachment
+        uid, version, watched = await self._met()
+        if known is not None and known.cluster != uid and not self.settings.reattach:
+            raise UsageError(
+                f"this log is of the cluster {known.cluster}, and {port.name} is {uid}; "
+                "use another log, or --reattach to take the one for the other"
+            )
+        await self._check_place()
+        projection = self._codec.projection
+        redaction = Redaction(level=projection.level, digest=projection.digest)
+        body = ClusterAttached(
+            cluster=uid,
+            mode=self.settings.mode,
+            log_id=known.log_id if known is not None else uuid4().hex[:12],
+            server=version,
+            identity=self.identity,
+            kinds=watched,
+            redaction=redaction,
+        )
+        as_before = known is not None and known.cluster == uid and known.redaction == redaction
+        positions = dict(known.positions) if known is not None and as_before else {}
+        unread = known.unread if known is not None and as_before else {}
+        await runtime.log.append([Draft(body=body, author=AUTHOR)])
+        table = runtime.facts.objects
+        traits = ServerTraits()
+        for name, where in watched.items():
+            view = KindView(
+                (table.promises.base_of(entry.object) for entry in table.of_kind(name)),
+                {key: v for key, v in unread.items() if key.startswith(f"{name}/")},
+            )
+            self.readers[name] = KindReader(
+                KIND_BY_NAME[name],
+                where,
+                port,
+                self.inbox,
+                self._clock,
+                self._codec,
+                view,
+                # Who schedules begins with what is so now: a watch's backlog may take a while.
+                position="" if self.settings.mode == "schedule" else positions.get(name, ""),
+                random=self._random,
+                server=traits,
+                changed=runtime.changed.ring,
+            )
+        return dict(watched)
+
+    async def _check_place(self) -> None:
+        """Raises UsageError if a kube-scheduler is at work on the pods that this one is to schedule."""
+        settings, configuration = self.settings, self.runtime.core.configuration
+        if settings.mode != "schedule" or settings.replace_kube_scheduler or configuration is None:
+            return
+        if all(profile.scheduler_name != DEFAULT_SCHEDULER for profile in configuration.profiles):
+            return
+        holder = await held_by_another(self._port, "kube-system", "kube-scheduler", self._clock)
+        if holder:
+            raise UsageError(
+                f"kube-scheduler ({holder}) schedules the pods of {DEFAULT_SCHEDULER} here: give the profile another schedulerName, "
+                "or stop kube-scheduler, or say --replace-kube-scheduler"
+            )
+
+    async def _met(self) -> tuple[str, str, dict[str, Watched]]:
+        """(uid, version, kinds) of the cluster, asked until there is an answer."""
+        backoff = Backoff(0.8, 30.0, self._random)
+        while True:
+            try:
+                version = await self._read("/version")
+                system = await self._read("/api/v1/namespaces/kube-system")
+                watched = await discover(self._port, wanted_kinds(self.settings.kinds))
+            except (NotSent, NoAnswer) as error:
+                _log.warning("the cluster cannot be reached", extra=fields(error=str(error)))
+                await pause(self._clock, backoff.next())
+                continue
+            except _Starting as error:
+                if backoff.failures >= 5:
+                    raise ClusterError(str(error)) from error
+                _log.warning("the cluster does not let us in yet", extra=fields(error=str(error)))
+                await self._port.renew()
+                await pause(self._clock, backoff.next())
+                continue
+            uid = msgspec.json.decode(system, type=_Named).metadata.uid
+            return uid, msgspec.json.decode(version, type=ServerVersion).git_version, dict(watched)
+
+    async def _read(self, path: str) -> bytes:
+        answer = await self._port.send(Request(method="GET", path=path))
+        try:
+            checked(self._port, answer.status, answer.told().message, f"GET {path}")
+        except ClusterError as error:
+            # An API server that has just started knows no roles yet.
+            raise (
+                _Starting(str(error)) if answer.status in (401, 403) or answer.status >= 500 else error
+            ) from error
+        return answer.body
+
+    async def _start(self, watched: dict[str, Watched]) -> None:
+        self._spawn("inbox", self.inbox.run())
+        # A pod's threshold is its class's as of the first sync.
+        classes = self.readers.get("PriorityClass")
+        if classes is not None:
+            self._spawn("PriorityClass", classes.run())
+            while not classes.synced and self.failure is None:
+                await self.runtime.changed.wait(self._clock.now() + NANOS)
+        for name, reader in self.readers.items():
+            if reader is not classes:
+                self._spawn(name, reader.run())
+        self._spawn("cursor", self._keep_cursor())
+        if self.settings.mode == "schedule":
+            self._start_writing(watched)
+
+    def _start_writing(self, watched: dict[str, Watched]) -> None:
+        runtime, settings = self.runtime, self.settings
+        if settings.lease is not None:
+            lease = Lease(
+                self._port,
+                settings.lease,
+                self.identity,
+                self._clock,
+                self._steady,
+                self.inbox,
+                self._random,
+                runtime.changed.ring,
+            )
+            self.leadership = lease
+            self._spawn("lease", lease.run())
+        self.events = Events(
+            self._port,
+            self._clock,
+            self.identity,
+            enabled=settings.events,
+            scheduled=settings.scheduled_events,
+        )
+        self._spawn("events", self.events.run())
+        self.writer = Writer(
+            self._port,
+            runtime.core,
+            lambda: runtime.log.head.seq,
+            self.inbox,
+            self._clock,
+            runtime.changed,
+            self.leadership,
+            codec=self._codec,
+            pods=self.readers["Pod"].view,
+            kinds=watched,
+            events=self.events,
+            settings=settings.writer,
+            random=self._random,
+            ready=lambda: self._led and self.synced,
+        )
+        self._spawn("writer", self.writer.run())
+        self._spawn("leadership", self._follow_leadership())
+
+    async def _follow_leadership(self) -> None:
+        """Whoever begins to lead lists the pods first: all that another leader has bound are facts then."""
+        first = True
+        while True:
+            if self.leadership.leading and not self._led:
+                pods = self.readers["Pod"]
+                if not first:
+                    pods.list_again()
+                while not (self.synced and self.leadership.leading) and self.leadership.leading:
+                    await self.runtime.changed.wait(self._clock.now() + NANOS)
+                self._led = self.leadership.leading
+                first = False
+                self.runtime.changed.ring()
+            elif not self.leadership.leading:
+                self._led, first = False, False
+            await self.runtime.changed.wait(self._clock.now() + NANOS)
+
+    async def _keep_cursor(self) -> None:
+        while True:
+            await pause(self._clock, CURSOR_SECONDS)
+            found = self.runtime.facts.objects.attachment
+            known = {} if found is None else found.positions
+            moved = {
+                name: reader.position
+                for name, reader in self.readers.items()
+                if reader.synced and reader.position and reader.position != known.get(name)
+            }
+            if moved:
+                await self.inbox.put([Draft(body=Cursor(positions=moved), author=AUTHOR)])
+                await self.inbox.flushed()
+                await self.runtime.facts.catch_up()
+
+    def _spawn(self, name: str, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work, name=f"cluster {name}")
+        task.add_done_callback(self._ended)
+        self._tasks.append(task)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None and self.failure is None:
+            self.failure = error
+            self.runtime.changed.ring()
+
+    async def ended(self) -> None:
+        """Wait for a failure of one of the tasks, and raise it."""
+        while self.failure is None:
+            await self.runtime.changed.wait()
+        raise self.failure
+
+    async def _end(self) -> None:
+        """Send nothing new, let what is under way come to its end, give the Lease back."""
+        writer = next((t for t in self._tasks if t.get_name() == "cluster writer"), None)
+        self._led = False
+        if self.writer is not None and writer is not None and self.failure is None:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(2.0):
+                    await self.writer.drained()
+        if isinstance(self.leadership, Lease):
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(2.0):
+                    await self.leadership.release()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    # --- small things -----------------------------------------------------------------------------------------------------
+
+    def _gates(self) -> FeatureGates:
+        return self.runtime.facts.gates
+
+    def _said(self, obj: Object, texts: Sequence[str]) -> None:
+        """Something is wrong with an object's annotations: it is told once."""
+        uid = obj.metadata.uid
+        if uid in self._warned:
+            return
+        self._warned[uid] = None
+        _log.warning("annotations are ignored", extra=fields(name=obj.metadata.name, why="; ".join(texts)))
+        if self.events is not None and self.leadership.leading:
+            self.events.note(obj, "InvalidAnnotation", "Reading", "; ".join(texts))
+
+
+class _Starting(ClusterError):
+    """The server does not let us in, or not yet."""
+
+
+class _Metadata(msgspec.Struct, frozen=True):
+    uid: str = ""
+
+
+class _Named(msgspec.Struct, frozen=True):
+    metadata: _Metadata = _Metadata()

@@ -1,0 +1,718 @@
+"""What is promised, sent to the API server: bindings, conditions, nominations, evictions, until the log shows that they came about.
+
+    promise durable ─► waits ─► one request per object under way ─► answered ─► seen in a version of the object: settled by the log
+                         │                                             └─► `WriteFailed`: it did not come about
+                         └─ the ground is gone (send-time check): `WriteFailed`, sent: false
+
+Nothing is remembered of what was sent but in memory: after a restart everything outstanding is sent again, which does no harm. An answer
+that did not come is asked for by reading the pod. Only the leader writes, and only what is durable.
+
+Rules: by priority, then by age; at most `concurrency` under way, fewer when the server is overloaded. Nothing follows a binding but what a
+newer fact brings. Of a preemption the nomination is sent first, then the protected victims one by one, then the others. The bindings of a
+group are checked together before the first is sent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import logging
+from collections.abc import Callable, Mapping
+from random import Random
+from typing import NamedTuple
+
+import msgspec
+
+from tidelog.api.errors import printable
+from tidelog.api.kinds.registry import KIND_BY_NAME
+from tidelog.api.objects import Node, Pod, PodGroup
+from tidelog.api.times import NANOS
+from tidelog.api.wire import Status, Unreadable, read_meta
+from tidelog.daemon.process.clock import Bell, Clock
+from tidelog.daemon.process.logs import fields
+from tidelog.eventlog.promises import Effect, Promise
+from tidelog.eventlog.records import Draft, Watched, WriteFailed
+from tidelog.framework.disruption_budgets import selects
+from tidelog.framework.node_info import PodInfo
+from tidelog.kube.cluster import requests
+from tidelog.kube.cluster.codec import Codec
+from tidelog.kube.cluster.events import Events
+from tidelog.kube.cluster.inbox import Inbox
+from tidelog.kube.cluster.lease import Leadership
+from tidelog.kube.cluster.port import Answer, ClusterError, ClusterPort, NoAnswer, NotSent, Request
+from tidelog.kube.cluster.view import AUTHOR, KindView
+from tidelog.kube.cluster.waiting import Backoff, pause
+from tidelog.scheduler.core import Core
+from tidelog.scheduler.decision import Decision, Relies
+
+FORBIDDEN_SECONDS = 60.0
+"""So long a 403 is waited out: roles are loaded late after a server's start."""
+READ_BACK_SECONDS = 30.0
+"""What was answered well and is not seen after so long is read."""
+SWEEP_SECONDS = 5.0
+FAILURES_TO_BREAK = 20
+MESSAGE_MAX = 256
+LEAST_UNDER_WAY = 1
+
+_log = logging.getLogger("tidelog.cluster")
+
+
+class WriterSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """How writes are sent."""
+
+    concurrency: int = 32
+    strict_binding: bool = False
+    preemption: str = "evict"
+    """Or `delete`: as kube-scheduler does it, without asking budgets."""
+
+
+class WriterCounts(msgspec.Struct):
+    """For metrics."""
+
+    requests: dict[tuple[str, str, int], int] = {}
+    """(verb, resource, HTTP status; 0 without an answer) → how many."""
+    seconds: dict[tuple[str, str], tuple[int, float]] = {}
+    """(verb, resource) → (how many, seconds in all)."""
+    failed: dict[tuple[str, int, bool], int] = {}
+    """(effect, code, final) → WriteFailed records."""
+    confirmed: int = 0
+    confirm_seconds: float = 0.0
+
+
+class _Ground(NamedTuple):
+    """What a decision that is not sent yet stands on."""
+
+    attempt: int
+    observed: int
+    relies: tuple[Relies, ...]
+
+
+class _Failed(Exception):
+    """The effect is not coming."""
+
+    def __init__(
+        self, status: Status, *, final: bool = True, by: str = "", budget: str = "", sent: bool = True
+    ) -> None:
+        super().__init__(status.message)
+        self.status = status
+        self.final = final
+        self.by = by
+        self.budget = budget
+        self.sent = sent
+
+
+class _Again(Exception):
+    """Try it once more, after a while."""
+
+    def __init__(self, seconds: float | None = None) -> None:
+        super().__init__(seconds)
+        self.seconds = seconds
+
+
+class Writer:
+    """Sends what `core.promises` holds. `run` never ends by itself."""
+
+    def __init__(
+        self,
+        port: ClusterPort,
+        core: Core,
+        durable: Callable[[], int],
+        inbox: Inbox,
+        clock: Clock,
+        changed: Bell,
+        leadership: Leadership,
+        *,
+        codec: Codec,
+        pods: KindView,
+        kinds: Mapping[str, Watched],
+        events: Events,
+        settings: WriterSettings | None = None,
+        random: Random | None = None,
+        ready: Callable[[], bool] = lambda: True,
+    ) -> None:
+        """`durable`: the log's head. `pods`: the view that pods which are read back go through. `ready`: every kind is synced."""
+        self.counts = WriterCounts()
+        self.forbidden = ""
+        """Why the server lets us write nothing; empty while it does."""
+        self.settings = settings or WriterSettings()
+        self.concurrency = float(self.settings.concurrency)
+        self._port = port
+        self._core = core
+        self._durable = durable
+        self._inbox = inbox
+        self._clock = clock
+        self._changed = changed
+        self._leadership = leadership
+        self._codec = codec
+        self._pods = pods
+        self._kinds = kinds
+        self._events = events
+        self._random = random or Random()
+        self._ready = ready
+        self._waiting: list[tuple[int, int, str]] = []
+        """(−priority, seq, uid): who is to be sent next. Some are there twice, or for nothing."""
+        self._queued: set[str] = set()
+        self._later: dict[str, None] = {}
+        """Uids whose newest promise was not durable when it was looked at, or whose turn had not come."""
+        self._under_way: dict[str, asyncio.Task[None]] = {}
+        self._sent: dict[str, dict[str, tuple[int, int]]] = {}
+        """Uid → effect → (seq that the server has answered well, when). Forgotten with the promise."""
+        self._grounds: dict[str, _Ground] = {}
+        """Uid → what its binding stands on, until it is sent."""
+        self._by_attempt: dict[int, list[str]] = {}
+        """A group's attempt → the uids of its members whose bindings are not sent."""
+        self._deleting: set[str] = set()
+        """Uids of victims whose eviction the server has refused, and which are deleted."""
+        self._unknown: set[str] = set()
+        """Uids of pods of which a binding was sent, and nobody knows whether it is still on its way."""
+        self._backoffs: dict[str, Backoff] = {}
+        self._forbidden_since = 0
+        self._failures = 0
+        """In a row."""
+        self._successes = 0
+        self._limited_until = 0
+
+    # --- what it is told ------------------------------------------------------------------------------------------------
+
+    def decided(self, decision: Decision) -> None:
+        """This decision is about to be in the log; what it stands on is looked at once more before it is sent."""
+        ground = _Ground(decision.attempt, decision.observed, decision.relies)
+        placed = [relies for relies in decision.relies if relies.node]
+        if not placed or all(relies.victims for relies in placed):
+            return
+        for relies in placed:
+            self._grounds[relies.pod_uid] = ground
+        if len(placed) > 1:
+            self._by_attempt[decision.attempt] = [relies.pod_uid for relies in placed]
+        self._core.hold_notes(decision.attempt)
+
+    # --- its tasks ------------------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Send until cancelled."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._sweep())
+                while True:
+                    self._pump(group)
+                    await self._changed.wait(self._limited_until or None)
+        finally:
+            for task in self._under_way.values():
+                task.cancel()
+
+    async def drained(self) -> None:
+        """Return when nothing is under way."""
+        while self._under_way:
+            await self._changed.wait(self._clock.now() + NANOS // 10)
+
+    def _pump(self, group: asyncio.TaskGroup) -> None:
+        promises = self._core.promises
+        later, self._later = self._later, {}
+        for uid in (*promises.take_fresh(), *later):
+            self._look(uid)
+        if self._limited_until and self._clock.now() >= self._limited_until:
+            self._limited_until = 0
+        if not self._ready() or self._limited_until:
+            return
+        limit = (
+            LEAST_UNDER_WAY
+            if self._failures >= FAILURES_TO_BREAK
+            else max(int(self.concurrency), LEAST_UNDER_WAY)
+        )
+        while self._waiting and len(self._under_way) < limit and self._leadership.may_write():
+            _, _, uid = heapq.heappop(self._waiting)
+            self._queued.discard(uid)
+            promise = promises.get(uid)
+            if promise is None or uid in self._under_way:
+                continue
+            effects = self._next(promise)
+            if not effects:
+                continue
+            task = group.create_task(self._work(promise, effects))
+            self._under_way[uid] = task
+
+    def _look(self, uid: str) -> None:
+        """Something was promised about the object, or its turn may have come."""
+        promise = self._core.promises.get(uid)
+        if promise is None:
+            self._forget(uid)
+            return
+        if uid in self._queued or uid in self._under_way:
+            return
+        effects = self._unsent(promise)
+        if not effects:
+            return
+        if min(effect.seq for effect in effects) > self._durable():
+            self._later[uid] = None
+            return
+        pod = promise.base
+        priority = (pod.spec.priority or 0) if isinstance(pod, Pod) else 0
+        heapq.heappush(self._waiting, (-priority, min(effect.seq for effect in effects), uid))
+        self._queued.add(uid)
+
+    def _unsent(self, promise: Promise) -> list[Effect]:
+        sent = self._sent.get(promise.uid, {})
+        return [e for e in promise.effects.values() if sent.get(e.name, (0, 0))[0] != e.seq]
+
+    def _next(self, promise: Promise) -> list[Effect]:
+        """What of it is sent now, in one request; nothing if its turn has not come."""
+        durable = self._durable()
+        effects = {effect.name: effect for effect in self._unsent(promise) if effect.seq <= durable}
+        if "bind" in effects:
+            return [effects["bind"]]
+        told = [effects[name] for name in ("status", "nominate") if name in effects]
+        if told:
+            return told
+        if "evict" in effects and "bind" not in promise.effects:
+            if self._may_evict(effects["evict"]):
+                return [effects["evict"]]
+            self._later[promise.uid] = None
+            return []
+        if "group" in effects:
+            group = effects["group"]
+            if group.status != "True" or self._is_placed(promise):
+                return [group]
+            self._later[promise.uid] = None
+        return []
+
+    def _may_evict(self, effect: Effect) -> bool:
+        """The nomination first, then the protected one by one, then the others."""
+        preemptor = self._core.cluster.pod(effect.preemptor)
+        known = None if preemptor is None else self._core.promises.get(preemptor.metadata.uid)
+        if known is not None and any(e.name == "nominate" and e.node for e in self._unsent(known)):
+            return False
+        for other in self._core.promises:
+            evict = other.effects.get("evict")
+            if evict is None or evict.attempt != effect.attempt or evict is effect or not evict.protected:
+                continue
+            if other.uid in self._under_way or (not effect.protected and evict in self._unsent(other)):
+                return False
+        return True
+
+    def _is_placed(self, promise: Promise) -> bool:
+        """Whether so many members of the group are seen bound as it needs."""
+        group = promise.base
+        assert isinstance(group, PodGroup)
+        name = promise.key.partition("/")[2]
+        policy = group.spec.scheduling_policy or group.spec.policy
+        needed = policy.gang.min_count if policy is not None and policy.gang is not None else 1
+        seen = 0
+        for obj in self._core.objects.values():
+            if isinstance(obj, Pod) and obj.spec.scheduling_group is not None:
+                meta = obj.metadata
+                if (
+                    f"{meta.namespace}/{obj.spec.scheduling_group.pod_group_name}" == name
+                    and obj.spec.node_name
+                ):
+                    known = self._core.promises.get(meta.uid)
+                    seen += known is None or "bind" not in known.effects
+        return seen >= needed
+
+    async def _sweep(self) -> None:
+        """Forget what is settled, and read what should have been seen long ago."""
+        while True:
+            await pause(self._clock, SWEEP_SECONDS)
+            now = self._clock.now()
+            for uid, sent in list(self._sent.items()):
+                promise = self._core.promises.get(uid)
+                if promise is None:
+                    self._forget(uid)
+                    continue
+                oldest = min(at for _, at in sent.values())
+                if now - oldest > READ_BACK_SECONDS * NANOS and self._leadership.may_write():
+                    self._sent[uid] = {name: (seq, now) for name, (seq, _) in sent.items()}
+                    if isinstance(promise.base, Pod):
+                        try:
+                            await self._read_back(promise.base)
+                        except (ClusterError, _Again):
+                            continue
+
+    def _forget(self, uid: str) -> None:
+        sent = self._sent.pop(uid, None)
+        if sent is not None and "bind" in sent:
+            self.counts.confirmed += 1
+            self.counts.confirm_seconds += (self._clock.now() - sent["bind"][1]) / NANOS
+        self._deleting.discard(uid)
+        self._unknown.discard(uid)
+        self._backoffs.pop(uid, None)
+        self._release(uid)
+
+    def _release(self, uid: str) -> None:
+        ground = self._grounds.pop(uid, None)
+        if ground is None:
+            return
+        members = self._by_attempt.get(ground.attempt)
+        if members is not None:
+            if uid in members:
+                members.remove(uid)
+            if members:
+                return
+            del self._by_attempt[ground.attempt]
+        self._core.release_notes(ground.attempt)
+
+    # --- one request ----------------------------------------------------------------------------------------------------
+
+    async def _work(self, promise: Promise, effects: list[Effect]) -> None:
+        uid = promise.uid
+        wait: float | None = None
+        try:
+            await self._send(promise, effects)
+            for effect in effects:
+                self._done(uid, effect)
+            self._backoffs.pop(uid, None)
+        except _Failed as failed:
+            await self._fail(promise, effects, failed)
+        except _Again as again:
+            wait = self._backoff(uid).next() if again.seconds is None else again.seconds
+        except ClusterError as error:
+            _log.warning("a write could not be sent", extra=fields(key=promise.key, error=str(error)))
+            wait = self._backoff(uid).next()
+        if wait is not None:
+            await pause(self._clock, wait)
+        del self._under_way[uid]
+        self._look(uid)
+        self._changed.ring()
+
+    def _done(self, uid: str, effect: Effect) -> None:
+        """Nothing more is to be sent of it."""
+        self._sent.setdefault(uid, {})[effect.name] = (effect.seq, self._clock.now())
+
+    def _backoff(self, uid: str) -> Backoff:
+        return self._backoffs.setdefault(uid, Backoff(0.1, 10.0, self._random, full_jitter=True))
+
+    async def _send(self, promise: Promise, effects: list[Effect]) -> None:
+        first = effects[0]
+        if first.name == "bind":
+            await self._bind(promise, first)
+        elif first.name == "evict":
+            await self._evict(promise, first)
+        elif first.name == "group":
+            await self._patch_group(promise, first)
+        else:
+            await self._patch_status(promise, effects)
+
+    async def _ask(self, request: Request, resource: str, *, until: bool = True) -> Answer:
+        """The answer, if it is one that all writes take in the same way. Raises _Again, _Failed, NoAnswer."""
+        if until and not self._leadership.may_write():
+            raise _Again(1.0)
+        began = self._clock.now()
+        try:
+            answer = await self._port.send(request)
+        except NotSent:
+            self._count(request, resource, 0, began)
+            self._broke()
+            raise
+        except NoAnswer:
+            self._count(request, resource, 0, began)
+            self._slow_down()
+            self._broke()
+            raise
+        self._count(request, resource, answer.status, began)
+        if answer.status == 401:
+            await self._port.renew()
+            raise _Again
+        if answer.status == 403:
+            self._refuse_all(answer)
+        elif answer.ok:
+            self._forbidden_since, self.forbidden = 0, ""
+        if answer.status == 429 and not _is_budget(answer.told()):
+            self._slow_down()
+            self._limited_until = self._clock.now() + round((answer.retry_after or 1.0) * NANOS)
+            raise _Again(answer.retry_after or 1.0)
+        self._failures = 0
+        self._speed_up()
+        return answer
+
+    def _refuse_all(self, answer: Answer) -> None:
+        """403: wait, and then believe it."""
+        now = self._clock.now()
+        self._forbidden_since = self._forbidden_since or now
+        text = answer.told().message
+        if not self.forbidden:
+            _log.error(
+                "the API server allows no writes: is the ClusterRole missing?", extra=fields(error=text)
+            )
+        self.forbidden = text
+        if now - self._forbidden_since < FORBIDDEN_SECONDS * NANOS:
+            raise _Again(5.0)
+
+    def _slow_down(self) -> None:
+        self.concurrency = max(self.concurrency / 2, LEAST_UNDER_WAY)
+
+    def _speed_up(self) -> None:
+        self._successes += 1
+        if self._successes % 100 == 0:
+            self.concurrency = min(self.concurrency + 1, self.settings.concurrency)
+
+    def _broke(self) -> None:
+        self._failures += 1
+        if self._failures >= FAILURES_TO_BREAK:
+            self._limited_until = self._clock.now() + NANOS
+
+    def _count(self, request: Request, resource: str, status: int, began: int) -> None:
+        verb = request.method.lower()
+        key = (verb, resource, status)
+        self.counts.requests[key] = self.counts.requests.get(key, 0) + 1
+        many, seconds = self.counts.seconds.get((verb, resource), (0, 0.0))
+        self.counts.seconds[verb, resource] = (many + 1, seconds + (self._clock.now() - began) / NANOS)
+
+    # --- binding ----------------------------------------------------------------------------------------------------------
+
+    async def _bind(self, promise: Promise, effect: Effect) -> None:
+        pod = promise.base
+        assert isinstance(pod, Pod)
+        if promise.uid not in self._unknown:
+            self._check_ground(promise, effect)
+        log_id = self._core.promises.log_id
+        request = requests.binding(pod, effect, log_id, strict=self.settings.strict_binding)
+        try:
+            answer = await self._ask(request, "pods/binding")
+        except NoAnswer:
+            await self._resolve(pod, effect, None)
+            return
+        if answer.ok:
+            self._release(promise.uid)
+            self._events.scheduled(pod, effect.node)
+            return
+        status = answer.told()
+        if answer.status == 409:
+            await self._resolve(pod, effect, status)
+        elif answer.status >= 500:
+            await self._resolve(pod, effect, None)
+        else:
+            raise _Failed(status)
+
+    def _check_ground(self, promise: Promise, effect: Effect) -> None:
+        """Ask the commit check's question once more, with all that has come since. Raises _Failed, before anything is sent."""
+        ground = self._grounds.get(promise.uid)
+        if ground is None:
+            # Decided before a restart: nobody knows what it stood on, but the node should still take pods.
+            node = self._core.objects.get(f"Node//{effect.node}")
+            if not isinstance(node, Node):
+                raise _unsent(f"node {effect.node} is gone")
+            if node.spec.unschedulable:
+                raise _unsent(f"node {effect.node} was cordoned")
+            return
+        for relies in (
+            ground.relies
+            if promise.uid in self._by_attempt.get(ground.attempt, ())
+            else (relies for relies in ground.relies if relies.pod_uid == promise.uid)
+        ):
+            found = self._core.disturbed(relies, ground.observed)
+            if found is not None:
+                raise _unsent(f"{found.reason} (record {found.seq})")
+        if ground.attempt in self._by_attempt:
+            # The group is on its way: from here on each of its members is looked at by itself.
+            del self._by_attempt[ground.attempt]
+
+    async def _resolve(self, pod: Pod, effect: Effect, status: Status | None) -> None:
+        """What has become of a binding that was refused, or whose answer did not come. Raises _Again, _Failed."""
+        found = await self._read_back(pod)
+        if found is None:
+            raise _Failed(status or Status(code=404, reason="NotFound", message="the pod is gone"))
+        if found.metadata.uid != pod.metadata.uid:
+            raise _Failed(status or Status(code=409, reason="Conflict", message="the pod was created anew"))
+        node = found.spec.node_name
+        if node == effect.node:
+            self._release(pod.metadata.uid)
+            self._events.scheduled(pod, node)
+            return
+        if node:
+            raise _Failed(
+                Status(
+                    code=409, reason="Conflict", message=f"the pod was bound to {node} by another scheduler"
+                ),
+                by=node,
+            )
+        if status is not None:
+            raise _Failed(status)
+        self._unknown.add(pod.metadata.uid)
+        raise _Again
+
+    async def _read_back(self, pod: Pod) -> Pod | None:
+        """The pod as it is now, which the log is told, too; None if it is gone. Raises _Again if nobody knows."""
+        request = requests.read_pod(pod)
+        answer = await self._ask(request, "pods", until=False)
+        if answer.status == 404:
+            return None
+        if not answer.ok:
+            raise _Again
+        return await self._observe(answer.body)
+
+    async def _observe(self, body: bytes) -> Pod:
+        """A version of a pod that came as an answer. The watch brings it, too, sooner or later; it is dropped then."""
+        try:
+            head = read_meta(body)
+            known = self._pods.get(self._codec.key(KIND_BY_NAME["Pod"], head))
+            if known is not None and known.metadata.uid != head.uid:
+                known = None
+            found = self._codec.read(KIND_BY_NAME["Pod"], body, known)
+        except Unreadable as error:
+            raise _Again from error
+        assert isinstance(found, Pod)
+        if known is not None:
+            await self._inbox.put(self._pods.put(found))
+        return found
+
+    # --- conditions, nominations, groups ----------------------------------------------------------------------------------
+
+    async def _patch_status(self, promise: Promise, effects: list[Effect]) -> None:
+        named = {effect.name: effect for effect in effects}
+        pod = self._core.objects.get(promise.key)
+        if not isinstance(pod, Pod) or pod.metadata.uid != promise.uid or pod.spec.node_name:
+            return  # What is promised is void, as the next look will tell.
+        status = named.get("status")
+        answer = await self._ask(requests.status_patch(pod, status, named.get("nominate")), "pods/status")
+        if answer.ok:
+            await self._observe(answer.body)
+            if status is not None:
+                self._events.rejected(pod, status.message)
+            return
+        self._refused_patch(answer)
+
+    async def _patch_group(self, promise: Promise, effect: Effect) -> None:
+        group, watched = promise.base, self._kinds.get("PodGroup")
+        assert isinstance(group, PodGroup)
+        if watched is None:
+            raise _Failed(Status(code=404, reason="NotFound", message="the server does not serve pod groups"))
+        answer = await self._ask(requests.group_patch(watched.path, group, effect), "podgroups/status")
+        if not answer.ok:
+            self._refused_patch(answer)
+
+    def _refused_patch(self, answer: Answer) -> None:
+        if answer.status == 409 or answer.status >= 500:
+            raise _Again
+        raise _Failed(answer.told())
+
+    # --- evictions --------------------------------------------------------------------------------------------------------
+
+    async def _evict(self, promise: Promise, effect: Effect) -> None:
+        pod = promise.base
+        assert isinstance(pod, Pod)
+        unprotected = not effect.protected
+        if unprotected and (
+            promise.uid in self._deleting
+            or effect.method == "delete"
+            or self.settings.preemption == "delete"
+            or len(self._budgets(pod)) > 1
+        ):
+            await self._delete(pod, effect)
+            return
+        answer = await self._ask(requests.eviction(pod), "pods/eviction")
+        if answer.ok or answer.status == 404:
+            self._tell_victim(pod, effect)
+            return
+        status, budgets = answer.told(), self._budgets(pod)
+        refused = answer.status == 429 or (answer.status == 500 and len(budgets) > 1)
+        if refused and unprotected:
+            self._deleting.add(promise.uid)
+            raise _Again(0.0)
+        if refused:
+            raise _Failed(status, budget=budgets[0] if budgets else "")
+        if answer.status == 409:
+            # Another pod of that name: this one is gone, as the watch will tell.
+            return
+        if answer.status >= 500:
+            raise _Again
+        raise _Failed(status)
+
+    async def _delete(self, pod: Pod, effect: Effect) -> None:
+        answer = await self._ask(requests.disruption_target(pod, effect), "pods/status")
+        if not answer.ok and answer.status not in (404, 422):
+            self._refused_patch(answer)
+        answer = await self._ask(requests.deletion(pod), "pods")
+        if answer.ok or answer.status in (404, 409):
+            self._tell_victim(pod, effect)
+        else:
+            self._refused_patch(answer)
+
+    def _tell_victim(self, pod: Pod, effect: Effect) -> None:
+        self._events.preempted(pod, self._core.cluster.pod(effect.preemptor), effect.node)
+
+    def _budgets(self, pod: Pod) -> list[str]:
+        """Keys of the budgets that are about the pod."""
+        info = PodInfo(pod)
+        return [
+            f"PodDisruptionBudget/{budget.metadata.namespace}/{budget.metadata.name}"
+            for budget in self._core.cluster.listers.budgets(pod.metadata.namespace)
+            if selects(budget, info)
+        ]
+
+    # --- failures ---------------------------------------------------------------------------------------------------------
+
+    async def _fail(self, promise: Promise, effects: list[Effect], failed: _Failed) -> None:
+        """Say that these effects are not coming, and with them what hangs together."""
+        drafts = [_draft(promise, effect, failed) for effect in effects]
+        for effect in effects:
+            self._done(promise.uid, effect)
+        first = effects[0]
+        if first.name == "bind":
+            drafts += self._others_of_group(promise.uid, first)
+            self._release(promise.uid)
+        elif first.name == "evict":
+            drafts += self._rest_of_plan(promise.uid, first)
+        for draft in drafts:
+            body = draft.body
+            assert isinstance(body, WriteFailed)
+            key = (body.effect, body.code, body.final)
+            self.counts.failed[key] = self.counts.failed.get(key, 0) + 1
+        _log.info(
+            "not taken by the API server" if failed.sent else "called off before it was sent",
+            extra=fields(
+                key=promise.key, effect=first.name, code=failed.status.code, why=failed.status.message
+            ),
+        )
+        await self._inbox.put(drafts)
+        await self._inbox.flushed()
+
+    def _others_of_group(self, uid: str, effect: Effect) -> list[Draft]:
+        """Members placed by the same attempt whose bindings are not sent: without this one they are not."""
+        return self._withdrawn(
+            uid,
+            "bind",
+            lambda other: other.attempt == effect.attempt,
+            "another member of its group was refused",
+        )
+
+    def _rest_of_plan(self, uid: str, effect: Effect) -> list[Draft]:
+        """Victims of the same plan that nobody has asked to go yet."""
+        return self._withdrawn(
+            uid, "evict", lambda other: other.attempt == effect.attempt, "the preemption was called off"
+        )
+
+    def _withdrawn(self, uid: str, name: str, belongs: Callable[[Effect], bool], why: str) -> list[Draft]:
+        drafts = []
+        for other in self._core.promises:
+            effect = other.effects.get(name)
+            if other.uid == uid or effect is None or not belongs(effect) or other.uid in self._under_way:
+                continue
+            if effect in self._unsent(other):
+                drafts.append(_draft(other, effect, _unsent(why)))
+                self._done(other.uid, effect)
+                self._release(other.uid)
+        return drafts
+
+
+def _is_budget(status: Status) -> bool:
+    return any(cause.reason == "DisruptionBudget" for cause in status.details.causes)
+
+
+def _unsent(why: str) -> _Failed:
+    return _Failed(Status(message=why), final=False, sent=False)
+
+
+def _draft(promise: Promise, effect: Effect, failed: _Failed) -> Draft:
+    status = failed.status
+    body = WriteFailed(
+        effect=effect.name,  # type: ignore[arg-type]
+        uid=promise.uid,
+        code=status.code,
+        reason=status.reason,
+        message=printable(status.message, MESSAGE_MAX),
+        causes=tuple(cause.reason for cause in status.details.causes if cause.reason),
+        budget=failed.budget,
+        final=failed.final,
+        by=failed.by,
+        sent=failed.sent,
+    )
+    return Draft(body=body, author=AUTHOR, key=promise.key, cause=effect.seq)

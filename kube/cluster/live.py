@@ -141,7 +141,7 @@ class LiveCluster(Gate):
             self.settings.mode == "schedule"
             and self._led
             and self.synced
-            and self.runtime.core.promises.binds < self.settings.unsettled
+            and self.runtime.core.promises.binds + self.runtime.uncommitted < self.settings.unsettled
             and len(self.runtime.core.promises) < 8 * self.settings.unsettled
             and (self.writer is None or not self.writer.forbidden)
         )

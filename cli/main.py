@@ -66,6 +66,7 @@ VERBS: tuple[Verb, ...] = (
     Verb("the log itself", "log to-test", "a pytest file that asserts the log's decisions"),
     Verb("replay", "replay verify", "recompute every decision and compare"),
     Verb("replay", "replay what-if", "the same facts under another configuration"),
+    Verb("replay", "shadow report", "a cluster's own scheduler, judged by our rules"),
     Verb("measure", "bench", "run a benchmark of the repository"),
     Verb("measure", "version", "the versions of program, log format, Python and SQLite"),
 )

@@ -38,6 +38,7 @@ class Attachment(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The uid of the namespace kube-system."""
     log_id: str
     mode: str
+    server: str = ""
     redaction: Redaction
     positions: dict[str, str] = {}
     """Kind → resourceVersion, of kinds that agree with the server up to there."""
@@ -54,6 +55,7 @@ def attached(known: Attachment | None, key: str, body: Body) -> Attachment | Non
                 cluster=body.cluster,
                 log_id=body.log_id,
                 mode=body.mode,
+                server=body.server,
                 redaction=body.redaction,
                 positions=positions,
                 unread=known.unread if known is not None and positions else {},

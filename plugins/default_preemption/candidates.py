@@ -62,15 +62,16 @@ def _natural(name: str) -> tuple[tuple[str, int], ...]:
 
 
 def ranked(candidates: Iterable[Candidate], at: int) -> list[Candidate]:
-    """The candidates, the best first; among equals in the order in which they come. What decides, in this order:
+    """The candidates, the best first; among equals in the order in which they come."""
+    return sorted(candidates, key=lambda candidate: rank(candidate, at))
+
+
+def rank(candidate: Candidate, at: int) -> tuple[int, int, int, int, int]:
+    """What decides, in this order, the least first:
 
     1. fewest violations of budgets; 2. lowest priority of the first victim; 3. smallest sum of the (shifted) priorities;
     4. fewest victims; 5. latest start of the one that runs longest among the victims of the highest priority.
     """
-    return sorted(candidates, key=lambda candidate: _rank(candidate, at))
-
-
-def _rank(candidate: Candidate, at: int) -> tuple[int, int, int, int, int]:
     victims = candidate.victims
     first = victims[0]  # Of the highest priority, and of those the one that runs longest.
     total = sum([pod.priority for pod in victims]) + len(victims) * _SHIFT

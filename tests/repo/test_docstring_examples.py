@@ -22,6 +22,8 @@ from tidelog.api.object_table import ObjectTable
 from tidelog.api.overrides import fold
 from tidelog.api.projection import Projection
 from tidelog.api.wire import read_line, read_meta, read_object
+from tidelog.plugins.registry import Registry
+from tidelog.testing.recordings import play, read_recording
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 FOLDERS = ("api", "cli", "configuration", "daemon", "eventlog", "framework", "plugins", "queue", "replay", "scheduler", "testing")  # fmt: skip
@@ -37,6 +39,10 @@ GIVEN: dict[str, dict[str, Any]] = {
     },
     "api/overrides.py": {"fold": fold, "obj": ADMITTED, "known": None, "cluster": ObjectTable(), "gates": FeatureGates()},
     "api/projection.py": {"Projection": Projection, "key": b"k", "obj": POD},
+    "testing/recordings.py": {
+        "play": play, "read_recording": read_recording, "registry": Registry(),
+        "path": ROOT / "tests" / "conformance" / "recordings" / "gang-topology-101.jsonl.gz",
+    },
     "api/wire.py": {"read_line": read_line, "read_object": read_object, "read_meta": read_meta, "bytes": LINE},
 }  # fmt: skip
 """What the examples of a module take for granted, besides what `tidelog` exports."""

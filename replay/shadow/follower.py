@@ -1,0 +1,280 @@
+"""Follows a log and judges each decision that shows in it, as soon as enough is known of what came after.
+
+    follower = Follower(registry)
+    for record in records:
+        for judged in follower.take(record): …
+    for judged in follower.finish(): …
+
+Decisions show in the pods' own versions: `nodeName` appears, PodScheduled=False comes with another message. Half a second of the log is
+looked ahead, because pods may have been assumed whose bindings show later; so the verdicts come as much later, online as well as from a file.
+The same records give the same verdicts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from tidelog.api.objects import Object, Pod, pod_condition
+from tidelog.api.pod_status import is_preempted, is_terminal
+from tidelog.api.times import NANOS
+from tidelog.configuration.configuration import SchedulerConfiguration
+from tidelog.eventlog.attachment import Attachment, attached
+from tidelog.eventlog.records import Body, ObjectPut, Record, Scheduled, decode_body
+from tidelog.plugins.registry import Registry
+from tidelog.queue.entity import pod_uid
+from tidelog.replay.shadow.group_judge import GroupJudge, is_about_group
+from tidelog.replay.shadow.judge import BindingJudge, RejectionJudge, Verdict, rejection_of
+from tidelog.replay.shadow.messages import parsed
+from tidelog.replay.shadow.world import AHEAD_TIME, Entry, World
+from tidelog.scheduler.cluster import wants_node
+from tidelog.scheduler.groups.group import group_name, record_key
+
+VOLUME_KINDS = ("PersistentVolumeClaim", "PersistentVolume", "StorageClass")
+DEVICE_KINDS = ("ResourceClaim", "ResourceSlice", "DeviceClass")
+GROUP_TIME = NANOS // 4
+"""The members of a rejected group are told one after the other, within so long."""
+
+
+class Judged(NamedTuple):
+    """One decision, and what it is."""
+
+    seq: int
+    """The record in which it shows."""
+    at: int
+    what: str
+    """`binding`, `rejection`, `group`."""
+    key: str
+    uid: str
+    node: str
+    verdict: str
+    upstream: Verdict
+    default: Verdict
+    waited: int = -1
+    """Nanoseconds from the pod's first version in the log to its binding; -1: not known."""
+
+
+_NONE = Verdict("")
+
+
+class Follower:
+    """The judge of a whole log."""
+
+    def __init__(self, registry: Registry) -> None:
+        self.world = World(registry)
+        self.attachment: Attachment | None = None
+        self._created: dict[str, int] = {}
+        """Uid of each pending pod → when the log first had it."""
+        self._accounted: dict[str, frozenset[str]] = {}
+        """Uids of members of groups whose group's cycle was judged → nodes of its placement, until their bindings have come."""
+        self._told: dict[str, tuple[int, GroupJudge]] = {}
+        """Group → until when what its members are told belongs to the rejection that was judged, and by whom it was."""
+        self._own: set[str] = set()
+        """Keys of pods that this log's own scheduler placed."""
+
+    def begin(
+        self,
+        configuration: SchedulerConfiguration | None,
+        objects: Iterable[Object],
+        attachment: Attachment | None,
+    ) -> None:
+        """Begin in the middle of a log, with what it comes to up to there."""
+        self.attachment = attachment
+        self.world.begin(configuration, objects)
+
+    def take(self, record: Record, body: Body | None = None) -> Iterator[Judged]:
+        """The next record; yields what can be judged now."""
+        self.world.coming.append(Entry(record, decode_body(record) if body is None else body))
+        yield from self._go_on(record.at - AHEAD_TIME)
+
+    def finish(self) -> Iterator[Judged]:
+        """There are no more records."""
+        yield from self._go_on(None)
+
+    def _go_on(self, until: int | None) -> Iterator[Judged]:
+        coming = self.world.coming
+        while coming:
+            entry = coming[0]
+            new = entry.body.object if isinstance(entry.body, ObjectPut) else None
+            if isinstance(new, Pod) and self.world.frameworks:
+                # Only what shows a decision has to wait for what comes after it.
+                if until is not None and entry.record.at > until and self._shows(entry, new):
+                    return
+                yield from self._judge(entry.record, new)
+            self._note(entry)
+            self.world.advance()
+
+    def _shows(self, entry: Entry, new: Pod) -> bool:
+        old = self.world.pod(entry.record.key, pod_uid(new))
+        return _binds(old, new) or rejection_of(old, new) is not None
+
+    def _note(self, entry: Entry) -> None:
+        record, body = entry
+        self.attachment = attached(self.attachment, record.key, body)
+        if isinstance(body, Scheduled):
+            self._own.add(record.key)
+        if not isinstance(body, ObjectPut) or not isinstance(body.object, Pod):
+            return
+        uid = pod_uid(body.object)
+        if wants_node(body.object):
+            self._created.setdefault(uid, record.at)
+        else:
+            self._created.pop(uid, None)
+            self._accounted.pop(uid, None)
+
+    # --- what shows ---------------------------------------------------------------------------------------------------
+
+    def _judge(self, record: Record, new: Pod) -> Iterator[Judged]:
+        old = self.world.pod(record.key, pod_uid(new))
+        if _binds(old, new):
+            yield from self._binding(record, old, new)
+            return
+        message = rejection_of(old, new)
+        if message is not None and new.spec.scheduler_name in self.world.frameworks["upstream"]:
+            yield from self._rejection(record, old or new, new, message)
+
+    def _binding(self, record: Record, old: Pod | None, new: Pod) -> Iterator[Judged]:
+        uid, node = pod_uid(new), new.spec.node_name
+
+        def judged(upstream: Verdict, default: Verdict = _NONE) -> Judged:
+            waited = record.at - self._created[uid] if uid in self._created else -1
+            return Judged(
+                record.seq,
+                record.at,
+                "binding",
+                record.key,
+                uid,
+                node,
+                upstream.verdict,
+                upstream,
+                default,
+                waited,
+            )
+
+        if old is None:
+            if self._is_synced():
+                yield judged(Verdict("foreign", reason="it had its node when it was first seen"))
+            return
+        if record.key in self._own:
+            return
+        if old.spec.scheduler_name not in self.world.frameworks["upstream"]:
+            yield judged(Verdict("foreign", reason=f"of scheduler {old.spec.scheduler_name}"))
+            return
+        needs = self._unsupported(old)
+        if needs:
+            yield judged(Verdict("unsupported", reason=needs))
+            return
+        if group_name(old) and uid not in self._accounted:
+            yield from self._placed_group(record, old, new)
+        within = self._accounted.get(uid, frozenset())
+        yield judged(*BindingJudge(self.world, old, node, record.at, within).judge())
+
+    def _placed_group(self, record: Record, old: Pod, new: Pod) -> Iterator[Judged]:
+        name = group_name(old)
+        placed = {pod_uid(old): new.spec.node_name}
+        for pod, node in self.world.following_bindings(frozenset(placed)):
+            if group_name(pod.pod) == name and self.world.pod(f"Pod/{pod.key}", pod.uid) is not None:
+                placed[pod.uid] = node
+        judge = GroupJudge(self.world, name, old.spec.scheduler_name, record.at, placed)
+        verdicts = judge.judge()
+        self._accounted.update(dict.fromkeys(placed, judge.nodes))
+        yield self._of_group(record, name, "placed", verdicts)
+
+    def _rejection(self, record: Record, old: Pod, new: Pod, message: str) -> Iterator[Judged]:
+        uid, name = pod_uid(new), group_name(new)
+
+        def judged(upstream: Verdict, default: Verdict = _NONE) -> Judged:
+            return Judged(
+                record.seq,
+                record.at,
+                "rejection",
+                record.key,
+                uid,
+                new.status.nominated_node_name,
+                upstream.verdict,
+                upstream,
+                default,
+            )
+
+        needs = self._unsupported(old)
+        if needs:
+            yield judged(Verdict("unsupported", reason=needs))
+        elif name:
+            if name not in self._told or self._told[name][0] < record.at:
+                yield self._rejected_group(record, name, old.spec.scheduler_name, message)
+            yield judged(self._of_member(name, new, message))
+        else:
+            yield judged(
+                *RejectionJudge(self.world, old, message, record.at, self._evicted(record.at)).judge()
+            )
+
+    def _rejected_group(self, record: Record, name: str, profile: str, message: str) -> Judged:
+        until = record.at + GROUP_TIME
+        told = [message]
+        for entry in self.world.coming:
+            obj = entry.body.object if isinstance(entry.body, ObjectPut) else None
+            if isinstance(obj, Pod) and group_name(obj) == name and entry.record.at <= until:
+                condition = pod_condition(obj, "PodScheduled")
+                told.append("" if condition is None else condition.message)
+        judge = GroupJudge(self.world, name, profile, record.at, {}, told)
+        found = self._of_group(record, name, "rejected", judge.judge())
+        self._told[name] = (until, judge)
+        return found
+
+    def _of_member(self, name: str, pod: Pod, message: str) -> Verdict:
+        """What one member of a rejected group was told: of the group, or why it found no node itself."""
+        if is_about_group(message):
+            return Verdict("ofGroup", reason=message)
+        ours = self._told[name][1].steps.get(f"{pod.metadata.namespace}/{pod.metadata.name}", [])
+        if parsed(message) in map(parsed, ours):
+            return Verdict("agreed")
+        return Verdict(
+            "differs", reason="; ".join(dict.fromkeys(ours)) or "our cycle did not try this member"
+        )
+
+    def _of_group(self, record: Record, name: str, what: str, verdicts: tuple[Verdict, Verdict]) -> Judged:
+        upstream, default = verdicts
+        return Judged(
+            record.seq, record.at, "group", record_key(name), "", what, upstream.verdict, upstream, default
+        )
+
+    # --- what is known besides ----------------------------------------------------------------------------------------
+
+    def _is_synced(self) -> bool:
+        """What comes now is news. A file without any session is taken for news from its beginning."""
+        return self.attachment is None or "Pod" in self.attachment.positions
+
+    def _unsupported(self, pod: Pod) -> str:
+        """What the pod needs and the log does not have."""
+        spec = pod.spec
+        volumes = any(v.persistent_volume_claim is not None or v.ephemeral is not None for v in spec.volumes)
+        if volumes and not self._has(VOLUME_KINDS):
+            return "it uses volumes, which are not recorded"
+        if spec.resource_claims and not self._has(DEVICE_KINDS):
+            return "it uses devices, which are not recorded"
+        framework = self.world.frameworks["upstream"].get(spec.scheduler_name)
+        status = None if framework is None else self.world.gates[spec.scheduler_name].pre_enqueue(pod)
+        return "" if status is None else status.message
+
+    def _has(self, kinds: tuple[str, ...]) -> bool:
+        return self.attachment is not None and all(kind in self.attachment.positions for kind in kinds)
+
+    def _evicted(self, at: int) -> list[Pod]:
+        """Who was asked to go to make room, not long before or after."""
+        found: dict[str, Pod] = {}
+        for step in self.world.recent(at - AHEAD_TIME):
+            if isinstance(step.new, Pod) and is_preempted(step.new):
+                before = step.old if isinstance(step.old, Pod) else step.new
+                if not is_preempted(before):
+                    found.setdefault(pod_uid(before), before)
+        for entry in self.world.coming:
+            obj = entry.body.object if isinstance(entry.body, ObjectPut) else None
+            if entry.record.at <= at + AHEAD_TIME and isinstance(obj, Pod) and is_preempted(obj):
+                known = self.world.pod(entry.record.key, pod_uid(obj))
+                if known is not None and not is_preempted(known):
+                    found.setdefault(pod_uid(known), known)
+        return list(found.values())
+
+
+def _binds(old: Pod | None, new: Pod) -> bool:
+    return bool(new.spec.node_name) and not is_terminal(new) and (old is None or not old.spec.node_name)

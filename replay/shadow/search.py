@@ -1,0 +1,117 @@
+"""The states in which a decision may have been made, the likeliest first.
+
+A decision is judged just before the record in which it shows; if that does not explain it, with the bindings that follow put in one by one;
+then on ever older states, each with the bindings that follow it. The order of bindings is not the order of decisions, so most of what is
+found beyond the first state is found with pods assumed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, TypeVar
+
+from tidelog.api.objects import Pod
+from tidelog.framework.node_info import PodInfo
+from tidelog.queue.entity import pod_uid
+from tidelog.replay.shadow.world import BACK_TIME, Step, World
+from tidelog.scheduler.cluster import wants_node
+from tidelog.scheduler.groups.group import group_name
+
+VIEWS_MAX = 400
+"""So many states are tried for one decision."""
+
+T = TypeVar("T")
+
+
+class View(NamedTuple):
+    """A state."""
+
+    seq: int
+    """The last record that it holds."""
+    at: int
+    back: int
+    """How many records that matter are undone in it."""
+    ahead: int
+    """How many pods are assumed in it whose bindings show later."""
+
+    @property
+    def text(self) -> str:
+        """Empty for the state just before the record."""
+        parts = []
+        if self.back:
+            parts.append(f"after record {self.seq}")
+        if self.ahead:
+            parts.append(f"{self.ahead} assumed")
+        return ", ".join(parts)
+
+
+class Sought(NamedTuple):
+    """Whose decision it is."""
+
+    uids: frozenset[str]
+    """Of the pods that were decided about: they are never assumed."""
+    at: int
+    is_over: Callable[[Step], bool]
+    """Whether the decision cannot have been made before this record."""
+    group: str = ""
+    """The group whose members were decided about together, but one after the other."""
+
+
+def first(world: World, sought: Sought, look: Callable[[View], T | None]) -> T | None:
+    """What `look` finds in the first state where it finds something. The world comes back to where it was."""
+    tried = back = 0
+    assumes_more = True
+    try:
+        while tried < VIEWS_MAX:
+            seq, at = world.seq, world.at
+            world.refresh()
+            found = look(View(seq, sought.at if not back else at, back, 0))
+            tried += 1
+            if found is None and assumes_more:
+                for line in _lines(world, sought):
+                    world.refresh()
+                    for ahead, (pod, node) in enumerate(line, 1):
+                        if tried < VIEWS_MAX and world.assume(pod, node):
+                            found = look(View(seq, sought.at if not back else at, back, ahead))
+                            tried += 1
+                        if found is not None:
+                            return found
+            if found is not None:
+                return found
+            world.release()
+            step = _step_back(world, sought)
+            if step is None:
+                return None
+            back += 1
+            # One record less and its pod assumed again is the state before.
+            bound = step.binds
+            assumes_more = bound is None or (bool(sought.group) and group_name(bound) == sought.group)
+        return None
+    finally:
+        world.release()
+        world.forth()
+
+
+def _step_back(world: World, sought: Sought) -> Step | None:
+    """Undo records until one that matters; None when no older state can have been meant."""
+    while True:
+        step = world.back()
+        if step is None or sought.at - step.entry.record.at > BACK_TIME or sought.is_over(step):
+            return None
+        if step.matters:
+            return step
+
+
+def _lines(world: World, sought: Sought) -> list[Sequence[tuple[PodInfo, str]]]:
+    """In which orders pods may have been assumed: as their bindings show; the fellows of a group as they are tried."""
+    following = world.following_bindings(sought.uids)
+    if not sought.group:
+        return [following]
+    order = {pod_uid(pod): place for place, pod in enumerate(world.cluster.groups.members(sought.group))}
+    fellows = sorted((one for one in following if one[0].uid in order), key=lambda one: order[one[0].uid])
+    return [fellows, following] if fellows and fellows != following else [following]
+
+
+def is_pending(pod: Pod | None) -> bool:
+    """Whether the pod can have been decided about."""
+    return pod is not None and wants_node(pod) and not pod.spec.scheduling_gates

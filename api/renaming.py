@@ -36,7 +36,7 @@ _EVERYWHERE = Redaction(
         "apiVersion", "creationTimestamp", "deletionTimestamp", "from", "how", "kind", "kinds", "lastTransitionTime", "mode",
         "operator", "positions", "resourceVersion", "server", "status", "type", "verdict", "version", "view",
     ),
-    dropped=("error", "message", "redaction", "source"),
+    dropped=("error", "message", "opaque", "redaction", "source"),
     label_keys=("key",),
 )  # fmt: skip
 """Fields of records, metadata, conditions and selectors; what a kind has besides is in its declaration."""

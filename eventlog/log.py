@@ -156,8 +156,10 @@ class Log(LogReader):
         self._recent_first = store.head.seq + 1
         self._recent_bytes = 0
         self._wanted: dict[_Request, int] = {}
-        self._bodies: dict[int, Body] = {}
-        """By seq: bodies that one reader has had, and another is about to ask for."""
+        self._bodies: dict[int, tuple[Body, int]] = {}
+        """By seq: bodies that some readers have had, and so many others are about to ask for."""
+        self.readers = 2
+        """So many ask for the body of each fact."""
         self._sequencer = asyncio.create_task(self._run(), name=f"sequencer of {store.name}")
 
     @property
@@ -181,18 +183,20 @@ class Log(LogReader):
         return len(self._queue)
 
     def body_of(self, record: Record) -> Body:
-        """The body of one of this log's records, decoded once for two who ask soon after one another.
+        """The body of one of this log's records, decoded once for all `readers` who ask soon after one another.
 
         Facts are read twice, for the scheduler and for admission. They share the objects, so that there is one copy. An outcome was
         consumed by who decided it.
         """
-        body = self._bodies.pop(record.seq, None)
+        body, left = self._bodies.pop(record.seq, (None, self.readers))
         if body is None:
             body = decode_body(record)
-            if not isinstance(body, Outcome):
-                self._bodies[record.seq] = body
-                if len(self._bodies) > BODIES:
-                    del self._bodies[next(iter(self._bodies))]
+            if isinstance(body, Outcome):
+                return body
+        if left > 1:
+            self._bodies[record.seq] = body, left - 1
+            if len(self._bodies) > BODIES:
+                del self._bodies[next(iter(self._bodies))]
         return body
 
     # --- appending --------------------------------------------------------------------------------------------------

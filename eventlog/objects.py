@@ -10,7 +10,7 @@ A record costs one to five microseconds. A snapshot of the table lets `load_obje
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from hashlib import sha256
 from typing import Any, NamedTuple, TypeVar, assert_never
@@ -49,6 +49,7 @@ from tidelog.eventlog.attachment import Attachment, attached
 from tidelog.eventlog.promises import Promises
 from tidelog.eventlog.reader import LogReader
 from tidelog.eventlog.records import (
+    NO_OPAQUE,
     AttemptAborted,
     AttemptError,
     Body,
@@ -93,11 +94,23 @@ _PROMISES = "promises"
 """Likewise, what is outstanding."""
 
 
+_BESIDE = "/"
+"""Where it has what is known of entries beside seq and object, in the same way."""
+
+
 class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """An object and the seq of the record that made it what it is (Kubernetes' resourceVersion)."""
 
     seq: int
     object: Object
+    place: int = 1
+    """Which of the record's changes it was: a record can bind a whole group."""
+    opaque: str = ""
+    """JSON of the fields that nothing here reads, as they were put; empty if there are none."""
+
+
+OnChange = Callable[[str, "Entry | None", "Entry | None", int], None]
+"""Told of a change: the object's key, its entry before and afterwards, and which of the record's changes it is."""
 
 
 class Mark(NamedTuple):
@@ -132,6 +145,10 @@ class ObjectTable:
         """The cluster whose objects these are, if they are a live one's."""
         self.promises = Promises()
         """What such a cluster does not show yet of what was decided."""
+        self.on_change: OnChange | None = None
+        """Told of each change when it has been made. Not told of what a snapshot brings."""
+        self._changes = 0
+        """How many changes the record in hand has made."""
         self._kinds: dict[str, dict[str, Entry]] = defaultdict(dict)
 
     # --- looking ----------------------------------------------------------------------------------------------------
@@ -159,13 +176,14 @@ class ObjectTable:
         """Take the next record into account. `body` is its decoded body, where the caller has it."""
         assert record.seq == self.seq + 1, f"record {record.seq} after {self.seq}"
         self.seq, self.at = record.seq, record.at
+        self._changes = 0
         body = decode_body(record) if body is None else body
         self.attachment = attached(self.attachment, record.key, body)
         if self.promises.keeping:
             self.promises.note(record, body, self.get)
         match body:
             case ObjectPut():
-                self._put(record.key, self.promises.seen(record.key, body.object))
+                self._put(record.key, self.promises.seen(record.key, body.object), body.opaque)
             case Scheduled():
                 self._scheduled(record, body)
             case ObjectDeleted():
@@ -214,15 +232,28 @@ class ObjectTable:
             case _:
                 assert_never(body)
 
-    def _put(self, key: str, obj: Object) -> None:
-        self._kinds[key.partition("/")[0]][key] = Entry(self.seq, obj)
+    def _put(self, key: str, obj: Object, opaque: str = "") -> None:
+        entries = self._kinds[key.partition("/")[0]]
+        old = entries.get(key)
+        if not opaque:
+            opaque = "" if old is None else old.opaque
+        elif opaque == NO_OPAQUE:
+            opaque = ""
+        self._changes += 1
+        entry = entries[key] = Entry(self.seq, obj, self._changes, opaque)
         self.cluster.put(obj)
+        if self.on_change is not None:
+            self.on_change(key, old, entry, self._changes)
 
     def _remove(self, key: str) -> None:
         kind, _, place = key.partition("/")
         namespace, _, name = place.partition("/")
-        if self._kinds.get(kind, {}).pop(key, None) is not None:
+        old = self._kinds.get(kind, {}).pop(key, None)
+        if old is not None:
+            self._changes += 1
             self.cluster.delete(kind, namespace, name)
+            if self.on_change is not None:
+                self.on_change(key, old, None, self._changes)
 
     def _change(self, key: str, type: type[T], change: Callable[[T], T]) -> None:
         """Put what `change` makes of the object, if it is there; an outcome may come after its object's end."""
@@ -302,7 +333,11 @@ class ObjectTable:
 
     def encode(self) -> bytes:
         """All of it as bytes; equal tables give equal bytes."""
-        objects: dict[str, Any] = {kind: self.of_kind(kind) for kind, entries in self._by_kind() if entries}
+        objects: dict[str, Any] = {
+            kind: _bare(self.of_kind(kind)) for kind, entries in self._by_kind() if entries
+        }
+        for _, entries in self._by_kind():
+            _add_beside(objects, entries)
         self._add_attachment(objects)
         return msgspec.msgpack.encode((FORMAT, self.seq, self.at, self._settings(), objects))
 
@@ -318,7 +353,8 @@ class ObjectTable:
             removed, put = dict_changes(since.kinds.get(kind, {}), entries)
             gone += [key for key in removed if key not in put]
             if put:
-                objects[kind] = [put[key] for key in sorted(put)]
+                objects[kind] = _bare([put[key] for key in sorted(put)])
+                _add_beside(objects, put)
         self._add_attachment(objects)
         changes = (FORMAT, self.seq, self.at, self._settings(), objects, since.seq, sorted(gone))
         return msgspec.msgpack.encode(changes)
@@ -378,7 +414,11 @@ class ObjectTable:
     ) -> None:
         self.seq, self.at = seq, at
         self.gates, self.cluster.constraints_max = settings
+        beside: dict[str, tuple[int, str]] = {}
         for name, raw in objects.items():
+            if name == _BESIDE:
+                beside = msgspec.msgpack.decode(raw, type=dict[str, tuple[int, str]])
+                continue
             if name == _ATTACHMENT:
                 self.attachment = msgspec.msgpack.decode(raw, type=Attachment)
                 continue
@@ -392,6 +432,9 @@ class ObjectTable:
                 key = f"{name}/{namespace}/{obj.metadata.name}"
                 self._kinds[name][key] = Entry(number, obj)
                 self.cluster.put(obj)
+        for key, (place, opaque) in beside.items():
+            known = self._kinds[key.partition("/")[0]]
+            known[key] = replace(known[key], place=place, opaque=opaque)
 
     def digest(self) -> str:
         """A fingerprint: equal for equal tables, whatever way they were computed."""
@@ -399,6 +442,18 @@ class ObjectTable:
 
 
 T = TypeVar("T", bound=Object)
+
+
+def _bare(entries: Iterable[Entry]) -> list[tuple[int, Object]]:
+    """What a snapshot has of entries: without what most of them do not have."""
+    return [(entry.seq, entry.object) for entry in entries]
+
+
+def _add_beside(objects: dict[str, Any], entries: Mapping[str, Entry]) -> None:
+    """Add what else there is to say of some of them."""
+    more = [key for key, entry in entries.items() if entry.place != 1 or entry.opaque]
+    for key in sorted(more):
+        objects.setdefault(_BESIDE, {})[key] = (entries[key].place, entries[key].opaque)
 
 
 def _bound(pod: Pod, node: str, at: int) -> Pod:

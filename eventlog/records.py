@@ -34,6 +34,9 @@ FORMAT = 1
 GENESIS = bytes(32)
 """What the first record is chained to."""
 
+NO_OPAQUE = "{}"
+"""That an object has no field which nothing here reads."""
+
 BODY_BYTES_MAX = 32 * 2**20
 """A larger body is refused: no object comes near, and it keeps a group of appends in memory."""
 
@@ -111,6 +114,8 @@ class ObjectPut(Fact, Generic[T], frozen=True, kw_only=True):
     """The whole object as it is from now on. The record's key is the object's."""
 
     object: T
+    opaque: str = ""
+    """The fields that nothing here reads, as JSON (`tidelog.kube.opaque`). Empty: they stay as they were; `{}`: there are none."""
 
 
 class ObjectDeleted(Fact, frozen=True, kw_only=True):

@@ -128,12 +128,22 @@ class FactService:
 
         return await self._log.append(make, since=self._table.seq)
 
+    async def write(self, decide: Callable[[ObjectTable, Moment], Sequence[Draft]]) -> list[Record]:
+        """As `act`, for callers who admit by themselves: the drafts are appended as they are. What `decide` raises is raised here."""
+        await self.catch_up()
+
+        def make(moment: Moment) -> Drafts:
+            yield from self._consume_since(moment)
+            yield from decide(self._table, moment)
+
+        return await self._log.append(make, since=self._table.seq)
+
     def _admitted(self, draft: Draft, seq: int, at: int) -> Draft:
         body = draft.body
         if not isinstance(body, ObjectPut) or self._table.get(draft.key) is not None:
             return draft
         obj, _ = admit(body.object, None, self._table.cluster, self.gates, Stamp(seq=seq, at=at))
-        return replace(draft, body=ObjectPut(object=obj), key=object_key(obj))
+        return replace(draft, body=replace(body, object=obj), key=object_key(obj))
 
     async def catch_up(self) -> None:
         """Read what others appended, so that little is left to do at the moment of sequencing. The event loop gets its turn."""

@@ -47,6 +47,7 @@ class Verb(NamedTuple):
 VERBS: tuple[Verb, ...] = (
     Verb("see it work", "demo", "the main job in half a minute, on a log of its own"),
     Verb("run it", "run", "the scheduler, until it is told to stop"),
+    Verb("run it", "serve", "the log as the Kubernetes API: kubectl and every client work on it"),
     Verb("tell the log what the cluster is like", "apply", "put the objects of manifests into the log"),
     Verb("tell the log what the cluster is like", "delete", "delete objects"),
     Verb("tell the log what the cluster is like", "patch-condition", "set a condition of a pod's status"),

@@ -86,6 +86,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """The table for admission catches up when it is so many records behind."""
     full_seconds: float = 1.0
     """A full disk is tried again after this."""
+    decides: bool = True
+    """False: somebody else schedules; records are consumed and actors play all the same."""
 
 
 class Watcher:
@@ -116,6 +118,13 @@ class Gate:
 
     def decided(self, decision: Decision) -> None:
         """A decision has passed the commit check and is about to be in the log."""
+
+
+class Closed(Gate):
+    """Somebody else schedules."""
+
+    def may_decide(self) -> bool:
+        return False
 
 
 class Stopped(Exception):
@@ -152,7 +161,7 @@ class Runtime:
         """Rung whenever anything has happened."""
         self.full: LogFull | None = None
         """The disk has no room; decisions wait."""
-        self.gate = Gate()
+        self.gate = Gate() if self.limits.decides else Closed()
         """To be set, if at all, before the runtime is entered."""
         self._configuration = configuration
         self._source = source
@@ -215,7 +224,8 @@ class Runtime:
     def is_settled(self) -> bool:
         """Everything in the log is consumed, everything decided is durable, and until time goes by there is nothing to do."""
         now = self.clock.now()
-        due = (self.core.next_attempt_at(now), self.core.next_tick_at(), self._errands.next_at())
+        attempt_at = self.core.next_attempt_at(now) if self.gate.may_decide() else None
+        due = (attempt_at, self.core.next_tick_at(), self._errands.next_at())
         return (
             (self._resting or not self.gate.may_decide())
             and not (self.uncommitted or self._appending or self.log.waiting or self.core.in_flight)

@@ -1,0 +1,129 @@
+"""`tidelog serve`."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+DESCRIPTION = """\
+Serve the log as the Kubernetes API, with the scheduler inside, until SIGTERM: kubectl, client libraries and controllers
+work on it. It listens on this machine only, over HTTPS with a certificate and a token of its own, which are in a
+kubeconfig that nobody else can read. A log that does not exist is made. Needs the extra: pip install 'tidelog[kube]'."""
+EXAMPLES = """\
+  tidelog serve --log cluster.db &
+  export KUBECONFIG=cluster.db.kubeconfig; kubectl get nodes
+  tidelog serve --log cluster.db --listen 127.0.0.1:0 --actors actors.yaml
+  tidelog serve --log cluster.db --no-scheduler    # another scheduler binds the pods
+"""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments."""
+    from tidelog.daemon.process import logs
+
+    parser.add_argument("--config", type=Path, metavar="FILE", help="a KubeSchedulerConfiguration")
+    parser.add_argument(
+        "--listen",
+        default="127.0.0.1:8001",
+        metavar="ADDRESS:PORT",
+        help="where the API is served (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--kubeconfig-out",
+        type=Path,
+        metavar="FILE",
+        help="where to write the kubeconfig (default: LOG.kubeconfig)",
+    )
+    parser.add_argument("--no-scheduler", action="store_true", help="decide nothing: somebody else schedules")
+    parser.add_argument(
+        "--actors",
+        type=Path,
+        metavar="FILE",
+        help="who plays the parts of a cluster that is not there: node agent, controllers, … (default: nobody)",
+    )
+    parser.add_argument(
+        "--metrics-listen",
+        default="off",
+        metavar="ADDRESS:PORT|off",
+        help="where metrics and health are served (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--token-file",
+        type=Path,
+        metavar="FILE",
+        help="more tokens that are let in: lines of TOKEN,USER as kube-apiserver takes them",
+    )
+    parser.add_argument(
+        "--client-ca",
+        type=Path,
+        metavar="FILE",
+        help="let in who has a certificate of this authority, without a token",
+    )
+    parser.add_argument(
+        "--insecure-http",
+        nargs="?",
+        const="read-only",
+        default="",
+        choices=("read-only", "read-write"),
+        help="plain HTTP without a token, on this machine only; without a word it only answers questions",
+    )
+    parser.add_argument(
+        "--snapshot-every",
+        type=int,
+        default=20_000,
+        metavar="N",
+        help="keep a snapshot of the state after so many records, 0 for never (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--no-standby", action="store_true", help="end with an error if another process holds the log"
+    )
+    logs.add_options(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Serve it."""
+    import asyncio
+
+    from tidelog.api.errors import TidelogError, UsageError
+    from tidelog.cli.commands.options import log_path
+    from tidelog.cli.commands.run import named_gates
+    from tidelog.daemon.actors.catalogue import read_actors
+    from tidelog.daemon.process import logs
+    from tidelog.daemon.process.process import Options
+    from tidelog.daemon.process.runtime import Limits
+
+    try:
+        from tidelog.kube.serve.process import KUBECONFIG, TLS, ServeProcess, beside
+        from tidelog.kube.serve.server import Settings
+    except ModuleNotFoundError as error:
+        raise TidelogError(f"tidelog serve needs {error.name}: pip install 'tidelog[kube]'") from error
+
+    logs.configure(args.log_format, args.verbosity)
+    if args.snapshot_every < 0:
+        raise UsageError(f"--snapshot-every {args.snapshot_every}: must not be below 0")
+    if args.insecure_http and (args.token_file or args.client_ca):
+        raise UsageError("--insecure-http lets everybody in; leave --token-file and --client-ca out")
+    actors = read_actors(args.actors)
+    log = log_path(args)
+    options = Options(
+        log=log,
+        config=args.config,
+        gates=named_gates(args.feature_gates),
+        listen=None if args.metrics_listen == "off" else args.metrics_listen,
+        standby=not args.no_standby,
+        limits=Limits(snapshot_every=args.snapshot_every, decides=not args.no_scheduler),
+    )
+    settings = Settings(
+        listen=args.listen,
+        kubeconfig=args.kubeconfig_out or beside(log, KUBECONFIG),
+        tls=beside(log, TLS),
+        insecure=args.insecure_http,
+        token_file=args.token_file,
+        client_ca=args.client_ca,
+    )
+
+    async def work() -> None:
+        await ServeProcess(options, settings, actors).run()
+
+    asyncio.run(work())
+    return 0

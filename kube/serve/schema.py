@@ -1,0 +1,79 @@
+"""Which fields objects have: Kubernetes' own, and those that only tidelog knows.
+
+`fields.json` has the names and types of the fields of every kind that is served (`tools/make_kube_fields.py` writes it). With it the server says what
+is misspelled, as `fieldValidation` asks, and describes itself for `kubectl explain` and its like (`tidelog.kube.serve.openapi`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import cache
+from importlib import resources
+from typing import Any
+
+import msgspec
+
+from tidelog.api.kinds.registry import KIND_BY_NAME
+from tidelog.kube.opaque import Shape, shape_of
+from tidelog.kube.resources import ApiResource
+
+UNKNOWN_MAX = 50
+"""More unknown fields than this are not told of one object."""
+Fields = Mapping[str, str]
+"""Field → type: `string`, `integer`, `boolean`, `number`, `time`, `any`, the name of a definition, `[]` and `{}` in front for lists and mappings."""
+
+
+@cache
+def definitions() -> Mapping[str, Fields]:
+    """Name → fields."""
+    data = resources.files("tidelog.kube").joinpath("fields.json").read_bytes()
+    return msgspec.json.decode(data, type=dict[str, dict[str, str]])
+
+
+def definition_of(resource: ApiResource) -> str:
+    """The name of a kind's definition."""
+    if resource.kind == "Event":
+        return f"{resource.group or 'core'}.Event"
+    return resource.kind
+
+
+def unknown_fields(resource: ApiResource, manifest: Mapping[str, Any]) -> list[str]:
+    """What a server says of fields that the kind does not have."""
+    fields = definitions().get(definition_of(resource))
+    if fields is None:
+        return []
+    kind = KIND_BY_NAME.get(resource.kind)
+    shape = None if kind is None else shape_of(kind.type)
+    found: list[str] = []
+    body = {key: value for key, value in manifest.items() if key not in ("apiVersion", "kind")}
+    for path in _unknown(body, fields, shape, ""):
+        found.append(f'unknown field "{path}"')
+        if len(found) >= UNKNOWN_MAX:
+            break
+    return found
+
+
+def _unknown(value: Mapping[str, Any], fields: Fields, shape: Shape | None, path: str) -> Iterator[str]:
+    ours = shape.fields if shape is not None else {}
+    for name, part in value.items():
+        where = f"{path}.{name}" if path else name
+        short = fields.get(name)
+        if short is None:
+            if name not in ours:
+                yield where
+            continue
+        inner = ours.get(name)
+        yield from _unknown_in(part, short, inner, where)
+
+
+def _unknown_in(part: Any, type: str, shape: Shape | None, path: str) -> Iterator[str]:
+    if type.startswith("[]"):
+        if isinstance(part, list):
+            for place, item in enumerate(part):
+                yield from _unknown_in(item, type[2:], shape, f"{path}[{place}]")
+    elif type.startswith("{}"):
+        if isinstance(part, dict):
+            for key, item in part.items():
+                yield from _unknown_in(item, type[2:], shape, f"{path}.{key}")
+    elif isinstance(part, dict) and (fields := definitions().get(type)):
+        yield from _unknown(part, fields, shape, path)

@@ -34,6 +34,8 @@ ACTORS: Mapping[str, Role] = {
     "nodeAgent": Role("tidelog.daemon.actors.node_agent", "NodeAgent"),
     "clusterAutoscaler": Role("tidelog.daemon.actors.cluster_autoscaler", "ClusterAutoscaler", True),
     "disruptionController": Role("tidelog.daemon.actors.disruption_controller", "DisruptionController"),
+    "volumeController": Role("tidelog.daemon.actors.volume_controller", "VolumeController"),
+    "attachController": Role("tidelog.daemon.actors.attach_controller", "AttachController"),
 }
 """By their names in the file."""
 

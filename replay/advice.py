@@ -25,6 +25,12 @@ from tidelog.plugins.node_resources.fit import REASON_TOO_MANY_PODS
 from tidelog.plugins.pod_topology_spread.constraints import Constraint
 from tidelog.plugins.pod_topology_spread.filter import SpreadCounts
 from tidelog.replay.examine import Examination
+from tidelog.replay.volume_advice import (
+    binding_advice,
+    limits_advice,
+    restrictions_advice,
+    zone_advice,
+)
 
 NAMED_MAX = 5
 """So many nodes or pods are named; of more, the number is told."""
@@ -349,5 +355,9 @@ _ADVISORS: dict[str, Callable[[Examination, Sequence[NodeInfo]], Iterator[str]]]
     "PodTopologySpread": _spread,
     "InterPodAffinity": _affinity,
     "SchedulingGates": _gates,
+    "VolumeBinding": binding_advice,
+    "VolumeZone": zone_advice,
+    "NodeVolumeLimits": limits_advice,
+    "VolumeRestrictions": restrictions_advice,
 }
 """By plugin: what to say of the nodes that it rejects, those first that nobody else does."""

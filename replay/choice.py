@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
 
 import msgspec
 
-from tidelog.eventlog.records import Record, Reserved, Scheduled, Waiting
+from tidelog.eventlog.records import Outcome, Record, Reserved, Scheduled, Waiting
 from tidelog.framework.framework import NodeScores
 from tidelog.framework.interface import Status
 from tidelog.replay.examine import Examination, examine
 from tidelog.scheduler.core import Core
-from tidelog.scheduler.recorded import RecordedAttempt
+from tidelog.scheduler.recorded import RecordedAttempt, recorded_attempts
 
 RUNNERS_UP = 4
 """So many nodes are shown beside the winner."""
@@ -60,6 +61,22 @@ def placement_of(pop: RecordedAttempt, key: str) -> tuple[Record, str] | None:
         if record.key == key and isinstance(body, Scheduled | Waiting | Reserved):
             return record, body.node
     return None
+
+
+def placing_attempt(records: Sequence[Record], key: str) -> int:
+    """The number of the last attempt that chose a node for the pod, 0 if there is none. That which binds a reserved pod chooses nothing."""
+    last = 0
+    is_reserved = False
+    for pop in recorded_attempts(records):
+        for record, body in pop.outcomes:
+            if record.key != key or not isinstance(body, Outcome):
+                continue
+            if isinstance(body, Scheduled | Waiting | Reserved) and not (
+                is_reserved and isinstance(body, Scheduled)
+            ):
+                last = pop.attempt
+            is_reserved = isinstance(body, Reserved)
+    return last
 
 
 def choice_of(core: Core, pop: RecordedAttempt, key: str) -> Choice | None:

@@ -12,13 +12,14 @@ from tidelog.queue.entity import AnyEntity, QueuedPod, Where, pod_uid
 from tidelog.queue.hints import registrations_of
 from tidelog.replay.words import event_name
 from tidelog.scheduler.core import Core
+from tidelog.scheduler.permits import Permit
 
 
 class Waits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a pending pod waits for."""
 
     place: str
-    """`active`, `backoff`, `unschedulable`, `gated`, `in flight`, `permit`, `member`, … or `nowhere`."""
+    """`active`, `backoff`, `unschedulable`, `gated`, `in flight`, `permit`, `answers`, `member`, … or `nowhere`."""
     since: int = 0
     until: int = 0
     """When time alone ends the wait: end of the backoff, of the stay in the pool, of the permit. 0: never."""
@@ -37,6 +38,8 @@ class Waits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A line for each spread constraint that can fall back: what it waits for, and when its time is over (KEP-3990)."""
     reserved_on: str = ""
     """The node whose resources are set aside while plugins wait."""
+    awaited: tuple[str, ...] = ()
+    """Who is to do what, before a pod whose volumes or devices are promised can be bound."""
 
 
 def waits_of(core: Core, pod: Pod) -> Waits | None:
@@ -45,9 +48,22 @@ def waits_of(core: Core, pod: Pod) -> Waits | None:
         return None
     permit = core.permit_of(pod_uid(pod))
     if permit is not None:
-        return Waits(place="permit", until=permit.deadline, plugins=permit.plugins, reserved_on=permit.node)
+        return _held(permit)
     entity = core.queue.get(f"{pod.metadata.namespace}/{pod.metadata.name}")
     return None if entity is None else queued(core, entity)
+
+
+def _held(permit: Permit, entity: Waits | None = None) -> Waits:
+    """Of a pod whose place is reserved."""
+    return Waits(
+        place="answers" if permit.is_reserved else "permit",
+        since=0 if entity is None else entity.since,
+        until=permit.deadline,
+        attempts=0 if entity is None else entity.attempts,
+        plugins=permit.plugins,
+        reserved_on=permit.node,
+        awaited=tuple(awaited.what for awaited in permit.awaited),
+    )
 
 
 def queued(core: Core, entity: QueuedPod) -> Waits:
@@ -141,7 +157,9 @@ def queue_of(core: Core) -> list[QueueRow]:
 
 _PLACES = {
     place: number
-    for number, place in enumerate(("in flight", "permit", "active", "backoff", "unschedulable", "gated"))
+    for number, place in enumerate(
+        ("in flight", "permit", "answers", "active", "backoff", "unschedulable", "gated")
+    )
 }
 
 
@@ -149,12 +167,5 @@ def _row(core: Core, entity: QueuedPod) -> QueueRow:
     permit = core.permit_of(entity.uid)
     waits = queued(core, entity)
     if permit is not None:
-        waits = Waits(
-            place="permit",
-            since=waits.since,
-            until=permit.deadline,
-            attempts=waits.attempts,
-            plugins=permit.plugins,
-            reserved_on=permit.node,
-        )
+        waits = _held(permit, waits)
     return QueueRow(key=entity.key, priority=entity.pod.spec.priority or 0, waits=waits)

@@ -12,13 +12,13 @@ from tidelog.api.pod_status import is_terminal
 from tidelog.eventlog.records import Record
 from tidelog.framework.framework import NodeScores
 from tidelog.replay.advice import Help, advise, gate_advice
-from tidelog.replay.choice import Choice, choice_of, placement_of
+from tidelog.replay.choice import Choice, choice_of, placement_of, placing_attempt
 from tidelog.replay.examine import Examination, examine
 from tidelog.replay.playback import playback
 from tidelog.replay.story import PodStory, Teller
 from tidelog.replay.waits import Waits, waits_of
 from tidelog.scheduler.core import Core
-from tidelog.scheduler.recorded import RecordedAttempt, recorded_attempts
+from tidelog.scheduler.recorded import RecordedAttempt
 
 EXAMINED = ("active", "backoff", "unschedulable", "gated", "member", "pending member", "incomplete member")
 """Where a pod waits without a place of its own: only there does the question make sense what would help."""
@@ -62,7 +62,7 @@ def why(
     `later` are the records behind the last one, for attempts under way; `seq` and `at` are the moment in question, by default that of the last
     record. Of a pod that is placed or gone, the records after the last one about it need not be given.
     """
-    last = max((p.attempt for p in recorded_attempts(records) if placement_of(p, key)), default=0)
+    last = placing_attempt(records, key)
     teller, choice = Teller(core, key), None
     for step in playback(records, core, later):
         if isinstance(step, RecordedAttempt) and step.attempt == last:
@@ -176,7 +176,7 @@ class WhyNot(msgspec.Struct, frozen=True, kw_only=True):
 
 def why_not(records: Sequence[Record], core: Core, key: str, node: str) -> WhyNot:
     """Ask every plugin about the pod and the node. For a pod that was placed: in the state in which that was decided."""
-    placing = max((p.attempt for p in recorded_attempts(records) if placement_of(p, key)), default=0)
+    placing = placing_attempt(records, key)
     for step in playback(records, core):
         if (
             isinstance(step, RecordedAttempt)

@@ -31,7 +31,8 @@ def _row(row: QueueRow, now: int) -> tuple[object, ...]:
     since = age(now - waits.since) if waits.since else ""
     by = waits.gate or ", ".join(waits.plugins)
     if waits.reserved_on:
-        by = f"reserved on {waits.reserved_on}, permit of {by}"
+        what = "; ".join(waits.awaited) if waits.place == "answers" else f"permit of {by}"
+        by = safe(f"reserved on {waits.reserved_on}, {what}")
     return (
         safe(row.key),
         where,

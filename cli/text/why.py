@@ -79,6 +79,9 @@ def wait_lines(waits: Waits, now: int) -> Iterator[str]:
         yield "for the outcome of an attempt that is under way"
     elif waits.place == "permit":
         yield f"for {', '.join(waits.plugins)}, with its resources reserved on {waits.reserved_on}, until {end} at most"
+    elif waits.place == "answers":
+        yield f"for answers to what was written for it, with its place reserved on {waits.reserved_on}, until {end} at most:"
+        yield from (f"  {safe(what)}" for what in waits.awaited)
     elif waits.place == "incomplete member":
         yield f"for its group {waits.group}, which does not exist yet"
     elif waits.place == "pending member":

@@ -121,6 +121,7 @@ class KindReader:
         self._from_scratch = False
         """The server was set back: what was seen of it does not count."""
         self._relist = asyncio.Event()
+        self._reading: asyncio.Task[None] | None = None
 
     # --- from outside -------------------------------------------------------------------------------------------------
 
@@ -128,6 +129,8 @@ class KindReader:
         """List as soon as possible, whatever is known: `synced` is False until that has been done."""
         self.synced = False
         self._relist.set()
+        if self._reading is not None:
+            self._reading.cancel()
 
     async def run(self) -> None:
         """Read until cancelled."""
@@ -135,7 +138,8 @@ class KindReader:
         while True:
             began = self._clock.now()
             try:
-                await self._read()
+                self._reading = asyncio.create_task(self._read())
+                await self._reading
                 if self._clock.now() - began >= NANOS:
                     self._backoff.forget()
                     short = 0
@@ -145,6 +149,10 @@ class KindReader:
                 await self._open_gap(gap.reason)
             except _NotServed:
                 return
+            except asyncio.CancelledError:
+                task = asyncio.current_task()
+                if not self._relist.is_set() or (task is not None and task.cancelling()):
+                    raise
             except _Retry as error:
                 self._troubled(str(error))
                 await pause(self._clock, self._backoff.next() if error.seconds is None else error.seconds)
@@ -330,8 +338,6 @@ class KindReader:
     async def _follow(self, lines: AsyncIterator[tuple[str, msgspec.Raw]]) -> None:
         checked_at = self._clock.now()
         async for event, raw in lines:
-            if self._relist.is_set():
-                return
             if event == "ERROR":
                 await self._error(raw)
             head = _head(raw)

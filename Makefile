@@ -8,6 +8,7 @@ PIP_INSTALL := $(BIN)/python -m pip install --disable-pip-version-check
 SEEDS ?= 500
 FROM ?= 0
 FUZZ_EXAMPLES ?= 20000
+PREEMPTION_SEEDS ?= 20000
 SAMPLE ?= 200
 SEED ?= 1
 MINUTES ?= 10
@@ -56,6 +57,10 @@ simulate: $(STAMP) ## tell SEEDS random stories FROM a seed on a simulated machi
 fuzz: $(STAMP) ## random input for everything that takes bytes (long)
 	TIDELOG_FUZZ_EXAMPLES=$(FUZZ_EXAMPLES) $(BIN)/python -m pytest -q tests/fuzz tests/api/test_fuzz.py tests/cli/test_bad_input.py tests/eventlog/test_handover.py
 
+laws: $(STAMP) ## hold the laws of preemption on thousands of random clusters (long)
+	TIDELOG_PREEMPTION_SEEDS=$(PREEMPTION_SEEDS) TIDELOG_MEMORY_SEEDS=2000 $(BIN)/python -m pytest -q -n auto \
+	  tests/scheduler/test_preemption_invariants.py tests/plugins/default_preemption/test_memory.py
+
 torture: $(STAMP) ## kill, stop, rob, damage, unplug far more often than the tests do (long)
 	TORTURE_CASES=10000 TORTURE_KILLS=1000 TORTURE_ROUNDS=200 TORTURE_RECORDS=100000 CRASH_EVENTS=500 \
 	  $(BIN)/python -m pytest -q -rP tests/acceptance/test_torture_damage.py tests/acceptance/test_torture_kill.py \
@@ -77,4 +82,4 @@ wheel: $(STAMP) ## build the wheel into dist/
 clean: ## remove everything that is not in git
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage*
 
-.PHONY: help install demo docs simulate fuzz torture soak test check-lint check-types check-imports check-tests conformance mutation-score format wheel clean
+.PHONY: help install demo docs simulate fuzz laws torture soak test check-lint check-types check-imports check-tests conformance mutation-score format wheel clean

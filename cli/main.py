@@ -28,7 +28,7 @@ EXIT_PIPE_CLOSED = 141
 EXIT_CODES = (
     "exit codes: 0 done, 1 error, 2 wrong usage, 3 a replay differs, 4 the log is damaged, 130 interrupted"
 )
-DESCRIPTION = "A scheduler with kube-scheduler's semantics whose whole life is one append-only log."
+DESCRIPTION = "Schedule Kubernetes pods as kube-scheduler does, and keep every fact and decision in one append-only log."
 
 
 class Verb(NamedTuple):
@@ -45,28 +45,28 @@ class Verb(NamedTuple):
 
 
 VERBS: tuple[Verb, ...] = (
-    Verb("see it work", "demo", "the main job in half a minute, on a log of its own"),
-    Verb("run it", "run", "the scheduler, until it is told to stop"),
+    Verb("see it work", "demo", "a tour in half a minute, on a log of its own"),
+    Verb("run it", "run", "the scheduler, until it is stopped"),
     Verb("run it", "serve", "the log as the Kubernetes API: kubectl and every client work on it"),
-    Verb("tell the log what the cluster is like", "apply", "put the objects of manifests into the log"),
-    Verb("tell the log what the cluster is like", "delete", "delete objects"),
-    Verb("tell the log what the cluster is like", "patch-condition", "set a condition of a pod's status"),
+    Verb("load a cluster", "apply", "load manifests"),
+    Verb("load a cluster", "delete", "delete objects"),
+    Verb("load a cluster", "patch-condition", "set a condition of a pod's status"),
     Verb("ask", "get", "list objects, now or at an earlier moment"),
     Verb("ask", "describe", "a pod with its conditions and events"),
     Verb("ask", "why", "a pod's story: what it waits for, what would help, why this node"),
     Verb("ask", "why-not", "every plugin's verdict on one node for a pod"),
-    Verb("ask", "queue", "every pending pod, where it waits and until when"),
-    Verb("the log itself", "log tail", "the last records, and with -f those to come"),
+    Verb("ask", "queue", "the pending pods: where each waits, and until when"),
+    Verb("the log itself", "log tail", "the last records, with -f those to come as well"),
     Verb("the log itself", "log show", "records in full"),
     Verb("the log itself", "log verify", "check that nothing is lost or changed"),
-    Verb("the log itself", "log repair", "go on with a damaged log, accepting what is lost"),
-    Verb("the log itself", "log compact", "drop old records behind a snapshot"),
+    Verb("the log itself", "log repair", "make a damaged log usable, without the lost records"),
+    Verb("the log itself", "log compact", "drop old records"),
     Verb("the log itself", "log export", "all records as JSON lines"),
     Verb("the log itself", "log import", "make a log from exported JSON lines"),
     Verb("the log itself", "log redact", "a copy without names, to be shared"),
     Verb("the log itself", "log to-test", "a pytest file that asserts the log's decisions"),
     Verb("replay", "replay verify", "recompute every decision and compare"),
-    Verb("replay", "replay what-if", "the same facts under another configuration"),
+    Verb("replay", "replay what-if", "decide again under another configuration, and compare"),
     Verb("replay", "shadow report", "a cluster's own scheduler, judged by our rules"),
     Verb("measure", "bench", "run a benchmark of the repository"),
     Verb("measure", "version", "the versions of program, log format, Python and SQLite"),

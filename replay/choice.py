@@ -116,7 +116,7 @@ def _note(seen: Examination, node: str, *, is_grouped: bool) -> str:
     if node not in {n.name for n in seen.feasible}:
         return "the node was chosen by other means than these scores: a reservation that was waited for, or a nomination"
     if len(seen.feasible) == 1:
-        return "it was the only node that would do, so nothing was scored"
+        return "the only feasible node, so nothing was scored"
     return ""
 
 

@@ -69,6 +69,9 @@ class Entry(msgspec.Struct, kw_only=True, omit_defaults=True):
     """`created`, `attempt`, `woken`, `nominated`, …"""
     text: str
     attempt: int = 0
+    """Its number in the log, if it is an attempt."""
+    number: int = 0
+    """Its number among the attempts of this pod, from 1 on."""
     count: int = 1
     last_seq: int = 0
     last_at: int = 0
@@ -128,6 +131,7 @@ class Teller:
         self._record: Record | None = None
         self._rejection: Unschedulable | None = None
         """The content of the last rejection, to which repetitions refer."""
+        self._numbers: dict[int, int] = {}
         self._folding: Entry | None = None
         """The last attempt, while nothing but wake-ups has happened since."""
         self._pod = core.cluster.pod(key)
@@ -189,15 +193,30 @@ class Teller:
             self._add(
                 record,
                 "configured",
-                f"a configuration was loaded{source}: everybody who waits is tried again",
+                f"a configuration was loaded{source}: all pending pods are retried",
             )
 
     def _add(self, record: Record, what: str, text: str, **more: Any) -> Entry:
-        entry = Entry(seq=record.seq, at=record.at, what=what, text=text, **more)
+        entry = Entry(
+            seq=record.seq,
+            at=record.at,
+            what=what,
+            text=text,
+            number=self._number(more.get("attempt", 0)),
+            **more,
+        )
         self.entries.append(entry)
         if what != "woken":
             self._folding = entry if what == "attempt" else None
         return entry
+
+    def _number(self, attempt: int) -> int:
+        """The number of an attempt among those of the pod; one that came to several entries has one number."""
+        if not attempt:
+            return 0
+        if attempt not in self._numbers:
+            self._numbers[attempt] = len(self._numbers) + 1
+        return self._numbers[attempt]
 
     # --- what woke it -----------------------------------------------------------------------------------------------------
 
@@ -273,7 +292,7 @@ class Teller:
                 self._add(
                     record,
                     "scheduled",
-                    f"attempt {body.attempt}: placed on {body.node}{chosen}{group}",
+                    f"placed on {body.node}{chosen}{group}",
                     attempt=body.attempt,
                     node=body.node,
                     notes=tuple(map(_fallback, body.fallback)),
@@ -285,7 +304,7 @@ class Teller:
                 self._add(
                     record,
                     "waiting",
-                    f"attempt {body.attempt}: resources reserved on {body.node}; waits for {', '.join(body.plugins)}, at most {wait}",
+                    f"resources reserved on {body.node}; waits for {', '.join(body.plugins)}, at most {wait}",
                     attempt=body.attempt,
                     node=body.node,
                     notes=tuple(map(_fallback, body.fallback)),
@@ -307,7 +326,7 @@ class Teller:
                 self._add(
                     record,
                     "aborted",
-                    f"attempt {body.attempt}{at} was called off: {body.reason}{because}; tried again at once",
+                    f"called off{at}: {body.reason}{because}; retried at once",
                     attempt=body.attempt,
                 )
             case AttemptError():
@@ -315,7 +334,7 @@ class Teller:
                 self._add(
                     record,
                     "error",
-                    f"attempt {body.attempt} failed: {by}{body.message}",
+                    f"failed: {by}{body.message}",
                     attempt=body.attempt,
                 )
             case Nominated() | Evicted() | EvictionRefused() | PlacementChosen():
@@ -364,7 +383,7 @@ class Teller:
                 f"disruption budgets that kept it from preempting: {', '.join(map(short, content.blocked_by))}"
             )
         if last is not None and (last.text, last.rejections) == (text, rejections):
-            self._fold(last, record)
+            self._fold(last, record, body.attempt)
             return
         self._add(
             record,
@@ -376,13 +395,14 @@ class Teller:
             notes=tuple(notes),
         )
 
-    def _fold(self, last: Entry, record: Record) -> None:
+    def _fold(self, last: Entry, record: Record, attempt: int) -> None:
         """The same answer once more: what woke the pod in between goes into the attempt's entry."""
         woken = Counter(last.woken_by)
         while self.entries[-1] is not last:
             woken.update(self.entries.pop().woken_by)
         last.woken_by = dict(woken)
         last.count += 1
+        self._number(attempt)
         last.last_seq, last.last_at = record.seq, record.at
 
     def _preemption(
@@ -408,7 +428,7 @@ class Teller:
             return
         where = f"; it goes to {node}" if node else "; there is no room for it there"
         part = body.placement or "the whole cluster"
-        text = f"attempt {body.attempt}: its group was given {part}, one of {body.candidates} that could take it{where}"
+        text = f"its group was given {part}, one of {body.candidates} that could take it{where}"
         self._add(record, "placement", text, attempt=body.attempt, node=node, notes=body.explanation)
 
     def _nomination(self, record: Record, body: Nominated) -> None:
@@ -421,7 +441,7 @@ class Teller:
             return
         victims = f", for which {', '.join(map(short, body.victims))} must go" if body.victims else ""
         broken = f", {body.violations} of them against a disruption budget" if body.violations else ""
-        among = f" ({body.candidates} nodes would have done)" if body.candidates > 1 else ""
+        among = f" ({body.candidates} nodes were possible)" if body.candidates > 1 else ""
         self._add(record, "nominated", f"nominated to {body.node}{victims}{broken}{among}", node=body.node)
 
 

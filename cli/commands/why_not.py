@@ -8,7 +8,7 @@ from tidelog.cli.commands.options import add_namespace, add_output, log_path
 
 DESCRIPTION = """\
 Ask every plugin about a pod and one node, each by itself, so that also the second and the third reason show. For a pod that
-was placed the question is put in the state in which that was decided, and a node that would have done is scored beside the winner."""
+was placed the question is put in the state in which that was decided, and a feasible node is scored beside the winner."""
 EXAMPLES = """\
   tidelog why-not web-1 node-7
   tidelog why-not -n shop web-1 node-7 --at 1200

@@ -39,7 +39,7 @@ def why_lines(found: Why, *, nodes: bool) -> Iterator[str]:
     if nodes and found.by_node:
         yield from _nodes(found.by_node)
     if found.choice is not None:
-        yield from _choice(found.choice)
+        yield from _choice(found.choice, _number(found, found.choice.attempt))
     yield from _story(found)
 
 
@@ -51,11 +51,11 @@ def _waits(waits: Waits, found: Why) -> Iterator[str]:
     yield "waits:"
     yield from (f"  {safe(line)}" for line in wait_lines(waits, found.at))
     if waits.events:
-        yield "  these events would be judged for it:"
+        yield "  events that can wake it:"
         for plugin, events in waits.events.items():
             yield safe(f"    {plugin}: {', '.join(events) or 'none: no event can help'}")
     if found.story.slept_through:
-        yield f"  events judged so far that were of no help: {found.story.slept_through:,}"
+        yield f"  events so far that did not help: {found.story.slept_through:,}"
         for judged in found.story.judged[-3:]:
             about = f" of {judged.object}" if judged.object else ""
             yield safe(
@@ -68,11 +68,11 @@ def wait_lines(waits: Waits, now: int) -> Iterator[str]:
     end = until(waits.until, now) if waits.until else ""
     by = f", rejected by {', '.join(waits.plugins)}" if waits.plugins else ""
     if waits.place == "active":
-        yield "in the active queue: it is tried as soon as its turn comes"
+        yield "in the active queue, for its turn"
     elif waits.place == "backoff":
-        yield f"backing off until {end}{by}; earlier if nobody else is to be tried"
+        yield f"backing off until {end}{by}; earlier if no other pod is ready"
     elif waits.place == "unschedulable":
-        yield f"for an event that helps{by}; tried without one from {end}"
+        yield f"for an event that helps{by}; retried anyway at {end}"
     elif waits.place == "gated":
         yield f"outside the queue until its gate opens: {waits.gate}"
     elif waits.place == "in flight":
@@ -99,7 +99,7 @@ def _help(found: Why) -> Iterator[str]:
     yield ""
     if found.feasible:
         names = ", ".join(found.feasible[:5]) + (" …" if len(found.feasible) > 5 else "")
-        yield safe(f"as things are now, {len(found.feasible)} of {found.nodes} nodes would take it: {names}")
+        yield safe(f"feasible now: {len(found.feasible)} of {found.nodes} nodes: {names}")
     if found.help:
         yield f"what would help ({found.nodes} nodes):"
     for advice in found.help:
@@ -121,7 +121,7 @@ def _nodes(by_node: Mapping[str, Mapping[str, str]]) -> Iterator[str]:
     rows = [
         (node, plugin, reason)
         for node, reasons in by_node.items()
-        for plugin, reason in (reasons.items() if reasons else [("", "would take it")])
+        for plugin, reason in (reasons.items() if reasons else [("", "feasible")])
     ]
     yield table(["NODE", "PLUGIN", "REASON"], rows)
 
@@ -129,15 +129,20 @@ def _nodes(by_node: Mapping[str, Mapping[str, str]]) -> Iterator[str]:
 # --- the choice ---------------------------------------------------------------------------------------------------------
 
 
-def _choice(choice: Choice) -> Iterator[str]:
+def _number(found: Why, attempt: int) -> int:
+    """The number that the story gives to an attempt of the log."""
+    return next((entry.number for entry in found.story.entries if entry.attempt == attempt), attempt)
+
+
+def _choice(choice: Choice, number: int) -> Iterator[str]:
     yield ""
     tied = (
-        f"; {choice.tied} nodes were equally good, and the number of the attempt decided"
+        f"; {choice.tied} nodes were equally good, and the attempt's number in the log broke the tie"
         if choice.tied > 1
         else ""
     )
     yield safe(
-        f"why {choice.node} (attempt {choice.attempt}, record {choice.seq}): {choice.feasible} of {choice.nodes} nodes would have done{tied}"
+        f"why {choice.node} (attempt {number}, record {choice.seq}): {choice.feasible} of {choice.nodes} nodes were feasible{tied}"
     )
     if choice.note:
         yield safe(f"  {choice.note}")
@@ -161,11 +166,19 @@ def _story(found: Why) -> Iterator[str]:
     yield "what happened:"
     rows: list[Sequence[object]] = []
     for entry in found.story.entries:
-        rows.append((entry.seq, moment(entry.at), entry.text))
+        rows.append((entry.seq, moment(entry.at), _attempt(entry) + entry.text))
         rows += [("", "", line) for line in _details(entry)]
     width = max((len(str(row[0])) for row in rows), default=0)
     for seq, at, text in rows:
         yield safe(f"  {seq!s:>{width}}  {at!s:<24}  {text}").rstrip()
+
+
+def _attempt(entry: Entry) -> str:
+    if not entry.number:
+        return ""
+    if entry.count == 1:
+        return f"attempt {entry.number}: "
+    return f"attempts {entry.number} to {entry.number + entry.count - 1}: "
 
 
 def _details(entry: Entry) -> Iterator[str]:
@@ -186,14 +199,14 @@ def _details(entry: Entry) -> Iterator[str]:
 
 
 def why_not_lines(found: WhyNot) -> Iterator[str]:
-    """The verdicts, and for a node that would have done the points."""
-    when = f"when it was placed (attempt {found.attempt})" if found.attempt else f"after record {found.seq}"
-    answer = "would do" if found.feasible else "does not do"
+    """The verdicts, and the points of a feasible node."""
+    when = "when it was placed" if found.attempt else f"after record {found.seq}"
+    answer = "feasible" if found.feasible else "infeasible"
     yield safe(f"node {found.node} for pod {found.pod}, {when}: {answer}")
     yield table(
         ["PLUGIN", "VERDICT", "REASON"],
         [
-            (v.plugin, v.verdict, v.reason + (" (beyond help of preemption)" if _is_final(v.code) else ""))
+            (v.plugin, v.verdict, v.reason + (" (preemption cannot help)" if _is_final(v.code) else ""))
             for v in found.verdicts
         ],
     )
@@ -209,7 +222,7 @@ def why_not_lines(found: WhyNot) -> Iterator[str]:
         rows.append(("total", sum(found.score.values()), sum(found.winner.values())))
         yield table(["PLUGIN", found.node, found.winner_node], rows)
     elif found.feasible and found.placed_on:
-        yield safe(f"it was the only one that would do, and the pod went to {found.placed_on}")
+        yield safe(f"the only feasible node; the pod went to {found.placed_on}")
     if found.note:
         yield safe(found.note)
 

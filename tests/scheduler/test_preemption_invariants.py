@@ -9,7 +9,7 @@
 7. The log verifies, and a scheduler recovered from it is in the same state.
 8. Nobody sleeps through what helps him: the flush of those left over finds nobody who could have gone before.
 
-They are judged on the log alone, with arithmetic of their own. More seeds: `TIDELOG_PREEMPTION_SEEDS=20000 pytest …`.
+They are judged on the log alone, with arithmetic of their own. More seeds: `make laws`, or `TIDELOG_PREEMPTION_SEEDS=20000 pytest …`.
 """
 
 from __future__ import annotations
@@ -34,9 +34,10 @@ from tidelog.testing import builders as b
 
 pytestmark = pytest.mark.no_cover  # Thousands of clusters; the tests of preemption cover it.
 
-SEEDS = int(os.environ.get("TIDELOG_PREEMPTION_SEEDS", "2000"))
+SEEDS = int(os.environ.get("TIDELOG_PREEMPTION_SEEDS", "500"))
+"""`make laws` tries more."""
 BATCH = 500
-"""So many that each of the cases that are counted comes up."""
+"""Enough for each of the cases that are counted to come up."""
 APPS = ("a", "b")
 TIERS = ("x", "y")
 THRESHOLDS = (None, 6, 9, 20)

@@ -40,6 +40,8 @@ class Attachment(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     mode: str
     server: str = ""
     redaction: Redaction
+    kinds: tuple[str, ...] = ()
+    """Those that are watched."""
     positions: dict[str, str] = {}
     """Kind → resourceVersion, of kinds that agree with the server up to there."""
     unread: dict[str, str] = {}
@@ -56,6 +58,7 @@ def attached(known: Attachment | None, key: str, body: Body) -> Attachment | Non
                 log_id=body.log_id,
                 mode=body.mode,
                 server=body.server,
+                kinds=tuple(body.kinds),
                 redaction=body.redaction,
                 positions=positions,
                 unread=known.unread if known is not None and positions else {},

@@ -165,6 +165,11 @@ class ObjectTable:
         entry = self.entry(key)
         return None if entry is None else entry.object
 
+    def __iter__(self) -> Iterator[Entry]:
+        """All objects, in an order that depends on the records alone."""
+        for entries in self._kinds.values():
+            yield from entries.values()
+
     def of_kind(self, kind: str) -> list[Entry]:
         """All objects of a kind, ordered by namespace and name."""
         entries = self._kinds.get(kind, {})

@@ -25,7 +25,7 @@ from tidelog.api.kinds.registry import object_key
 from tidelog.api.objects import Object
 from tidelog.api.projection import Projection
 from tidelog.api.times import NANOS
-from tidelog.api.wire import Unreadable, read_object
+from tidelog.api.wire import Unreadable, read_meta, read_object
 from tidelog.configuration.configuration import SchedulerConfiguration, resolve_configuration
 from tidelog.eventlog.records import (
     GENESIS,
@@ -33,20 +33,18 @@ from tidelog.eventlog.records import (
     Body,
     ClusterAttached,
     ConfigurationLoaded,
+    Draft,
     KindSynced,
-    ObjectDeleted,
-    ObjectPut,
-    ObjectUnread,
     Record,
     Redaction,
     Watched,
     chain_digest,
     encode_body,
 )
+from tidelog.kube.cluster.view import AUTHOR, KindView, Unread
 from tidelog.plugins.registry import Registry
 from tidelog.replay.files import write_log
 
-AUTHOR = "cluster"
 _GATES = {"TopologyAwareWorkloadScheduling": "TopologyAwareWorkloadScheduling"}
 """kube-scheduler's feature gates that are gates here, too."""
 
@@ -103,9 +101,9 @@ class _Player:
         self.start = round(self.header["startedAt"] * 1000) * (NANOS // 1000)
         self.projection = projection
         self.records: list[Record] = []
-        self.listing: dict[str, dict[str, Object]] = {kind: {} for kind in self.kinds}
+        self.views = {kind: KindView() for kind in self.kinds}
+        self.listing: dict[str, dict[str, Object | Unread]] = {kind: {} for kind in self.kinds}
         """Kind → what its initial list has so far; no entry once that is complete."""
-        self.known: dict[str, Object] = {}
 
     def begin(self, configuration: SchedulerConfiguration) -> None:
         """The session."""
@@ -115,7 +113,7 @@ class _Player:
             ClusterAttached(
                 cluster=name,
                 mode="record",
-                log_id=hashlib.sha256(name.encode()).hexdigest()[:16],
+                log_id=hashlib.sha256(name.encode()).hexdigest()[:12],
                 server=str(self.header.get("serverVersion", "")),
                 kinds={kind: Watched(path=kind) for kind in self.kinds},
                 redaction=Redaction(level=self.projection.level, digest=self.projection.digest),
@@ -129,42 +127,41 @@ class _Player:
     def play(self, line: Line) -> None:
         """One event."""
         at = self.start + round(line.t * 1000) * (NANOS // 1000)
-        listing = self.listing.get(line.kind)
+        view, listing = self.views[line.kind], self.listing.get(line.kind)
+        drafts: list[Draft] = []
         if line.type == "SYNCED":
-            self._synced(line, at)
-            return
-        try:
-            obj = self.projection.of(read_object(line.kind, line.object))
-        except Unreadable as error:
-            self.append(at, ObjectUnread(resource_version=line.rv, error=str(error)[:256]), line.kind)
-            return
-        key = object_key(obj)
-        if listing is not None:
+            drafts = self._synced(line, view)
+        elif listing is not None:
+            found = self._object(line)
+            key = found.key if isinstance(found, Unread) else object_key(found)
+            listing[key] = found
             if line.type == "DELETED":
-                listing.pop(key, None)
-            else:
-                listing[key] = obj
+                del listing[key]
         elif line.type == "DELETED":
-            self.known.pop(key, None)
-            self.append(at, ObjectDeleted(uid=obj.metadata.uid, resource_version=line.rv), key)
+            meta = read_meta(line.object)
+            drafts = view.leave(self._key(line), meta.uid, line.rv)
         else:
-            self._put(at, key, obj, line.rv)
+            found = self._object(line)
+            drafts = view.unread(found) if isinstance(found, Unread) else view.put(found)
+        for draft in drafts:
+            self.append(at, draft.body, draft.key)
 
-    def _synced(self, line: Line, at: int) -> None:
-        found = self.listing.pop(line.kind)
-        for key, obj in sorted(found.items(), key=lambda item: _version_order(item[1])):
-            self._put(at, key, obj, obj.metadata.resource_version)
-        body = KindSynced(kind=line.kind, resource_version=line.rv, objects=len(found), added=len(found))
-        self.append(at, body)
+    def _synced(self, line: Line, view: KindView) -> list[Draft]:
+        listed = self.listing.pop(line.kind)
+        found = view.diff(listed, line.rv)
+        body = KindSynced(kind=line.kind, resource_version=line.rv, objects=len(listed), added=found.added)
+        return [*found.drafts, Draft(body=body, author=AUTHOR)]
 
-    def _put(self, at: int, key: str, obj: Object, version: str) -> None:
-        before = self.known.get(key)
-        if before is not None and before.metadata.uid != obj.metadata.uid:
-            self.append(at, ObjectDeleted(uid=before.metadata.uid, resource_version=version), key)
-            before = None
-        self.known[key] = obj
-        if before is None or not _is_same(before, obj):
-            self.append(at, ObjectPut(object=obj), key)
+    def _object(self, line: Line) -> Object | Unread:
+        try:
+            return self.projection.of(read_object(line.kind, line.object))
+        except Unreadable as error:
+            return Unread(self._key(line), read_meta(line.object).uid, line.rv, str(error)[:256])
+
+    def _key(self, line: Line) -> str:
+        meta = read_meta(line.object)
+        namespace, name = self.projection.place(meta.namespace, meta.name)
+        return f"{line.kind}/{namespace}/{name}"
 
     def append(self, at: int, body: Body, key: str = "") -> None:
         """The next record."""
@@ -175,17 +172,6 @@ class _Player:
         kind, data = KIND_OF_BODY[type(body)], encode_body(body)
         digest = chain_digest(previous, seq, at, AUTHOR, kind, key, 0, data)
         records.append(Record(seq, at, AUTHOR, kind, key, 0, data, digest))
-
-
-def _is_same(a: Object, b: Object) -> bool:
-    version = a.metadata.resource_version
-    replace = msgspec.structs.replace
-    return replace(b, metadata=replace(b.metadata, resource_version=version)) == a
-
-
-def _version_order(obj: Object) -> tuple[int, str]:
-    version = obj.metadata.resource_version
-    return len(version), version
 
 
 def main(arguments: Iterable[str]) -> None:

@@ -72,7 +72,7 @@ def add_cluster_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--mode",
         choices=("record", "shadow", "schedule"),
-        help="record: read only, decide nothing; shadow: the same, for `shadow report`; schedule: bind pods (default: record)",
+        help="record: read only, decide nothing; shadow: the same, and judge what the cluster's own scheduler decides; schedule: bind pods (default: record)",
     )
     group.add_argument(
         "--lease",
@@ -95,6 +95,11 @@ def add_cluster_options(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--record-kinds", default="", metavar="KIND[,KIND…]", help="read these kinds only (record and shadow)"
+    )
+    group.add_argument(
+        "--shadow-records",
+        action="store_true",
+        help="with --mode shadow: put each verdict into the log, too (`tidelog shadow report` computes them from the log anyway)",
     )
     group.add_argument(
         "--unsettled",
@@ -176,6 +181,8 @@ def live_process(args: argparse.Namespace, options: Options) -> Process:
     kinds = named(args.record_kinds)
     if mode == "schedule" and kinds:
         raise UsageError("--record-kinds: --mode schedule needs every kind that decisions depend on")
+    if args.shadow_records and mode != "shadow":
+        raise UsageError("--shadow-records: only with --mode shadow is anything judged")
     if args.unsettled < 1:
         raise UsageError(f"--unsettled {args.unsettled}: must be at least 1")
     lease = None
@@ -191,6 +198,7 @@ def live_process(args: argparse.Namespace, options: Options) -> Process:
         unsettled=args.unsettled,
         events=args.events != "none",
         scheduled_events=args.events == "all",
+        shadow_records=args.shadow_records,
         reattach=args.reattach,
         replace_kube_scheduler=args.replace_kube_scheduler,
     )

@@ -18,6 +18,7 @@ WORDS = {
     "wouldPlace": "we would find a node",
     "ofGroup": "told of the group, judged with it",
     "unsupported": "needs what is not recorded, or no plugin looks after",
+    "unordered": "shows while the log was catching up with the server",
     "foreign": "not decided by a profile that is known here",
 }
 DECISIONS_MAX = 50

@@ -38,6 +38,7 @@ from tidelog.kube.cluster.kinds import ServerVersion, checked, discover, wanted_
 from tidelog.kube.cluster.lease import Leadership, Lease, LeaseSettings, held_by_another
 from tidelog.kube.cluster.port import ClusterError, ClusterPort, NoAnswer, NotSent, Request
 from tidelog.kube.cluster.reader import KindReader, ServerTraits
+from tidelog.kube.cluster.shadow import Shadow
 from tidelog.kube.cluster.view import AUTHOR, KindView
 from tidelog.kube.cluster.waiting import Backoff, pause
 from tidelog.kube.cluster.writer import Writer, WriterSettings
@@ -67,6 +68,8 @@ class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True):
     writer: WriterSettings = WriterSettings()
     events: bool = True
     scheduled_events: bool = True
+    shadow_records: bool = False
+    """In shadow mode: append each verdict to the log."""
     reattach: bool = False
     replace_kube_scheduler: bool = False
 
@@ -121,6 +124,7 @@ class LiveCluster(Gate):
         self.leadership: Leadership = Leadership()
         self.writer: Writer | None = None
         self.events: Events | None = None
+        self.shadow: Shadow | None = None
         self.failure: BaseException | None = None
         self._port = port
         self._clock = clock
@@ -291,6 +295,15 @@ class LiveCluster(Gate):
             if reader is not classes:
                 self._spawn(name, reader.run())
         self._spawn("cursor", self._keep_cursor())
+        if self.settings.mode == "shadow":
+            self.shadow = Shadow(
+                self.runtime.core,
+                self.runtime.log,
+                self.inbox,
+                self._clock,
+                records=self.settings.shadow_records,
+            )
+            self._spawn("shadow", self.shadow.run())
         if self.settings.mode == "schedule":
             self._start_writing(watched)
 

@@ -104,7 +104,15 @@ class LiveProcess(Process):
             "Mode": self._settings.mode,
             "Leads the cluster": cluster.leadership.leading if self._settings.mode == "schedule" else "no",
             "Unsettled bindings": promises.binds,
+            **_verdicts(cluster),
         }
+
+
+def _verdicts(cluster: LiveCluster) -> Mapping[str, object]:
+    """How many of each the shadow has come to."""
+    if cluster.shadow is None:
+        return {}
+    return {f"Verdict {name}": count for name, count in sorted(cluster.shadow.counts.items())}
 
 
 async def _entered(context: contextlib.AbstractAsyncContextManager[None]) -> bool:

@@ -20,7 +20,16 @@ from tidelog.api.pod_status import is_preempted, is_terminal
 from tidelog.api.times import NANOS
 from tidelog.configuration.configuration import SchedulerConfiguration
 from tidelog.eventlog.attachment import Attachment, attached
-from tidelog.eventlog.records import Body, ObjectPut, Record, Scheduled, decode_body
+from tidelog.eventlog.records import (
+    Body,
+    ClusterAttached,
+    KindGap,
+    KindSynced,
+    ObjectPut,
+    Record,
+    Scheduled,
+    decode_body,
+)
 from tidelog.plugins.registry import Registry
 from tidelog.queue.entity import pod_uid
 from tidelog.replay.shadow.group_judge import GroupJudge, is_about_group
@@ -54,7 +63,9 @@ class Judged(NamedTuple):
     """Nanoseconds from the pod's first version in the log to its binding; -1: not known."""
 
 
+CATCH_UP_TIME = 5 * NANOS
 _NONE = Verdict("")
+_UNORDERED = Verdict("unordered", reason="it shows while the log was catching up with the server")
 
 
 class Follower:
@@ -69,6 +80,10 @@ class Follower:
         """Uids of members of groups whose group's cycle was judged → nodes of its placement, until their bindings have come."""
         self._told: dict[str, tuple[int, GroupJudge]] = {}
         """Group → until when what its members are told belongs to the rejection that was judged, and by whom it was."""
+        self._behind: set[str] = set()
+        """Kinds whose events are not in the cluster's order, or not all there."""
+        self._behind_until = 0
+        """A resumed watch brings first what happened while nobody looked; that is over after a while."""
         self._own: set[str] = set()
         """Keys of pods that this log's own scheduler placed."""
 
@@ -80,12 +95,18 @@ class Follower:
     ) -> None:
         """Begin in the middle of a log, with what it comes to up to there."""
         self.attachment = attachment
+        if attachment is not None:
+            self._behind = {kind for kind in attachment.kinds if kind not in attachment.positions}
         self.world.begin(configuration, objects)
 
     def take(self, record: Record, body: Body | None = None) -> Iterator[Judged]:
         """The next record; yields what can be judged now."""
         self.world.coming.append(Entry(record, decode_body(record) if body is None else body))
         yield from self._go_on(record.at - AHEAD_TIME)
+
+    def pass_time(self, now: int) -> Iterator[Judged]:
+        """There was no record up to this moment; yields what can be judged without waiting for one."""
+        yield from self._go_on(now - AHEAD_TIME)
 
     def finish(self) -> Iterator[Judged]:
         """There are no more records."""
@@ -111,6 +132,14 @@ class Follower:
     def _note(self, entry: Entry) -> None:
         record, body = entry
         self.attachment = attached(self.attachment, record.key, body)
+        if isinstance(body, ClusterAttached):
+            self._behind = set(body.kinds)
+        elif isinstance(body, KindGap):
+            self._behind.add(body.kind)
+        elif isinstance(body, KindSynced):
+            self._behind.discard(body.kind)
+            if body.how == "resume":
+                self._behind_until = record.at + CATCH_UP_TIME
         if isinstance(body, Scheduled):
             self._own.add(record.key)
         if not isinstance(body, ObjectPut) or not isinstance(body.object, Pod):
@@ -151,11 +180,15 @@ class Follower:
                 waited,
             )
 
+        behind = self._is_behind(record.at)
         if old is None:
-            if self._is_synced():
+            if not behind:
                 yield judged(Verdict("foreign", reason="it had its node when it was first seen"))
             return
         if record.key in self._own:
+            return
+        if behind:
+            yield judged(_UNORDERED)
             return
         if old.spec.scheduler_name not in self.world.frameworks["upstream"]:
             yield judged(Verdict("foreign", reason=f"of scheduler {old.spec.scheduler_name}"))
@@ -197,7 +230,9 @@ class Follower:
             )
 
         needs = self._unsupported(old)
-        if needs:
+        if self._is_behind(record.at):
+            yield judged(_UNORDERED)
+        elif needs:
             yield judged(Verdict("unsupported", reason=needs))
         elif name:
             if name not in self._told or self._told[name][0] < record.at:
@@ -240,9 +275,9 @@ class Follower:
 
     # --- what is known besides ----------------------------------------------------------------------------------------
 
-    def _is_synced(self) -> bool:
-        """What comes now is news. A file without any session is taken for news from its beginning."""
-        return self.attachment is None or "Pod" in self.attachment.positions
+    def _is_behind(self, at: int) -> bool:
+        """The log is catching up with the server. A log without a session never is."""
+        return bool(self._behind) or at < self._behind_until
 
     def _unsupported(self, pod: Pod) -> str:
         """What the pod needs and the log does not have."""

@@ -13,11 +13,11 @@ from tidelog.eventlog.records import ShadowVerdict
 from tidelog.replay.shadow.follower import Judged
 from tidelog.replay.shadow.judge import Verdict
 
-FINE = frozenset(("same", "agreed", "ofGroup", "foreign", "unsupported"))
+FINE = frozenset(("same", "agreed", "ofGroup", "foreign", "unsupported", "unordered"))
 """Verdicts that ask for nobody's attention."""
-_UNJUDGED = frozenset(("foreign", "unsupported", "ofGroup"))
+_UNJUDGED = frozenset(("foreign", "unsupported", "unordered", "ofGroup"))
 ORDER = (
-    "same", "imageGap", "sampled", "gap", "refused", "agreed", "differs", "wouldPlace", "ofGroup", "unsupported", "foreign",
+    "same", "imageGap", "sampled", "gap", "refused", "agreed", "differs", "wouldPlace", "ofGroup", "unsupported", "unordered", "foreign",
 )  # fmt: skip
 
 

@@ -21,10 +21,12 @@ from tidelog.eventlog.records import (
     Body,
     ClusterAttached,
     ConfigurationLoaded,
+    KindGap,
     KindSynced,
     ObjectDeleted,
     ObjectPut,
     Record,
+    Watched,
     decode_body,
     encode_body,
 )
@@ -45,13 +47,18 @@ def configuration() -> SchedulerConfiguration:
     return resolve_configuration({**header, "tidelog": {"compat": "upstream"}}, REGISTRY).configuration
 
 
+ATTACHED = ClusterAttached(
+    cluster="c", mode="shadow", log_id="l", kinds={"Pod": Watched(path="/api/v1/pods")}
+)
+
+
 class Log:
     """Records as they would be written while somebody else schedules."""
 
     def __init__(self) -> None:
         self.records: list[Record] = []
         self.at = START
-        self.say(ClusterAttached(cluster="c", mode="shadow", log_id="l"))
+        self.say(ATTACHED)
         self.say(ConfigurationLoaded(configuration=_plain(configuration())))
 
     def say(self, body: Body, key: str = "") -> Log:
@@ -190,6 +197,19 @@ def test_pods_that_were_bound_before_the_log_began_are_nobodys_decision() -> Non
     log = Log().put(node("a"), bound(pod("old"), "a")).synced()
 
     assert log.judged() == []
+
+
+def test_what_shows_while_the_log_catches_up_is_not_judged() -> None:
+    """After a gap, before each watched kind is synced, and in the first seconds of a resumed watch."""
+    first, second, third, fourth = (pod(f"p{i}") for i in range(4))
+    log = Log().put(node("a"), first, second, third, fourth).synced()
+    log.say(KindGap(kind="Node")).put(bound(first, "a"))
+    log.say(KindSynced(kind="Node", resource_version="1", how="relist")).later(600).put(bound(second, "a"))
+    log.say(ATTACHED)
+    log.say(KindSynced(kind="Pod", resource_version="1", how="resume")).later(600).put(bound(third, "a"))
+    log.later(6000).put(bound(fourth, "a"))
+
+    assert log.verdicts() == ["unordered", "same", "unordered", "same"]
 
 
 def test_a_pod_with_a_volume_that_is_not_recorded_is_unsupported(log: Log) -> None:

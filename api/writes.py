@@ -44,6 +44,20 @@ def written(obj: Object | None, write: Write) -> Object | None:
     return found
 
 
+def combined(first: Write, second: Write) -> Write:
+    """Two patches of one object as one: the second comes later."""
+    return Write(key=second.key, uid=second.uid or first.uid, patch=_both(first.patch, second.patch))
+
+
+def _both(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
+    found = dict(first)
+    for name, value in second.items():
+        known = found.get(name)
+        is_nested = isinstance(known, Mapping) and isinstance(value, Mapping)
+        found[name] = _both(known, value) if is_nested else value  # type: ignore[arg-type]
+    return found
+
+
 def _type_of(key: str) -> Any:
     return KIND_BY_NAME[key.partition("/")[0]].type
 

@@ -35,6 +35,7 @@ from tidelog.api.pod_status import (
     rejected,
     with_group_condition,
 )
+from tidelog.api.writes import Write, combined, written
 from tidelog.eventlog.records import (
     AttemptError,
     Body,
@@ -44,6 +45,7 @@ from tidelog.eventlog.records import (
     ObjectDeleted,
     PlacementChosen,
     Record,
+    Reserved,
     Scheduled,
     Unschedulable,
     WriteFailed,
@@ -70,6 +72,8 @@ class Effect(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=F
     """Record key of the pod for which this one is asked to go."""
     method: str = ""
     protected: bool = False
+    write: Write | None = None
+    """What a plugin wants changed of the object."""
 
 
 class Promise(msgspec.Struct, frozen=True, kw_only=True):
@@ -118,6 +122,12 @@ def _shows_group(group: PodGroup, effect: Effect) -> bool:
     return False
 
 
+def _written(obj: Object, effect: Effect) -> Object:
+    assert effect.write is not None
+    found = written(obj, effect.write)
+    return obj if found is None else found
+
+
 EFFECTS: dict[str, EffectKind] = {
     "status": EffectKind(
         lambda pod, effect: rejected(pod, effect.message, effect.at, reason=effect.reason), _shows_status
@@ -140,6 +150,11 @@ EFFECTS: dict[str, EffectKind] = {
             group, effect.status, effect.reason, effect.message, effect.at
         ),
         _shows_group,
+    ),
+    "write": EffectKind(
+        _written,
+        # What is being deleted need not be changed any more.
+        lambda obj, effect: bool(obj.metadata.deletion_timestamp) or _written(obj, effect) == obj,
     ),
 }
 """In the order in which they are applied: a pod is bound last."""
@@ -232,6 +247,11 @@ class Promises:
                 self._promise(record.key, Effect(name="nominate", seq=seq, at=at, node=body.node), get)
             case Evicted():
                 self._promise_eviction(record, body, get)
+            case Reserved():
+                for write in body.writes:
+                    self._promise_write(
+                        write, Effect(name="write", seq=seq, at=at, attempt=body.attempt), get
+                    )
             case ObjectDeleted():
                 self._forget(record.key, body.uid, get)
             case _:
@@ -292,9 +312,18 @@ class Promises:
         )
         self._promise(record.key, effect, get)
 
+    def _promise_write(self, write: Write, effect: Effect, get: Lookup) -> None:
+        """A later patch of the same object takes the place of an earlier one that it contains."""
+        obj = get(write.key)
+        known = None if obj is None else self._by_uid.get(_uid(obj))
+        earlier = None if known is None else known.effects.get("write")
+        if earlier is not None and earlier.write is not None:
+            write = combined(earlier.write, write)
+        self._promise(write.key, replace(effect, write=write), get)
+
     def _promise(self, key: str, effect: Effect, get: Lookup) -> None:
         obj = get(key)
-        if obj is None or not isinstance(obj, Pod | PodGroup):
+        if obj is None or not (effect.name == "write" or isinstance(obj, Pod | PodGroup)):
             return
         uid = _uid(obj)
         known = self._by_uid.get(uid)

@@ -247,7 +247,7 @@ class LeadershipChanged(Fact, frozen=True, kw_only=True):
 class WriteFailed(Fact, frozen=True, kw_only=True):
     """What the outcome `cause` wants did not come about at the API server, and will not be tried again."""
 
-    effect: Literal["bind", "status", "nominate", "evict", "delete", "group", "claim"]
+    effect: Literal["bind", "status", "nominate", "evict", "delete", "group", "claim", "write"]
     uid: str = ""
     code: int = 0
     """The HTTP status; 0: there was no answer, or nothing was sent."""

@@ -29,19 +29,6 @@ class PatchError(TidelogError):
 # --- merge patches ------------------------------------------------------------------------------------------------------
 
 
-def merged(target: Any, patch: Any) -> Any:
-    """The target with the merge patch applied."""
-    if not isinstance(patch, dict):
-        return patch
-    found = dict(target) if isinstance(target, dict) else {}
-    for key, value in patch.items():
-        if value is None:
-            found.pop(key, None)
-        else:
-            found[key] = merged(found.get(key), value)
-    return found
-
-
 # --- strategic merge patches --------------------------------------------------------------------------------------------
 
 MERGE_KEYS: Mapping[str, str] = {

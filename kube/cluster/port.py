@@ -22,6 +22,7 @@ from tidelog.api.errors import TidelogError
 from tidelog.api.wire import Status, read_status
 
 JSON = "application/json"
+MERGE = "application/merge-patch+json"
 STRATEGIC_MERGE = "application/strategic-merge-patch+json"
 
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from tidelog.api.objects import Pod, PodGroup, pod_condition
+from tidelog.api.objects import Object, Pod, PodGroup, pod_condition
 from tidelog.api.overrides import DECISION
 from tidelog.api.pod_status import DISRUPTION_TARGET, GROUP_SCHEDULED, POD_SCHEDULED, PREEMPTION_BY_SCHEDULER
 from tidelog.api.times import NANOS, format_time
+from tidelog.api.writes import Write
 from tidelog.eventlog.promises import Effect
-from tidelog.kube.cluster.port import STRATEGIC_MERGE, Request
+from tidelog.kube.cluster.port import MERGE, STRATEGIC_MERGE, Request
 
 WRITE_SECONDS = 5.0
 """Half of what a leader may go on without its Lease: no write is under way when another may lead."""
@@ -146,3 +147,25 @@ def group_patch(path: str, group: PodGroup, effect: Effect) -> Request:
     body = {"metadata": {"uid": meta.uid}, "status": {"conditions": [condition]}}
     where = f"{base}/namespaces/{meta.namespace}/{plural}/{meta.name}/status"
     return _write("PATCH", where, body, STRATEGIC_MERGE)
+
+
+def object_patches(path: str, obj: Object, write: Write, *, namespaced: bool) -> list[Request]:
+    """What a plugin wants changed of an object: of it, and of its status, which has a URL of its own. `path`: where the kind is served.
+
+    The object must be as it was when that was decided: whoever came first, came first.
+    """
+    meta = obj.metadata
+    base, _, plural = path.rpartition("/")
+    where = (
+        f"{base}/namespaces/{meta.namespace}/{plural}/{meta.name}" if namespaced else f"{path}/{meta.name}"
+    )
+    sure = {"uid": meta.uid, "resourceVersion": meta.resource_version}
+    found: list[Request] = []
+    for part, target in (("", where), ("status", f"{where}/status")):
+        changes = {name: value for name, value in write.patch.items() if (name == "status") == bool(part)}
+        if changes:
+            # The first of two makes another version of it.
+            told = sure if not found else {"uid": meta.uid}
+            body = {**changes, "metadata": {**changes.get("metadata", {}), **told}}
+            found.append(_write("PATCH", target, body, MERGE))
+    return found

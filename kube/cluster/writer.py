@@ -273,7 +273,8 @@ class Writer:
             if group.status != "True" or self._is_placed(promise):
                 return [group]
             self._later[promise.uid] = None
-        return []
+            return []
+        return [effects["write"]] if "write" in effects else []
 
     def _may_evict(self, effect: Effect) -> bool:
         """The nomination first, then the protected one by one, then the others."""
@@ -388,6 +389,8 @@ class Writer:
             await self._evict(promise, first)
         elif first.name == "group":
             await self._patch_group(promise, first)
+        elif first.name == "write":
+            await self._patch_object(promise, first)
         else:
             await self._patch_status(promise, effects)
 
@@ -578,6 +581,24 @@ class Writer:
         answer = await self._ask(requests.group_patch(watched.path, group, effect), "podgroups/status")
         if not answer.ok:
             self._refused_patch(answer)
+
+    async def _patch_object(self, promise: Promise, effect: Effect) -> None:
+        """A write that somebody came before is off: its pod is tried again with the object as it is."""
+        kind = KIND_BY_NAME[promise.key.partition("/")[0]]
+        watched = self._kinds.get(kind.name)
+        if watched is None:
+            raise _Failed(
+                Status(code=404, reason="NotFound", message=f"the server does not serve {kind.plural}")
+            )
+        assert effect.write is not None
+        for request in requests.object_patches(
+            watched.path, promise.base, effect.write, namespaced=kind.namespaced
+        ):
+            answer = await self._ask(request, kind.plural)
+            if answer.status == 409:
+                raise _Failed(answer.told())
+            if not answer.ok:
+                self._refused_patch(answer)
 
     def _refused_patch(self, answer: Answer) -> None:
         if answer.status == 409 or answer.status >= 500:

@@ -23,12 +23,13 @@ from tidelog.api.manifests.manifests import OBJECT_BYTES_MAX
 from tidelog.api.manifests.wrong_types import wrong_types
 from tidelog.api.objects import Namespace, Object, ObjectMeta, Pod
 from tidelog.api.times import NANOS, format_time
+from tidelog.api.writes import merged
 from tidelog.daemon.intake.facts import CLUSTER, FactService
 from tidelog.eventlog.log import Moment
 from tidelog.eventlog.objects import Entry, ObjectTable
 from tidelog.eventlog.records import NO_OPAQUE, Draft, ObjectDeleted, ObjectPut
 from tidelog.kube import opaque, status
-from tidelog.kube.patches import PatchError, json_patched, merged, strategically_merged
+from tidelog.kube.patches import PatchError, json_patched, strategically_merged
 from tidelog.kube.resources import ApiResource
 from tidelog.kube.serve.items import Item, item_of
 from tidelog.kube.serve.schema import unknown_fields

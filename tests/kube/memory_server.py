@@ -14,12 +14,22 @@ from typing import Any
 
 import msgspec
 
-from tidelog.kube.cluster.port import Answer, NoAnswer, NotSent, Request, Stream
+from tidelog.api.writes import merged
+from tidelog.kube.cluster.port import MERGE, Answer, NoAnswer, NotSent, Request, Stream
 
 RESOURCES = {
-    "/api/v1": ("pods", "nodes", "namespaces", "services", "replicationcontrollers"),
+    "/api/v1": (
+        "pods",
+        "nodes",
+        "namespaces",
+        "services",
+        "replicationcontrollers",
+        "persistentvolumes",
+        "persistentvolumeclaims",
+    ),
     "/apis/apps/v1": ("replicasets", "statefulsets"),
     "/apis/policy/v1": ("poddisruptionbudgets",),
+    "/apis/storage.k8s.io/v1": ("storageclasses",),
     "/apis/scheduling.k8s.io/v1": ("priorityclasses",),
     "/apis/scheduling.k8s.io/v1beta1": ("podgroups",),
 }
@@ -35,6 +45,9 @@ KINDS = {
     "priorityclasses": "PriorityClass",
     "podgroups": "PodGroup",
     "leases": "Lease",
+    "persistentvolumes": "PersistentVolume",
+    "persistentvolumeclaims": "PersistentVolumeClaim",
+    "storageclasses": "StorageClass",
 }
 Json = dict[str, Any]
 
@@ -281,6 +294,8 @@ class MemoryServer:
         if part == ["eviction"]:
             return self._evict(known, request.body)
         if method == "PATCH":
+            if request.content_type == MERGE:
+                return self._merge_patch(resource, known, request.body)
             return self._patch(resource, known, request.body)
         if method == "PUT":
             return self._replace(resource, known, request.body)
@@ -383,6 +398,16 @@ class MemoryServer:
         if changed == known:
             return 200, known
         return 200, self.put(resource, meta.get("namespace", ""), meta["name"], status=status)
+
+    def _merge_patch(self, resource: str, known: Json, body: Json) -> tuple[int, Json]:
+        meta, told = known["metadata"], dict(body["metadata"])
+        if (
+            told.pop("uid") != meta["uid"]
+            or told.pop("resourceVersion", meta["resourceVersion"]) != meta["resourceVersion"]
+        ):
+            return 409, _status(409, "Conflict", "changed")
+        new = merged(known, {**body, "metadata": told})
+        return 200, self._store(resource, f"{meta.get('namespace', '')}/{meta['name']}", new, "MODIFIED")
 
     def _replace(self, resource: str, known: Json, body: Json) -> tuple[int, Json]:
         meta = known["metadata"]

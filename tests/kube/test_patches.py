@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidelog.kube.patches import PatchError, json_patched, merged, strategically_merged
+from tidelog.api.writes import merged
+from tidelog.kube.patches import PatchError, json_patched, strategically_merged
 
 CONDITIONS = [{"type": "A", "status": "1"}, {"type": "B", "status": "2"}]
 

@@ -12,6 +12,7 @@
     │   ├── LogLocked             another process writes this log
     │   ├── LogFenced             a newer scheduler took the log over; this one's decisions no longer count
     │   ├── LogFull               no room on the disk; nothing of this was written
+    │   ├── LogBusy               another program is in a transaction on the database; nothing of this was written
     │   ├── LogDamaged            the log has lost or changed records (exit 4)
     │   ├── NoWriter              no process takes requests for this log (eventlog/handover.py)
     │   └── SnapshotsUnreadable   the list of snapshots is damaged, no record is (eventlog/store.py)
@@ -179,6 +180,21 @@ class LogFull(LogError):
 
     def _free(self) -> str:
         return f"{self.free >> 20} MiB" if self.free >= 2**20 else f"{self.free >> 10} KiB"
+
+
+class LogBusy(LogError):
+    """Another program has the database in a transaction of its own. Nothing was written; it may be tried again."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(path, reason)
+        self.path = path
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return (
+            f"{self.path}: another program holds a transaction on it ({self.reason}), so nothing was written: "
+            "look for a database tool, or a process that was stopped, and try again"
+        )
 
 
 class LogDamaged(LogError):

@@ -31,7 +31,17 @@ from tidelog.eventlog.records import (
     Row,
     check_rows,
 )
-from tidelog.eventlog.store import EMPTY, ROWS_PER_READ, Head, Snapshot, SnapshotInfo, advance, superfluous
+from tidelog.eventlog.room import is_full
+from tidelog.eventlog.store import (
+    CHANGES,
+    EMPTY,
+    ROWS_PER_READ,
+    Head,
+    Snapshot,
+    SnapshotInfo,
+    advance,
+    superfluous,
+)
 
 APPLICATION_ID = 0x5449_4445  # "TIDE": what `file` and SQLite's own tools show
 PART_BYTES = 2**20
@@ -61,6 +71,11 @@ _COLUMNS = 8
 
 NOT_DAMAGE = frozenset(
     [
+        sqlite3.SQLITE_ABORT,
+        sqlite3.SQLITE_AUTH,
+        sqlite3.SQLITE_INTERRUPT,
+        sqlite3.SQLITE_NOLFS,
+        sqlite3.SQLITE_PROTOCOL,
         sqlite3.SQLITE_BUSY,
         sqlite3.SQLITE_LOCKED,
         sqlite3.SQLITE_NOMEM,
@@ -70,6 +85,26 @@ NOT_DAMAGE = frozenset(
         sqlite3.SQLITE_FULL,
     ]
 )
+"""By these SQLite says that it cannot look, not that something is wrong with what it sees."""
+
+NOT_DAMAGE_IO = frozenset(
+    [
+        sqlite3.SQLITE_IOERR_ACCESS,
+        sqlite3.SQLITE_IOERR_BLOCKED,
+        sqlite3.SQLITE_IOERR_CHECKRESERVEDLOCK,
+        sqlite3.SQLITE_IOERR_CONVPATH,
+        sqlite3.SQLITE_IOERR_GETTEMPPATH,
+        sqlite3.SQLITE_IOERR_LOCK,
+        sqlite3.SQLITE_IOERR_NOMEM,
+        sqlite3.SQLITE_IOERR_RDLOCK,
+        sqlite3.SQLITE_IOERR_SHMLOCK,
+        sqlite3.SQLITE_IOERR_SHMMAP,
+        sqlite3.SQLITE_IOERR_SHMOPEN,
+        sqlite3.SQLITE_IOERR_SHMSIZE,
+        sqlite3.SQLITE_IOERR_UNLOCK,
+    ]
+)
+"""Of the errors of input and output, those about locks, memory and its own index: the log's content was not looked at. A read that fails is damage."""
 
 
 class NotALog(Exception):
@@ -85,6 +120,7 @@ class NewerFormat(Exception):
 
 def create(connection: sqlite3.Connection, anchor: Head = EMPTY) -> None:
     """Make an empty log, all or nothing."""
+    connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
     connection.execute("BEGIN IMMEDIATE")
     connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
     connection.execute(f"PRAGMA user_version = {FORMAT}")
@@ -103,6 +139,8 @@ def prepare_writing(connection: sqlite3.Connection) -> None:
     # Where an fsync only reaches the disk's cache (macOS), ask for more; elsewhere these two do nothing.
     connection.execute("PRAGMA fullfsync = ON")
     connection.execute("PRAGMA checkpoint_fullfsync = ON")
+    # Some builds overwrite what is deleted with zeros, page by page: a compaction would write as much as it frees.
+    connection.execute("PRAGMA secure_delete = FAST").fetchone()
     # SQLite swallows the errors of its automatic checkpoints, a failed fsync among them; ours are run by hand.
     connection.execute("PRAGMA wal_autocheckpoint = 0")
 
@@ -255,15 +293,40 @@ def checkpoint(connection: sqlite3.Connection) -> int:
     return int(frames)
 
 
-def shrink(connection: sqlite3.Connection) -> int:
-    """Give free pages back to the file system, if there is room for a second copy of what stays."""
+def free_bytes(connection: sqlite3.Connection) -> int:
+    """How much of the file is free: what is written next goes there."""
+    (pages,) = connection.execute("PRAGMA freelist_count").fetchone()
+    (size,) = connection.execute("PRAGMA page_size").fetchone()
+    return int(pages) * int(size)
+
+
+def is_incremental(connection: sqlite3.Connection) -> bool:
+    """Whether free pages can be given back one by one; files made by older versions need a copy of everything."""
+    (mode,) = connection.execute("PRAGMA auto_vacuum").fetchone()
+    return int(mode) == 2
+
+
+def give_back(connection: sqlite3.Connection, pages: int) -> bool:
+    """Give so many free pages at most back to the file system, in one transaction; whether there are more."""
+    # SQLite does a page at each step of the statement, which has no rows.
+    connection.execute(f"PRAGMA incremental_vacuum({pages})").fetchall()
+    return free_bytes(connection) > 0
+
+
+def rewrite(connection: sqlite3.Connection) -> None:
+    """Write the file anew, without free pages; from then on they can be given back one by one. Needs room for all that stays, twice."""
+    connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+    connection.execute("VACUUM")
+
+
+def truncate_log(connection: sqlite3.Connection) -> None:
+    """Checkpoint, and cut the write-ahead log, unless somebody reads from it just now."""
+    (patience,) = connection.execute("PRAGMA busy_timeout").fetchone()
+    connection.execute("PRAGMA busy_timeout = 0")
     try:
-        connection.execute("VACUUM")
-    except sqlite3.OperationalError as error:
-        # Later records use the free pages, so this is no failure.
-        if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_FULL:
-            raise
-    return checkpoint(connection)
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+    finally:
+        connection.execute(f"PRAGMA busy_timeout = {patience}")
 
 
 # --- the anchor -----------------------------------------------------------------------------------------------------
@@ -292,7 +355,6 @@ def compact(connection: sqlite3.Connection, anchor: Head) -> None:
     """Drop the records up to the new anchor, within the transaction under way."""
     connection.execute("DELETE FROM records WHERE seq <= ?", (anchor.seq,))
     connection.execute("DELETE FROM snapshots WHERE seq < ?", (anchor.seq,))
-    connection.execute("DELETE FROM parts WHERE seq < ?", (anchor.seq,))
     connection.execute("DELETE FROM anchor")
     connection.execute("INSERT INTO anchor VALUES (?, ?, ?, ?, ?)", _anchor_row(anchor))
 
@@ -314,6 +376,21 @@ def drop_snapshot(connection: sqlite3.Connection, name: str, seq: int) -> None:
     connection.execute("DELETE FROM parts WHERE name = ? AND seq = ?", (name, seq))
 
 
+def sweep(connection: sqlite3.Connection, parts: int) -> bool:
+    """Remove at most so many parts of snapshots that are not there (any more), in one transaction; whether there are more."""
+    found = connection.execute(
+        "SELECT name, seq, part FROM parts WHERE NOT EXISTS "
+        "(SELECT 1 FROM snapshots WHERE snapshots.name = parts.name AND snapshots.seq = parts.seq) LIMIT ?",
+        (parts + 1,),
+    ).fetchall()
+    if found:
+        connection.execute("BEGIN IMMEDIATE")
+        for key in found[:parts]:
+            connection.execute("DELETE FROM parts WHERE name = ? AND seq = ? AND part = ?", key)
+        connection.execute("COMMIT")
+    return len(found) > parts
+
+
 def parts_of(blob: bytes) -> list[memoryview]:
     """What is put part by part; views, because a blob may have hundreds of MiB."""
     whole = memoryview(blob)
@@ -331,11 +408,15 @@ def finish_snapshot(connection: sqlite3.Connection, snapshot: Snapshot, parts: i
         "INSERT INTO snapshots VALUES (?, ?, ?, ?, ?, ?)",
         (snapshot.name, snapshot.seq, snapshot.chain, snapshot.digest, len(snapshot.blob), parts),
     )
-    mine = connection.execute(
-        "SELECT seq FROM snapshots WHERE name = ? ORDER BY seq", (snapshot.name,)
-    ).fetchall()
-    for seq in superfluous(snapshot.name, [seq for (seq,) in mine]):
-        drop_snapshot(connection, snapshot.name, seq)
+    name = snapshot.name
+    for seq in superfluous(name, _seqs(connection, name), _seqs(connection, name.removesuffix(CHANGES))):
+        # Its parts are swept out later: there may be hundreds of MiB of them.
+        connection.execute("DELETE FROM snapshots WHERE name = ? AND seq = ?", (name, seq))
+
+
+def _seqs(connection: sqlite3.Connection, name: str) -> list[int]:
+    rows = connection.execute("SELECT seq FROM snapshots WHERE name = ? ORDER BY seq", (name,)).fetchall()
+    return [seq for (seq,) in rows]
 
 
 def get_snapshot(connection: sqlite3.Connection, name: str, seq: int) -> Snapshot | None:
@@ -366,13 +447,22 @@ def list_snapshots(connection: sqlite3.Connection) -> list[SnapshotInfo]:
 # --- errors ---------------------------------------------------------------------------------------------------------
 
 
+def cannot_look(error: Exception) -> bool:
+    """Whether this error says nothing about the log's content."""
+    code = getattr(error, "sqlite_errorcode", None)
+    return code is not None and (code & 0xFF in NOT_DAMAGE or code in NOT_DAMAGE_IO)
+
+
 def damage(path: str, error: Exception, first: int, last: int | None) -> LogError:
     """What an error met while reading means to the user; `first` and `last` say where it was met."""
     if isinstance(error, ChainBroken):
         return LogDamaged(path, max(error.seq, first), last, error.reason)
     if isinstance(error, NotALog):
         return LogDamaged(path, first, last, str(error))
-    code = getattr(error, "sqlite_errorcode", None)
-    if code is not None and code & 0xFF in NOT_DAMAGE:
+    if is_full(error):
+        return LogError(
+            f"{path}: cannot be read, because the disk is full ({error}): make room; the log is not damaged by it"
+        )
+    if cannot_look(error):
         return LogError(f"{path}: cannot be read: {error}")
     return LogDamaged(path, first, last, f"SQLite: {error}")

@@ -20,12 +20,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
+from typing import TypeVar
 
-from tidelog.api.errors import InternalError, LogError, LogFenced, LogFull
+from tidelog.api.errors import InternalError, LogBusy, LogError, LogFenced, LogFull
 from tidelog.api.kinds.registry import object_key
 from tidelog.eventlog.closing import opens
 from tidelog.eventlog.disk import Disk
@@ -65,9 +67,18 @@ RECENT = 16_384
 RECENT_BYTES = 64 * 2**20
 """… as far as their bodies are not larger than this; up to twice as much of either at times."""
 
+DROPPED_AT_LEAST = 20
+"""A step of a compaction for which there is no room is tried with fewer records, as long as it has so many."""
+
+WAIT_SECONDS = 1.0
+"""So often a group that met the end of the disk, or another's transaction, is tried again."""
+
 BODIES = 8_192
 """So many decoded bodies wait for their second reader; arbitrary, a few MiB."""
 
+_log = logging.getLogger("tidelog.log")
+
+T = TypeVar("T")
 Clock = Callable[[], int]
 OnCommit = Callable[[Sequence[Record], int], None]
 
@@ -145,6 +156,8 @@ class Log(LogReader):
         self.on_commit: OnCommit | None = None
         """Told of each group that has become durable, and of the nanoseconds that took. For metrics; must be quick."""
         self._failure: LogError | None = None
+        self.waits: LogFull | LogBusy | None = None
+        """Why nothing can be written now; that is tried again until it can."""
         self._closing = False
         self._room = asyncio.Semaphore(QUEUE_LENGTH)
         self._queue: deque[_Request] = deque()
@@ -236,14 +249,17 @@ class Log(LogReader):
 
         return (await self.append(start))[0]
 
-    async def put_snapshot(self, name: str, seq: int, blob: bytes) -> None:
-        """Keep a state that was computed from the durable records up to `seq`. Appends go on meanwhile."""
+    async def put_snapshot(self, name: str, seq: int, blob: bytes, *, urgent: bool = False) -> None:
+        """Keep a state that was computed from the durable records up to `seq`. Appends go on meanwhile.
+
+        Raises `LogFull` if there is no room for it; an `urgent` one may use what is kept free for such needs.
+        """
         chain = await self._digest_of(seq)
         if chain is None:
             raise InternalError(f"a snapshot at record {seq}, which is not in the log")
         async with self._housekeeping:
             self._check_writable()
-            await self._write(self._store.put_snapshot(Snapshot.make(name, seq, chain, blob)))
+            await self._write(self._store.put_snapshot(Snapshot.make(name, seq, chain, blob), urgent=urgent))
 
     async def compact(self, seq: int | None = None) -> Head:
         """Drop the records up to `seq`, by default as many as the snapshots allow; returns the new anchor.
@@ -263,14 +279,37 @@ class Log(LogReader):
                 f"{self.name}: records after {newest[name]} are still needed: "
                 f"that is where the newest snapshot of {name!r} is"
             )
+        # In steps, each of which leaves a log that is whole: appends go on between them, and a full disk has room for one.
         anchor = self.anchor
         async for batch in self.read_batches(anchor.seq + 1, seq):
-            for record in batch:
-                anchor = advance(anchor, record)
-        async with self._housekeeping:
-            self._check_writable()
-            await self._write(self._store.compact(anchor))
+            anchor = await self._drop(anchor, batch)
         return self.anchor
+
+    async def _drop(self, anchor: Head, batch: Sequence[Record]) -> Head:
+        """Drop these records, of which the anchor is the one before; where there is hardly any room, fewer at once."""
+        last = anchor
+        for record in batch:
+            last = advance(last, record)
+        try:
+            async with self._housekeeping:
+                self._check_writable()
+                await self._write(self._store.compact(last))
+                await self._write(self._store.reclaim())
+        except LogFull:
+            if len(batch) < DROPPED_AT_LEAST:
+                raise
+            half = len(batch) // 2
+            await self._drop(await self._drop(anchor, batch[:half]), batch[half:])
+        return last
+
+    async def reclaim(self, *, whole: bool = False) -> None:
+        """Give the room that a compaction has freed back to the system, in steps between which appends go on; with `whole` all of it, also
+        where that takes a copy of everything."""
+        more = True
+        while more:
+            async with self._housekeeping:
+                self._check_writable()
+                more = await self._write(self._store.reclaim(whole=whole))
 
     async def check(self) -> None:
         """Raise `LogError`, and take nothing more, where the log's files are not those that were opened any more."""
@@ -288,10 +327,12 @@ class Log(LogReader):
         if not self._sequencer.cancelled() and (error := self._sequencer.exception()) is not None:
             raise error
 
-    async def _write(self, work: Awaitable[None]) -> None:
+    async def _write(self, work: Awaitable[T]) -> T:
         """Let the store write; an error is the end of all writing, but not that the caller is cancelled."""
         try:
-            await work
+            return await work
+        except (LogFull, LogBusy):
+            raise  # Nothing was written; it may be tried again.
         except Exception as error:
             self._stop(error if isinstance(error, LogError) else LogError(f"{self.name}: {error!r}"))
             raise
@@ -322,8 +363,7 @@ class Log(LogReader):
         try:
             self._store.check_room()
         except LogFull as error:
-            while self._queue:
-                self._queue.popleft().refuse(error)
+            self._refuse_waiting(error)
             return
         group = _Group(self, self._clock)
         try:
@@ -331,7 +371,7 @@ class Log(LogReader):
                 await group.add(self._queue.popleft())
             if group.records:
                 began = time.perf_counter_ns()
-                await self._store.append(group.records, group.head)
+                await self._kept(group)
                 took = time.perf_counter_ns() - began
                 self._remember(group.records)
                 if self.on_commit is not None:
@@ -341,6 +381,32 @@ class Log(LogReader):
         except BaseException as error:
             group.refuse(str(error))
             raise
+
+    async def _kept(self, group: _Group) -> None:
+        """Commit the group. If the disk turns out to be full, or the database another's, it waits: its callers' callables have been called,
+        and cannot be asked to take back what they told others. Who comes after it is refused while there is no room."""
+        while True:
+            try:
+                await self._store.append(group.records, group.head)
+            except (LogFull, LogBusy) as error:
+                if self._closing:
+                    raise
+                if self.waits is None:
+                    _log.warning("a group waits to be written", extra={"fields": {"error": str(error)}})
+                if isinstance(error, LogFull):
+                    self._refuse_waiting(error)
+                self.waits = error
+                await asyncio.sleep(WAIT_SECONDS)
+            else:
+                if self.waits is not None:
+                    _log.info("groups are written again")
+                self.waits = None
+                return
+
+    def _refuse_waiting(self, error: LogFull) -> None:
+        self.waits = error
+        while self._queue:
+            self._queue.popleft().refuse(error)
 
     def _remember(self, records: list[Record]) -> None:
         """Make durable records visible to tails, and forget those that are old and that nobody waits for."""

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import msgspec
 
 from tidelog.eventlog.records import Record, Row
-from tidelog.eventlog.store import EMPTY, ROWS_PER_READ, Head, Snapshot, SnapshotInfo, superfluous
+from tidelog.eventlog.store import CHANGES, EMPTY, ROWS_PER_READ, Head, Snapshot, SnapshotInfo, superfluous
 
 
 class MemoryStore:
@@ -52,11 +52,12 @@ class MemoryStore:
         """Nobody else can move the head."""
         return self.head
 
-    async def put_snapshot(self, snapshot: Snapshot) -> None:
+    async def put_snapshot(self, snapshot: Snapshot, *, urgent: bool = False) -> None:  # noqa: ARG002
         """As in `Store`."""
         self._snapshots[snapshot.name, snapshot.seq] = snapshot
         mine = sorted(seq for name, seq in self._snapshots if name == snapshot.name)
-        for seq in superfluous(snapshot.name, mine):
+        whole = sorted(seq for name, seq in self._snapshots if name == snapshot.name.removesuffix(CHANGES))
+        for seq in superfluous(snapshot.name, mine, whole):
             del self._snapshots[snapshot.name, seq]
 
     async def reload(self) -> None:
@@ -82,6 +83,10 @@ class MemoryStore:
         self._rows = self._rows[anchor.seq - self.anchor.seq :]
         self._snapshots = {key: s for key, s in self._snapshots.items() if s.seq >= anchor.seq}
         self.anchor = anchor
+
+    async def reclaim(self, *, whole: bool = False) -> bool:  # noqa: ARG002
+        """Python does that."""
+        return False
 
     async def close(self) -> None:
         """The rows stay, so that a test can open them again."""

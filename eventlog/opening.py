@@ -13,20 +13,20 @@ Everything here is synchronous and runs in the thread that will own the connecti
 
 from __future__ import annotations
 
-import errno
 import os
 import sqlite3
 from functools import partial
 
 import msgspec
 
-from tidelog.api.errors import LogDamaged, LogError, LogFull
+from tidelog.api.errors import LogBusy, LogDamaged, LogError, LogFull
 from tidelog.eventlog import database
 from tidelog.eventlog.disk import Disk
 from tidelog.eventlog.head import NO_FILE, HeadFile, HeadReading
 from tidelog.eventlog.identity import Identity
 from tidelog.eventlog.lock import read_holder
 from tidelog.eventlog.records import ChainBroken
+from tidelog.eventlog.room import Reserve, is_busy, is_full
 from tidelog.eventlog.store import EMPTY, Head
 
 EXAMINED_FOR_WRITING = 20_000
@@ -103,7 +103,16 @@ def _compare_with_note(path: str, head: Head) -> None:
 
 
 def open_writing(path: str, disk: Disk, *, create: bool) -> Opened:
-    """Open a log for writing, or make a new one; the caller holds the writer's lock."""
+    """Open a log for writing, or make a new one; the caller holds the writer's lock. On a full disk it takes what is reserved for that."""
+    try:
+        return _open_writing(path, disk, create)
+    except LogFull:
+        if not Reserve(path, disk).release():
+            raise
+        return _open_writing(path, disk, create)
+
+
+def _open_writing(path: str, disk: Disk, create: bool) -> Opened:
     try:
         if not os.path.exists(path) or os.path.getsize(path) == 0:
             _create(path, disk, create)
@@ -115,7 +124,7 @@ def open_writing(path: str, disk: Disk, *, create: bool) -> Opened:
             # Not before there is another connection: the last one to close would touch the WAL.
             examined.close()
     except OSError as error:
-        if error.errno == errno.ENOSPC:
+        if is_full(error):
             raise LogFull(path, disk.room(path)[0]) from error
         raise LogError(f"{path}: cannot be opened: {error.strerror or error}") from error
 
@@ -137,7 +146,7 @@ def _go_on_writing(path: str, disk: Disk, examined: Opened) -> Opened:
         before = disk.stat(path)
         connection = connect_writing(path, disk)
         # What a killed writer left in the WAL may not have been fsynced: it is, before the head file names it.
-        frames = database.checkpoint(connection)
+        frames = _checkpoint(connection)
         head_file.sync()
         identity = Identity(path, disk, before, head_file.fd, frames)
         # Nor may the names of the files be durable, if it was killed while it made them.
@@ -160,10 +169,22 @@ def _go_on_writing(path: str, disk: Disk, examined: Opened) -> Opened:
         if isinstance(error, ChainBroken):
             raise database.damage(path, error, 1, None) from error
         if isinstance(error, UNREADABLE):
-            if getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_FULL:
+            if is_full(error):
                 raise LogFull(path, disk.room(path)[0]) from error
+            if is_busy(error):
+                raise LogBusy(path, str(error)) from error
             raise LogError(f"{path}: cannot be opened for writing: {error}") from error
         raise
+
+
+def _checkpoint(connection: sqlite3.Connection) -> int:
+    """A checkpoint, which syncs the WAL before it moves anything: the second may wait until there is room."""
+    try:
+        return database.checkpoint(connection)
+    except sqlite3.Error as error:
+        if not is_full(error):
+            raise
+        return 0
 
 
 def _name_head(connection: sqlite3.Connection, path: str, head_file: HeadFile, examined: Opened) -> None:
@@ -220,8 +241,14 @@ def create_database(path: str, disk: Disk, anchor: Head = EMPTY) -> None:
             database.prepare_writing(connection)
         finally:
             connection.close()
-    except sqlite3.Error as error:
-        raise LogError(f"{path}: cannot be created: {error}") from error
+    except BaseException as error:
+        for suffix in ("", "-journal", "-wal", "-shm"):
+            disk.remove(new + suffix)
+        if isinstance(error, sqlite3.Error):
+            if is_full(error):
+                raise LogFull(path, disk.room(path)[0]) from error
+            raise LogError(f"{path}: cannot be created: {error}") from error
+        raise
     disk.rename(new, path)
     disk.sync_folder(path)
 
@@ -286,7 +313,7 @@ def connect_writing(path: str, disk: Disk) -> sqlite3.Connection:
 def connect_reading(path: str, disk: Disk) -> tuple[sqlite3.Connection, bool]:
     """A read-only connection, and whether it sees what others write from now on.
 
-    A WAL database needs its -shm file, which a reader in a read-only folder cannot create. If there is a WAL, exclusive
+    A WAL database needs its -shm file, which a reader in a read-only folder, or on a full disk, cannot create. If there is a WAL, exclusive
     mode without file locks keeps the WAL's index in memory instead; if there is none, the file can be read as it is.
     """
     wal = os.path.exists(path + "-wal") and os.path.getsize(path + "-wal") > 0
@@ -303,16 +330,20 @@ def connect_reading(path: str, disk: Disk) -> tuple[sqlite3.Connection, bool]:
                 connection.execute("PRAGMA locking_mode = EXCLUSIVE")
             connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
         except UNREADABLE as error:
-            if getattr(error, "sqlite_errorcode", 0) & 0xFF in (
-                sqlite3.SQLITE_CANTOPEN,
-                sqlite3.SQLITE_READONLY,
-            ):
+            if _cannot_have_index(error):
                 connection.close()
                 problem = error
                 continue
             # Whatever is wrong with the file, the examination meets it again and names it.
         return connection, options == "mode=ro"
     raise LogError(f"{path}: cannot be opened for reading: {problem}")
+
+
+def _cannot_have_index(error: Exception) -> bool:
+    """Whether SQLite could not make, or grow, the file of its index."""
+    code = getattr(error, "sqlite_errorcode", 0)
+    is_about_it = code & 0xFF in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
+    return is_about_it or code == sqlite3.SQLITE_IOERR_SHMOPEN or is_full(error)
 
 
 def _examined(

@@ -31,10 +31,14 @@ class Rebuild:
         self._path = path
         self._disk = disk
         self._new = path + ".ready.new"
-        for suffix in ("", "-wal", "-shm"):
-            disk.remove(self._new + suffix)
-        opening.create_database(self._new, disk, anchor)
-        self._connection: sqlite3.Connection | None = opening.connect_writing(self._new, disk)
+        self._connection: sqlite3.Connection | None = None
+        self._remove()
+        try:
+            opening.create_database(self._new, disk, anchor)
+            self._connection = opening.connect_writing(self._new, disk)
+        except BaseException:
+            self._remove()
+            raise
 
     def add(self, records: Sequence[Record]) -> None:
         """Append records that were checked against the chain."""
@@ -70,8 +74,13 @@ class Rebuild:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
-            for suffix in ("", "-wal", "-shm"):
-                self._disk.remove(self._new + suffix)
+            self._remove()
+
+    def _remove(self) -> None:
+        """Of an earlier one, too, that was killed while it made its database."""
+        for suffix in ("", "-wal", "-shm"):
+            self._disk.remove(self._new + suffix)
+            self._disk.remove(f"{self._new}.new{suffix}")
 
 
 def is_ready(path: str) -> bool:

@@ -9,6 +9,7 @@ ever writes or checkpoints: SQLite before 3.51.3 can corrupt a WAL database othe
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sqlite3
 from collections.abc import Callable, Sequence
@@ -17,20 +18,21 @@ from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 import aiosqlite
 
-from tidelog.api.errors import LogDamaged, LogError, LogFull
+from tidelog.api.errors import LogBusy, LogDamaged, LogError, LogFull
 from tidelog.eventlog import database, opening
 from tidelog.eventlog.disk import Disk
 from tidelog.eventlog.lock import WriterLock
 from tidelog.eventlog.opening import Opened, log_path
 from tidelog.eventlog.records import ChainBroken, Record, Row
+from tidelog.eventlog.room import FILE_BYTES, Reserve, is_busy, is_full, kept_free
 from tidelog.eventlog.store import ROWS_PER_READ, Head, Snapshot, SnapshotInfo, SnapshotsUnreadable
 
-RESERVE_BYTES = 32 * 2**20
-"""With less room than this on the disk, appends are refused before anything is written: enough for any usual group, the
-checkpoint behind it, and a clean stop."""
+SPARE_LOG_BYTES = 256 * 2**10
+"""Room that there must be for the write-ahead log where records go to what is free in the file."""
 
-RESERVE_PART = 20
-"""… or less than a twentieth of it, where the disk is small."""
+PARTS_PER_STEP = 8
+PAGES_PER_STEP = 256
+"""So much is removed or moved at once when room is given back: a few milliseconds, in which nothing is appended."""
 
 CHECKPOINT_BYTES = 4 * 2**20
 """So much is appended between checkpoints: a small WAL is a small window for damage, a large one is fewer fsyncs."""
@@ -194,6 +196,10 @@ class SqliteStore(_Reading):
         self._identity = opened.identity
         self._since_checkpoint = 0
         self._failed = False
+        self._spare = 0
+        """So much is free in the file, after a compaction that could not give it back."""
+        self._reserve = Reserve(path, disk)
+        self._reserve.make()
         self._dropping_to: Head | None = None
         """The anchor of our own latest compaction, which may still be under way."""
 
@@ -268,8 +274,14 @@ class SqliteStore(_Reading):
     def check_room(self) -> None:
         """As in `Store`: one statvfs, and a stat of the lock file."""
         self.lock.check()
+        self._check_room_for(0)
+
+    def _check_room_for(self, more: int) -> None:
+        """Raise `LogFull` unless so many bytes fit beside what is kept free."""
         free, size = self._disk.room(self.name)
-        if free < min(RESERVE_BYTES, size // RESERVE_PART):
+        # What is free in the file itself counts, but the write-ahead log has to grow first.
+        spare = self._spare if free >= SPARE_LOG_BYTES else 0
+        if free + spare < kept_free(size) + more:
             raise LogFull(self.name, free)
 
     async def check(self) -> None:
@@ -307,6 +319,10 @@ class SqliteStore(_Reading):
         except ChainBroken as error:
             raise database.damage(self.name, error, self.anchor.seq + 1, self.head.seq) from error
         except (sqlite3.Error, OSError) as error:
+            if is_busy(error):
+                raise LogBusy(self.name, str(error)) from error
+            if not self._failed:
+                raise LogFull(self.name, self._disk.room(self.name)[0]) from error
             raise LogError(
                 f"{self.name}: writing failed ({error}): nothing more is written or acknowledged; "
                 "make sure that the disk is well and has room, then start again"
@@ -328,6 +344,13 @@ class SqliteStore(_Reading):
             done = work(connection)
             self._identity.left()
             return done
+        except sqlite3.Error as error:
+            # What SQLite could not write for want of room it has taken back: it is in no transaction, and no sync has failed. Nor
+            # has anything been written if it did not get as far as a transaction.
+            self._failed = not (is_full(error) or is_busy(error)) or connection.in_transaction
+            if not self._failed:
+                self._identity.left()
+            raise
         except BaseException:
             self._failed = True
             raise
@@ -336,20 +359,37 @@ class SqliteStore(_Reading):
         """As in `Store`: a checkpoint each 4 MiB."""
         if self._since_checkpoint >= CHECKPOINT_BYTES:
             self._since_checkpoint = 0
-            await self._write(self._checkpoint)
+            # What was committed is in the write-ahead log, and waits there.
+            with contextlib.suppress(LogFull, LogBusy):
+                await self._write(self._checkpoint)
 
     def _checkpoint(self, connection: sqlite3.Connection) -> None:
         self._identity.checkpointed(database.checkpoint(connection))
+        self._reserve.make()
 
-    async def put_snapshot(self, snapshot: Snapshot) -> None:
+    async def put_snapshot(self, snapshot: Snapshot, *, urgent: bool = False) -> None:
         """As in `Store`: a transaction a MiB."""
         name, seq, parts = snapshot.name, snapshot.seq, database.parts_of(snapshot.blob)
+        if urgent:
+            # Twice: in the write-ahead log, and then in the database. Half of it written would take the room that a compaction needs.
+            free, _ = self._disk.room(self.name)
+            if free < 2 * len(snapshot.blob) + FILE_BYTES // 2:
+                raise LogFull(self.name, free)
+        else:
+            self._check_room_for(len(snapshot.blob))
         await self._write(_in_transaction, database.drop_snapshot, name, seq)
-        for number, data in enumerate(parts):
-            await self._write(self._confirmed, database.put_part, name, seq, number, data)
-        await self._write(self._confirmed, self._finish, snapshot, len(parts))
+        try:
+            for number, data in enumerate(parts):
+                await self._write(self._confirmed, database.put_part, name, seq, number, data)
+            await self._write(self._confirmed, self._finish, snapshot, len(parts))
+        except LogFull:
+            with contextlib.suppress(LogFull):
+                await self._write(_in_transaction, database.drop_snapshot, name, seq)
+            raise
         self._since_checkpoint += len(snapshot.blob)
         await self.tidy()
+        while await self._write(database.sweep, PARTS_PER_STEP):
+            await self.tidy()
 
     def _finish(self, connection: sqlite3.Connection, snapshot: Snapshot, parts: int) -> None:
         """Make it visible, unless its record may be gone because another process has compacted."""
@@ -357,17 +397,42 @@ class SqliteStore(_Reading):
         database.finish_snapshot(connection, snapshot, parts)
 
     async def compact(self, anchor: Head) -> None:
-        """As in `Store`. The file shrinks too, if there is room for a second copy of what stays."""
+        """As in `Store`."""
         self._dropping_to = anchor
         await self._write(self._compact, anchor)
-        await self._write(self._shrink)
+
+    async def reclaim(self, *, whole: bool = False) -> bool:
+        """As in `Store`: parts of snapshots that are gone, then free pages, then the write-ahead log."""
+        try:
+            return await self._write(self._rewrite if whole else self._reclaim)
+        except LogFull:
+            return False  # Later records use what is free.
+
+    def _reclaim(self, connection: sqlite3.Connection) -> bool:
+        more = database.sweep(connection, PARTS_PER_STEP)
+        if not more and database.is_incremental(connection):
+            more = database.give_back(connection, PAGES_PER_STEP)
+        if more:
+            self._checkpoint(connection)
+        else:
+            database.truncate_log(connection)
+            self._checkpoint(connection)
+        self._spare = database.free_bytes(connection)
+        return more
+
+    def _rewrite(self, connection: sqlite3.Connection) -> bool:
+        if self._reclaim(connection):
+            return True
+        if database.free_bytes(connection):
+            database.rewrite(connection)
+            database.truncate_log(connection)
+            self._checkpoint(connection)
+            self._spare = 0
+        return False
 
     def _compact(self, connection: sqlite3.Connection, anchor: Head) -> None:
         self._confirmed(connection, self._drop, anchor)
         self.anchor = anchor
-
-    def _shrink(self, connection: sqlite3.Connection) -> None:
-        self._identity.checkpointed(database.shrink(connection))
 
     def _confirmed(
         self,
@@ -407,6 +472,8 @@ class SqliteStore(_Reading):
         finally:
             self._head_file.close()
             self._identity.close()
+            # What opening took of it on a full disk has come free just now.
+            self._reserve.make(beside=False)
             if self._failed:
                 self.lock.abandon(self.head.seq, self.head.epoch)
             else:

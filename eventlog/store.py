@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from hashlib import sha256
+from itertools import pairwise
 from typing import Protocol
 
 import msgspec
@@ -30,17 +31,31 @@ CHANGES = "-changes"
 """What the name of snapshots ends in that hold only what is another since the one before, of either name."""
 
 
-def superfluous(name: str, seqs: Sequence[int]) -> list[int]:
+CHANGES_KEPT = 32
+"""Of those that hold changes, behind each whole snapshot: so that there are never more than some hundreds, however long the log is."""
+
+
+def superfluous(name: str, seqs: Sequence[int], whole: Sequence[int] = ()) -> list[int]:
     """Which of these snapshots, in order, are too many: those that leave the smallest gaps; never the first or the newest two.
 
-    Of those that hold changes all are needed, to come from a snapshot to any later moment.
+    Of those that hold changes since the one before, the first ones behind each `whole` snapshot are of use, as many as are kept; behind
+    the newest all are. A later moment is reached by playing back records.
     """
     if name.endswith(CHANGES):
-        return []
+        return _superfluous_changes(seqs, whole)
     kept, dropped = list(seqs), []
     while len(kept) > SNAPSHOTS_KEPT:
         place = min(range(1, len(kept) - 2), key=lambda i: (kept[i + 1] - kept[i - 1], i))
         dropped.append(kept.pop(place))
+    return dropped
+
+
+def _superfluous_changes(seqs: Sequence[int], whole: Sequence[int]) -> list[int]:
+    dropped: list[int] = []
+    for begin, end in pairwise(whole):
+        # The one at a whole snapshot itself leads up to it, from the one before.
+        between = [seq for seq in seqs if begin < seq <= end]
+        dropped += between[CHANGES_KEPT:]
     return dropped
 
 
@@ -200,10 +215,20 @@ class Store(ReadStore, Protocol):
         """Housekeeping that may take milliseconds (a checkpoint); called when the group's callers have their answer."""
         ...
 
-    async def put_snapshot(self, snapshot: Snapshot) -> None:
-        """Keep it, durably. The `superfluous` ones of its name go. Appends go on meanwhile."""
+    async def put_snapshot(self, snapshot: Snapshot, *, urgent: bool = False) -> None:
+        """Keep it, durably. The `superfluous` ones of its name go. Appends go on meanwhile.
+
+        Raises `LogFull` if there is no room; an `urgent` one, without which no room can be made, may use what appends must leave free.
+        """
         ...
 
     async def compact(self, anchor: Head) -> None:
         """Drop the records up to and including `anchor.seq`, and the snapshots before it, in one transaction."""
+        ...
+
+    async def reclaim(self, *, whole: bool = False) -> bool:
+        """Give room that was freed back to the system, a piece at a time, of some milliseconds; whether there is more to do.
+
+        With `whole` all at once, also where only a copy of everything does it. Where it is not given back, later records use it.
+        """
         ...

@@ -36,6 +36,8 @@ class ProcessState:
         self.began = time.time_ns()
         self.runtime: Runtime | None = None
         """Set when this process leads."""
+        self.kept_out: LogError | None = None
+        """Why the log cannot be opened, or not be written to yet."""
         self.core: Core | None = None
         """The runtime's, or the one that a standby keeps warm."""
         self.more_checks: Callable[[], Checks] = dict
@@ -65,9 +67,11 @@ class ProcessState:
         if self.phase == "stopping":
             checks["shutdown"] = "the process is stopping"
         runtime = self.runtime
+        failure: BaseException | None = self.kept_out
         if runtime is not None:
-            failure = runtime.log.failure or runtime.failure or runtime.full or _unwritable(runtime.log)
-            checks["log"] = None if failure is None else str(failure)
+            log = runtime.log
+            failure = log.failure or runtime.failure or runtime.full or log.waits or _unwritable(log)
+        checks["log"] = None if failure is None else str(failure)
         return {**checks, **self.more_checks()}
 
     def configuration(self) -> object:

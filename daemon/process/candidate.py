@@ -14,7 +14,7 @@ import logging
 from collections.abc import AsyncIterator, Coroutine
 from typing import TypeVar
 
-from tidelog.api.errors import LogError, LogFull, LogLocked, TidelogError
+from tidelog.api.errors import LogBusy, LogError, LogFull, LogLocked, TidelogError
 from tidelog.configuration.configuration import SchedulerConfiguration
 from tidelog.daemon.actors.catalogue import Cast, nobody
 from tidelog.daemon.process.clock import Clock
@@ -88,6 +88,9 @@ class Candidate:
     def followed(self, core: Core) -> None:
         """This core is kept warm while another process leads."""
 
+    def kept_out(self, error: LogError) -> None:
+        """The log cannot be opened now; it is tried again."""
+
     def taken(self, log: Log) -> None:
         """The log is this process's."""
 
@@ -121,7 +124,7 @@ class Candidate:
     async def _take(self) -> Taken:
         """The log, when it is ours, and the core that has consumed all of it."""
         try:
-            log = await self._place.open_log(WHAT, self._clock.now)
+            log = await self._open()
         except LogLocked:
             if not self._standby:
                 raise
@@ -132,6 +135,19 @@ class Candidate:
         except BaseException:
             await log.close()
             raise
+
+    async def _open(self) -> Log:
+        """The log, as soon as there is room for opening it, and no other program's transaction in the way."""
+        known: type[LogError] | None = None
+        while True:
+            try:
+                return await self._place.open_log(WHAT, self._clock.now)
+            except (LogFull, LogBusy) as error:
+                if type(error) is not known:
+                    known = type(error)
+                    _log.warning("the log cannot be opened yet", extra=fields(error=str(error)))
+                self.kept_out(error)
+                await asyncio.sleep(CHECK_SECONDS)
 
     async def _stand_by(self) -> Taken:
         standby = Standby(
@@ -160,6 +176,9 @@ class Candidate:
             watcher=self._watcher,
         )
         self.assembled(runtime)
+        # It may have to wait for room on the disk before it has the log in its name.
+        if await self._unless_stopped(runtime.begin()) is None:
+            return
         async with (
             runtime,
             self.leading(runtime),

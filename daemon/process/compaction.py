@@ -6,11 +6,12 @@ damaged, or of another version, and whoever computes a state passes them over as
 
 from __future__ import annotations
 
-from tidelog.api.errors import LogError
+from tidelog.api.errors import LogError, LogFull
 from tidelog.daemon.process.recovery import CannotRecover, recovered_core
 from tidelog.eventlog.log import Log
 from tidelog.eventlog.objects import SNAPSHOT as OBJECTS
 from tidelog.eventlog.objects import load_objects
+from tidelog.eventlog.store import CHANGES
 from tidelog.plugins.registry import Registry
 from tidelog.scheduler.state import SNAPSHOT as SCHEDULER
 from tidelog.scheduler.state import encode_state
@@ -30,7 +31,14 @@ async def compact(log: Log, registry: Registry, to: int | None = None) -> int:
     core = await recovered_core(log, registry)
     if core.in_flight:
         raise CannotRecover(log.name, "an attempt at its end has only some of its outcomes")
-    await log.put_snapshot(SCHEDULER, core.seq, encode_state(core))
     table = await load_objects(log)
-    await log.put_snapshot(OBJECTS, table.seq, table.encode())
-    return (await log.compact(to)).seq
+    try:
+        await log.put_snapshot(SCHEDULER, core.seq, encode_state(core), urgent=True)
+        await log.put_snapshot(OBJECTS, table.seq, table.encode(), urgent=True)
+    except LogFull:
+        # What there are snapshots for already can be dropped all the same, and makes room.
+        if to is not None or not any(not info.name.endswith(CHANGES) for info in await log.snapshots()):
+            raise
+    dropped = await log.compact(to)
+    await log.reclaim(whole=True)
+    return dropped.seq

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import msgspec
 
+from tidelog.api.errors import LogError
 from tidelog.configuration.configuration import Loaded, SchedulerConfiguration
 from tidelog.daemon.actors.catalogue import Cast, nobody
 from tidelog.daemon.http.endpoints import HttpServer
@@ -89,7 +90,11 @@ class Process(Candidate):
     def followed(self, core: Core) -> None:
         self.state.core = core
 
+    def kept_out(self, error: LogError) -> None:
+        self.state.kept_out = error
+
     def taken(self, log: Log) -> None:
+        self.state.kept_out = None
         log.on_commit = self._recorder.group_committed
 
     @contextlib.asynccontextmanager

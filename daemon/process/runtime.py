@@ -28,7 +28,7 @@ import logging
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeVar
 
 import msgspec
 
@@ -55,6 +55,8 @@ from tidelog.eventlog.records import (
 from tidelog.scheduler.core import Core
 from tidelog.scheduler.decision import AUTHOR, Decision
 from tidelog.scheduler.state import capture_state
+
+T = TypeVar("T")
 
 SWITCH_SECONDS = 0.0005
 """How long a thread keeps the interpreter while others wait. The log's own threads would starve beside an event loop that always has work."""
@@ -184,6 +186,7 @@ class Runtime:
         its pod in its place; decided at once, two pods could go on aborting each other for ever."""
         self._stopping = False
         self._keeper = Keeper(log, facts, core.seq, self.limits.snapshot_every)
+        self._has_begun = False
         self._begun = core.seq
         """Up to here the core had consumed the log when the tasks began."""
         self._now = core.at
@@ -193,8 +196,15 @@ class Runtime:
 
     # --- from outside -------------------------------------------------------------------------------------------------
 
+    async def begin(self) -> Self:
+        """Take the log for a new epoch, and put the configuration in force, as soon as there is room on the disk. Entering does it otherwise."""
+        if not self._has_begun:
+            await self._take_the_log()
+            self._has_begun = True
+        return self
+
     async def __aenter__(self) -> Self:
-        await self._take_the_log()
+        await self.begin()
         self._main = asyncio.create_task(self._run(), name="tidelog runtime")
         return self
 
@@ -289,12 +299,13 @@ class Runtime:
         core = self.core
         # The machine's clock may have been set back since the log was written; time must not stand still until it has caught up.
         self.clock.not_before(core.at)
-        started = await self.log.take_over(self._holder)
+        started = await self._patiently(lambda: self.log.take_over(self._holder))
         self._apply(started, decode_body(started))
         if core.configuration != self._configuration:
             # The same one again would wake every waiting pod for nothing.
             core.check(self._configuration)
-            for record in await self.log.append([_loaded(self._configuration, self._source)]):
+            loaded = [_loaded(self._configuration, self._source)]
+            for record in await self._patiently(lambda: self.log.append(loaded)):
                 self._apply(record, decode_body(record))
         else:
             self._configured()
@@ -302,6 +313,15 @@ class Runtime:
         self._begun = core.seq
         self._errands.configured(self._configuration)
         self._errands.begin(KeyedObjects(core.objects), core.seq, self._time())
+
+    async def _patiently(self, work: Callable[[], Awaitable[T]]) -> T:
+        """What the work comes to, as soon as there is room for it."""
+        while True:
+            try:
+                return await work()
+            except LogFull as error:
+                _log.error("the disk is full: the log is not taken yet", extra=fields(error=str(error)))
+                await self._sleep(self.limits.full_seconds)
 
     async def _run(self) -> None:
         interval = sys.getswitchinterval()

@@ -13,6 +13,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
+from tidelog.api.errors import LogBusy, LogFull
 from tidelog.daemon.intake.facts import FactService
 from tidelog.daemon.process.logs import fields
 from tidelog.eventlog.log import Log
@@ -22,6 +23,9 @@ from tidelog.eventlog.store import CHANGES
 from tidelog.scheduler.core import Core
 from tidelog.scheduler.state import SNAPSHOT as SCHEDULER
 from tidelog.scheduler.state import Capture, Encoding
+
+WAIT_SECONDS = 10.0
+"""So often a snapshot is tried again for which there was no room."""
 
 _log = logging.getLogger("tidelog.scheduler")
 
@@ -88,7 +92,14 @@ class Keeper:
             await self._put(OBJECTS, seq, blob)
 
     async def _put(self, name: str, seq: int, blob: bytes) -> None:
-        await self._log.put_snapshot(name, seq, blob)
+        while True:
+            # Each of changes is the continuation of the one before: none may be left out.
+            try:
+                await self._log.put_snapshot(name, seq, blob)
+                break
+            except (LogFull, LogBusy) as error:
+                _log.warning("a snapshot waits to be written", extra=fields(name=name, error=str(error)))
+                await asyncio.sleep(WAIT_SECONDS)
         _log.debug("kept a snapshot", extra=fields(name=name, seq=seq, bytes=len(blob)))
 
 

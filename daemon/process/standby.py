@@ -15,7 +15,7 @@ import logging
 from collections.abc import Callable
 from typing import NamedTuple
 
-from tidelog.api.errors import LogError, LogLocked
+from tidelog.api.errors import LogBusy, LogError, LogFull, LogLocked
 from tidelog.daemon.process.clock import Clock
 from tidelog.daemon.process.logs import fields
 from tidelog.daemon.process.place import Place
@@ -64,6 +64,8 @@ class Standby:
         self._followed = followed
         self._poll_seconds = poll_seconds
         self._recovery: Recovery | None = None
+        self._kept_out: LogFull | LogBusy | None = None
+        """Why it could not take over when it tried last."""
         self._digest = b""
         """Of the last record that was read."""
 
@@ -98,6 +100,12 @@ class Standby:
         try:
             return await self._place.open_log(self._what, self._clock.now)
         except LogLocked:
+            return None
+        except (LogFull, LogBusy) as error:
+            # The lock was free, and is again: nothing is lost by waiting.
+            if type(error) is not type(self._kept_out):
+                _log.warning("cannot take the log over yet", extra=fields(error=str(error)))
+            self._kept_out = error
             return None
 
     async def _begin(self) -> LogReader:

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -66,12 +66,19 @@ class Daemon:
 
     def wait_for(self, message: str) -> Mapping[str, Any]:
         """Return the first log line with this message that was not waited for before."""
+        return self._next((message,))
+
+    def wait_for_one_of(self, messages: Sequence[str]) -> str:
+        """Which of them it says first."""
+        return str(self._next(messages)["message"])
+
+    def _next(self, messages: Sequence[str]) -> Mapping[str, Any]:
         while True:
             event = self._events.get(timeout=PATIENCE)
-            assert event is not None, f"it ended before it said {message!r}: {self.lines}"
+            assert event is not None, f"it ended before it said one of {messages}: {self.lines}"
             if event["message"] == "serving HTTP":
                 self.address = event["address"]
-            if event["message"] == message:
+            if event["message"] in messages:
                 return event
 
     def get(self, path: str) -> str:

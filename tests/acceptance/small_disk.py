@@ -13,14 +13,16 @@ import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from tests.acceptance.daemons import daemon, placements, tidelog
+from tests.acceptance.daemons import Daemon, daemon, placements, tidelog
 from tests.acceptance.load import Load, check_nothing_lost, nodes
 from tests.acceptance.test_real_faults import all_records, health
 from tests.patience import until
 from tidelog.api.manifests.manifests import dump_yaml
+from tidelog.daemon.intake.messages import Apply, read_answer, write_request
+from tidelog.eventlog.handover import connect
 from tidelog.testing import builders as b
 
-SIZE_MIB = 16
+SIZE_MIB = 24
 RESERVE_KIB = SIZE_MIB * 1024 // 20
 """With less room than this, nothing is begun (`tidelog.eventlog.sqlite`)."""
 
@@ -86,7 +88,7 @@ async def refused(load: Load) -> None:
 
 
 async def full_in_the_middle(disk: Disk, log: Path) -> None:
-    """A group that is larger than what is kept free meets the end of the disk while it is written: fail-stop, and nothing of it counts."""
+    """A group that is larger than what is kept free meets the end of the disk while it is written: it waits for room, and so do its callers."""
     manifest = disk.folder / "many.yaml"
     manifest.write_text(
         dump_yaml([b.pod(f"large-{n}").annotate({"text": "x" * 4_000}).build() for n in range(500)])
@@ -95,19 +97,74 @@ async def full_in_the_middle(disk: Disk, log: Path) -> None:
         async with Load(log) as load:
             await load.more()
         disk.leave(RESERVE_KIB + 300)
-        done = await asyncio.to_thread(tidelog, "apply", "--log", log, "-f", manifest, ok=False)
-        assert done.returncode == 1
-        assert running.end() == 1
-        assert any("writing failed" in line for line in running.lines), running.lines
-    disk.make_room()
-    manifest.unlink()
-    with daemon(log) as again:
+        waiting = asyncio.create_task(asyncio.to_thread(tidelog, "apply", "--log", log, "-f", manifest))
+        await asyncio.to_thread(wait_for_words, running, "a group waits to be written")
+        assert "free on this disk" in health(running, "/readyz")
+        assert not waiting.done()
+        disk.make_room()
+        assert "pod/large-499" in (await waiting).stdout
         async with Load(log, first=10_000) as more:
             await more.more()
-        assert again.stop() == 0
+        assert running.stop() == 0
+    manifest.unlink()
     records = await all_records(log)
     check_nothing_lost(records, load.acknowledged | more.acknowledged)
-    assert not any("large" in record.key for record in records)
+    large = [record.key for record in records if record.kind == "ObjectPut" and "large" in record.key]
+    assert (len(large), len(set(large))) == (500, 500)
+
+
+def wait_for_words(running: Daemon, message: str) -> None:
+    running.wait_for(message)
+
+
+async def full_and_closed(disk: Disk, log: Path) -> None:
+    """Nobody holds the log, and there is not a byte: it is read, called whole, and what would write says that the disk is full. Then it is the
+    way out: a daemon starts and waits, and a compaction makes room."""
+    with daemon(log, "--snapshot-every", 200) as running:
+        await grow(log, 3_000)
+        assert running.stop() == 0
+    expected = placements(log)
+    disk.leave(0)
+
+    assert placements(log) == expected
+    assert "chain ok" in tidelog("log", "verify", log).stdout
+    assert "nothing to repair" in tidelog("log", "repair", log).stdout
+    refused = tidelog("apply", "--log", log, "-f", disk.folder / "nodes.yaml", ok=False)
+    assert (refused.returncode, "free on this disk" in refused.stderr) == (1, True), refused.stderr
+    with daemon(log, ready="the disk is full: the log is not taken yet") as running:
+        assert running.stop() == 0
+    disk.leave(0)
+
+    dropped = tidelog("log", "compact", log)
+    assert "dropped" in dropped.stdout, dropped
+    shutil.copy(disk.folder / "nodes.yaml", disk.folder / "again.yaml")
+    with daemon(log) as running:
+        async with Load(log, first=20_000) as load:
+            await load.more()
+        assert running.stop() == 0
+    assert not any(".ready" in file.name or file.name.endswith(".new") for file in disk.folder.iterdir())
+    assert expected.items() <= placements(log).items()
+    assert "same" in tidelog("replay", "verify", log).stdout
+
+
+async def full_and_killed(disk: Disk, log: Path) -> None:
+    """The same after a kill, with a write-ahead log that is to be read."""
+    with daemon(log) as running:
+        await grow(log, 500)
+        running.kill()
+    disk.leave(0)
+    assert len(named(log)) == 500
+    assert "chain ok" in tidelog("log", "verify", log).stdout
+    refused = tidelog("apply", "--log", log, "-f", disk.folder / "nodes.yaml", ok=False)
+    assert (refused.returncode, "free on this disk" in refused.stderr) == (1, True), refused.stderr
+    assert len(named(log)) == 500
+
+
+async def grow(log: Path, pods: int) -> None:
+    async with await connect(log) as client:
+        for start in range(0, pods, 100):
+            some = [b.pod(f"p{n}").request(cpu="1m").build() for n in range(start, start + 100)]
+            read_answer(await client.request(write_request(Apply(objects=some))))
 
 
 async def read_only(disk: Disk, log: Path) -> None:
@@ -154,7 +211,7 @@ def contents(disk: Disk) -> dict[str, bytes]:
 
 
 CASES: dict[str, Callable[[Disk, Path], Awaitable[None]]] = {
-    case.__name__: case for case in (full, full_in_the_middle, read_only)
+    case.__name__: case for case in (full, full_in_the_middle, full_and_closed, full_and_killed, read_only)
 }
 
 
@@ -163,8 +220,11 @@ def main() -> None:
     disk = Disk(folder)
     log = new_log(disk)
     asyncio.run(CASES[case](disk, log))  # type: ignore[arg-type]
-    for suffix in ("", ".head"):
-        shutil.copy(f"{log}{suffix}", folder)
+    if case == "full_and_closed":
+        return  # It was compacted, and has been replayed from there.
+    for suffix in ("", "-wal", ".head"):
+        if Path(f"{log}{suffix}").exists():
+            shutil.copy(f"{log}{suffix}", folder)
 
 
 if __name__ == "__main__":

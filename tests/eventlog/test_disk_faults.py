@@ -15,13 +15,13 @@ from typing import Any
 
 import pytest
 
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, until
 from tidelog.api.errors import LogError, LogFull
 from tidelog.eventlog import database
 from tidelog.eventlog.log import Log, open_log
 from tidelog.eventlog.records import Draft, Tick
 from tidelog.eventlog.repair import repair
-from tidelog.eventlog.sqlite import RESERVE_BYTES
+from tidelog.eventlog.room import RESERVE_BYTES
 from tidelog.eventlog.verify import verify
 from tidelog.testing.faulty_disk import FaultyDisk, sqlite_error
 
@@ -61,7 +61,6 @@ ERRORS: list[Callable[[], Exception]] = [
     lambda: OSError(errno.EIO, "Input/output error"),
     lambda: OSError(errno.ENOSPC, "No space left on device"),
     lambda: sqlite_error(sqlite3.SQLITE_IOERR_FSYNC),
-    lambda: sqlite_error(sqlite3.SQLITE_FULL),
 ]
 STEPS_OF_AN_APPEND = ["begin", "insert", "insert", "commit", "write", "sync"]
 
@@ -91,6 +90,85 @@ async def test_failed_step_stops_the_log_and_acknowledges_nothing(
         kept = [record.key async for record in again.read()]
         assert kept in (["Pod/default/web-0"], [f"Pod/default/web-{n}" for n in range(4)])
         await again.append([tick(again.head.seq)])
+
+
+@pytest.mark.parametrize("code", [sqlite3.SQLITE_FULL, sqlite3.SQLITE_BUSY])
+@pytest.mark.parametrize("step", range(1, 9))
+async def test_group_that_meets_the_end_of_the_disk_or_another_transaction_is_tried_again(
+    tmp_path: Path, step: int, code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidelog.eventlog.log.WAIT_SECONDS", 0.0)
+    disk = FailAt()
+    log = await open_log(tmp_path / "c.db", disk=FaultyDisk(disk))
+    await log.append([tick(0)])
+    disk.arm(step, sqlite_error(code))
+
+    answer = (await asyncio.gather(log.append([tick(1), tick(2), tick(3)]), return_exceptions=True))[0]
+
+    # After a step that was done it is not known whether anything was written: then, and only then, nothing more is.
+    if isinstance(answer, BaseException):
+        assert disk.failed_at.startswith("after")
+        assert "start again" in str(answer)
+    else:
+        assert log.waits is None
+        await log.append([tick(4)])
+    await log.close()
+    assert disk.failed_at == f"{'before' if step % 2 else 'after'} {STEPS_OF_AN_APPEND[(step - 1) // 2]}"
+    async with await open_log(tmp_path / "c.db") as again:
+        kept = [record.key async for record in again.read()]
+    whole = [f"Pod/default/web-{n}" for n in range(5)]
+    assert kept == whole or (isinstance(answer, BaseException) and kept in (whole[:1], whole[:4]))
+
+
+async def test_who_comes_after_a_group_that_waits_for_room_is_refused_and_the_group_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidelog.eventlog.log.WAIT_SECONDS", 0.01)
+    is_full = False
+
+    def hook(step: str) -> None:
+        if is_full and step == "before insert":
+            raise sqlite_error(sqlite3.SQLITE_FULL)
+
+    async with await open_log(tmp_path / "c.db", disk=FaultyDisk(hook)) as log:
+        await log.append([tick(0)])
+        is_full = True
+        first = asyncio.ensure_future(log.append([tick(1)]))
+        await until(lambda: log.waits is not None)
+        with pytest.raises(LogFull):
+            await log.append([tick(2)])
+        assert not first.done()
+        is_full = False
+        assert [record.seq for record in await first] == [2]
+        assert [record.seq for record in await log.append([tick(3)])] == [3]
+
+
+@pytest.mark.parametrize("step", ["before checkpoint", "before insert", "before commit", "before delete"])
+async def test_full_disk_at_a_snapshot_or_a_checkpoint_refuses_it_and_nothing_else(
+    tmp_path: Path, step: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidelog.eventlog.sqlite.CHECKPOINT_BYTES", 1)
+    is_full = False
+
+    def hook(at: str) -> None:
+        if is_full and at == step:
+            raise sqlite_error(sqlite3.SQLITE_FULL)
+
+    async with await open_log(tmp_path / "c.db", disk=FaultyDisk(hook)) as log:
+        await log.append([tick(0)])
+        is_full = True
+        if step == "before checkpoint":
+            await log.append([tick(1)])
+            await log.put_snapshot("objects", 1, b"x" * 3 * 2**20)
+        else:
+            with pytest.raises(LogFull):
+                await log.put_snapshot("objects", 1, b"x" * 3 * 2**20)
+        is_full = False
+        await log.append([tick(2)])
+        await log.put_snapshot("objects", 1, b"y" * 3 * 2**20)
+        found = await log.snapshot("objects")
+        assert found is not None
+        assert found.blob == b"y" * 3 * 2**20
 
 
 async def test_all_who_wait_hear_of_the_failure(tmp_path: Path) -> None:
@@ -357,7 +435,7 @@ async def test_small_disk_keeps_a_smaller_reserve(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("step", "error"),
     [
-        ("before checkpoint", sqlite_error(sqlite3.SQLITE_FULL)),
+        ("before begin", sqlite_error(sqlite3.SQLITE_FULL)),
         ("before create", OSError(errno.ENOSPC, "No space left on device")),
     ],
 )
@@ -368,7 +446,7 @@ async def test_log_that_cannot_be_opened_on_a_full_disk_says_what_to_do(
         if at == step:
             raise error
 
-    if step == "before checkpoint":
+    if step == "before begin":
         async with open_log(tmp_path / "c.db") as log:
             await log.append([tick(0)])
     disk = SmallDisk(fail)

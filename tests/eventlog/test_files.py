@@ -91,7 +91,7 @@ async def test_new_log_is_its_owners_alone_and_closes_to_one_database_file(tmp_p
     await make(tmp_path / "c.db")
 
     modes = {file.name: oct(stat.S_IMODE(file.stat().st_mode)) for file in os.scandir(tmp_path)}
-    assert modes == {"c.db": "0o600", "c.db.head": "0o600", "c.db.lock": "0o600"}
+    assert modes == dict.fromkeys(("c.db", "c.db.head", "c.db.lock", "c.db.reserve"), "0o600")
 
 
 async def test_empty_file_becomes_a_log(tmp_path: Path) -> None:
@@ -450,7 +450,7 @@ async def test_closed_log_is_read_in_a_read_only_folder(public: Path) -> None:
 
     assert seqs == list(range(1, 11))
     assert not live
-    assert files == ["c.db", "c.db.head", "c.db.lock"]
+    assert files == ["c.db", "c.db.head", "c.db.lock", "c.db.reserve"]
 
 
 async def test_crashed_log_is_read_in_a_read_only_folder(public: Path, tmp_path: Path) -> None:

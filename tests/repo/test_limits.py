@@ -31,7 +31,7 @@ from tidelog.daemon.actors import node_groups
 from tidelog.daemon.http import server as http_server
 from tidelog.daemon.intake import facts
 from tidelog.daemon.intake.messages import OBJECTS_MAX, TEXT_BYTES_MAX, VERSION, read_request
-from tidelog.eventlog import handover, log, records, sqlite
+from tidelog.eventlog import handover, log, records, room
 from tidelog.eventlog.log import memory_log
 from tidelog.eventlog.records import Draft, SchedulerStarted
 
@@ -77,7 +77,7 @@ VALUES = {
         f"{log.GROUP_RECORDS:,} records or {log.GROUP_BYTES >> 20} MiB, and the request that goes over it"
     ),
     "appends that wait": f"{log.QUEUE_LENGTH:,}",
-    "room on the disk": f"{sqlite.RESERVE_BYTES >> 20} MiB, or a twentieth of a small disk",
+    "room on the disk": f"{room.RESERVE_BYTES >> 20} MiB, or a twentieth of a small disk",
     "a request with its headers": f"{HTTP.request_bytes >> 10} KiB",
     "headers": str(http.client._MAXHEADERS),  # type: ignore[attr-defined]
     "the time for a request to arrive": f"{HTTP.request_seconds:g} s",

@@ -31,8 +31,8 @@ from tidelog.eventlog import database
 from tidelog.eventlog.head import NO_FILE, HeadFile, HeadReading
 from tidelog.eventlog.opening import EXAMINED_FOR_WRITING
 from tidelog.eventlog.records import GENESIS, ChainBroken, Record, Row
-from tidelog.eventlog.sqlite import RESERVE_BYTES
-from tidelog.eventlog.store import EMPTY, ROWS_PER_READ, Head, Snapshot, SnapshotInfo, superfluous
+from tidelog.eventlog.room import RESERVE_BYTES
+from tidelog.eventlog.store import CHANGES, EMPTY, ROWS_PER_READ, Head, Snapshot, SnapshotInfo, superfluous
 
 BUSY_SECONDS = 5.0
 """So long a writer waits for another one, as the real one does."""
@@ -185,7 +185,8 @@ class _File:
             name, seq, chain, blob, digest = frame.snapshot
             self.snapshots[name, seq] = Snapshot(name=name, seq=seq, chain=chain, blob=blob, digest=digest)
             mine = sorted(seq for kind, seq in self.snapshots if kind == name)
-            for seq in superfluous(name, mine):
+            whole = sorted(seq for kind, seq in self.snapshots if kind == name.removesuffix(CHANGES))
+            for seq in superfluous(name, mine, whole):
                 del self.snapshots[name, seq]
         if frame.anchor is not None:
             anchor = Head(*frame.anchor)
@@ -432,6 +433,10 @@ class SimStore(_Reading):
     async def reload(self) -> None:
         """As in `Store`."""
 
+    async def reclaim(self, *, whole: bool = False) -> bool:
+        """As in `Store`: nothing is freed here."""
+        return False
+
     async def check(self) -> None:
         """As in `Store`: nobody takes these files away."""
 
@@ -444,7 +449,7 @@ class SimStore(_Reading):
     async def tidy(self) -> None:
         """As in `Store`: nothing to do."""
 
-    async def put_snapshot(self, snapshot: Snapshot) -> None:
+    async def put_snapshot(self, snapshot: Snapshot, *, urgent: bool = False) -> None:
         """As in `Store`."""
         kept = (snapshot.name, snapshot.seq, snapshot.chain, snapshot.blob, snapshot.digest)
         await self._write(lambda: self._commit(Frame(snapshot=kept), None))

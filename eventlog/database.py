@@ -300,6 +300,14 @@ def free_bytes(connection: sqlite3.Connection) -> int:
     return int(pages) * int(size)
 
 
+def footprint(connection: sqlite3.Connection) -> tuple[int, int]:
+    """Bytes of the file, and of the copies that it takes to write it anew, where free pages cannot be given back one by one."""
+    (pages,) = connection.execute("PRAGMA page_count").fetchone()
+    (size,) = connection.execute("PRAGMA page_size").fetchone()
+    whole = int(pages) * int(size)
+    return whole, 0 if is_incremental(connection) else 2 * (whole - free_bytes(connection))
+
+
 def is_incremental(connection: sqlite3.Connection) -> bool:
     """Whether free pages can be given back one by one; files made by older versions need a copy of everything."""
     (mode,) = connection.execute("PRAGMA auto_vacuum").fetchone()

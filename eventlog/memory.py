@@ -74,6 +74,10 @@ class MemoryStore:
             for name, seq in sorted(self._snapshots)
         ]
 
+    async def footprint(self) -> tuple[int, int]:
+        """Of the bodies."""
+        return sum(len(row[6]) for row in self._rows), 0
+
     async def check_storage(self) -> list[str]:
         """A list is never wrong with itself."""
         return []

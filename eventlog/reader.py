@@ -215,6 +215,10 @@ class LogReader(Closing):
         """One of them as it is stored, sound or not; None if it cannot be read."""
         return await self._store.get_snapshot(info.name, info.seq)
 
+    async def footprint(self) -> tuple[int, int]:
+        """How many bytes the log takes, and how many it would need beside them for becoming smaller."""
+        return await self._store.footprint()
+
     async def check_storage(self) -> list[str]:
         """What the storage finds wrong with itself, beside what the chain of records tells."""
         return await self._store.check_storage()

@@ -121,6 +121,10 @@ class _Reading:
         except LogDamaged as error:
             raise SnapshotsUnreadable(self.name, error.reason) from error
 
+    async def footprint(self) -> tuple[int, int]:
+        """As in `ReadStore`."""
+        return await self._read(database.footprint)
+
     async def check_storage(self) -> list[str]:
         """As in `Store`."""
         try:

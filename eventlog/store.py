@@ -183,6 +183,10 @@ class ReadStore(Protocol):
         """All snapshots, by name and seq."""
         ...
 
+    async def footprint(self) -> tuple[int, int]:
+        """How many bytes it takes, and how many it would need beside them for becoming smaller at once: 0 where that goes piece by piece."""
+        ...
+
     async def check_storage(self) -> list[str]:
         """What the storage finds wrong with itself, one sentence each; may take as long as reading everything."""
         ...

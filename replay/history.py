@@ -17,8 +17,11 @@ import os
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import msgspec
+
 from tidelog.api.errors import LogError, TidelogError
 from tidelog.api.objects import Pod
+from tidelog.api.times import format_time
 from tidelog.configuration.configuration import SchedulerConfiguration, resolve_configuration
 from tidelog.eventlog.closing import Closing, opens
 from tidelog.eventlog.reader import LogReader, open_reader
@@ -147,14 +150,16 @@ class History(Closing):
         from tidelog.replay.why import why
 
         past = await self.past_of(key := pod_key(pod), seq)
-        return why(past.records, past.core, key, later=past.later, seq=past.seq, at=at)
+        found = why(past.records, past.core, key, later=past.later, seq=past.seq, at=at)
+        return msgspec.structs.replace(found, note=past.noted(found.note))
 
     async def why_not(self, pod: Pod | str, node: str, *, seq: int | None = None) -> WhyNot:
         """Ask every plugin about the pod and one node, after record `seq` or, for a pod that was placed, when that was decided."""
         from tidelog.replay.why import why_not
 
         past = await self.past_of(key := pod_key(pod), seq)
-        return why_not(past.records, past.core, key, node)
+        found = why_not(past.records, past.core, key, node)
+        return msgspec.structs.replace(found, note=past.noted(found.note))
 
     async def what_if(
         self,
@@ -205,14 +210,27 @@ class History(Closing):
         """The records since the pod is known. Reading starts at the nearest snapshot before it, and ends where its story does."""
         seq = self.log.head.seq if seq is None else seq
         span = await self.span_of(key, seq)
-        if span is None:
+        core = await self.core_from_snapshot(seq if span is None else span[0].seq - 1)
+        # Before its first record that is kept: then there were others.
+        pod = core.cluster.pod(key)
+        dropped = self._dropped()
+        if span is None and pod is None:
             upto = "" if seq == self.log.head.seq else f" up to record {seq}"
-            raise TidelogError(f"pod {key.partition('/')[2]} is not in the log{upto}")
-        first, newest = span
-        core = await self.core_from_snapshot(first.seq - 1)
-        last = newest.seq if _is_settled(newest) else seq
+            raise TidelogError(
+                f"pod {key.partition('/')[2]} is not in the log{upto}{dropped and '; '}{dropped}"
+            )
+        if span is None:
+            last = core.seq if pod is not None and pod.spec.node_name else seq
+        else:
+            last = span[1].seq if _is_settled(span[1]) else seq
         records = [record async for record in self.records(core.seq + 1, last)]
-        return PodPast(core, records, await self.later(last), seq)
+        return PodPast(core, records, await self.later(last), seq, "" if pod is None else dropped)
+
+    def _dropped(self) -> str:
+        anchor = self.log.anchor
+        if not anchor.seq:
+            return ""
+        return f"what is told by records 1 to {anchor.seq}, until {format_time(anchor.at)}, was dropped by compaction"
 
 
 class WhatIf(NamedTuple):
@@ -229,6 +247,12 @@ class PodPast(NamedTuple):
     records: list[Record]
     later: list[Record]
     seq: int
+    dropped: str = ""
+    """What of the story a compaction has dropped, as a sentence."""
+
+    def noted(self, note: str) -> str:
+        """The note of an answer, with what is missing from that."""
+        return "; ".join(filter(None, (note, self.dropped)))
 
 
 def pod_key(pod: Pod | str) -> str:

@@ -46,19 +46,21 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("name one pod: `tidelog describe pod web-1`")
     key, at = pod_key(name, args.namespace), parse_at(args.at)
 
-    async def read() -> tuple[Pod | None, Why]:
+    async def read() -> tuple[Pod | None, Why, str]:
         async with open_history(log_path(args)) as history:
             moment = await moment_of(history, at)
             past = await history.past_of(key, moment.seq)
             found = why(past.records, past.core, key, later=past.later, seq=moment.seq, at=moment.at)
-            return past.core.cluster.pod(key), found
+            return past.core.cluster.pod(key), found, past.dropped
 
-    pod, found = asyncio.run(read())
+    pod, found, dropped = asyncio.run(read())
     if pod is None:
         raise TidelogError(f"pod {found.pod} was deleted; `tidelog why` still tells its story")
     events = events_of(found)
     if args.output == "table":
         print("\n".join(describe_lines(pod, found, events)))
+        if dropped:
+            print(f"  {dropped}")
     else:
-        print(formatted({"pod": to_builtins(pod), "events": events}, args.output))
+        print(formatted({"pod": to_builtins(pod), "events": events, "dropped": dropped}, args.output))
     return 0

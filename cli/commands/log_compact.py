@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tidelog.api.errors import UsageError
 from tidelog.cli.commands.options import add_log, add_output, log_path
 
+if TYPE_CHECKING:
+    from tidelog.daemon.process.compaction import Plan
+    from tidelog.daemon.process.retention import Retention
+
 DESCRIPTION = """\
-Make the log smaller: keep the objects and the scheduler's state in snapshots, and drop the records before them. The
-chain goes on from there, so that what is left can still be verified. What was dropped cannot be asked for any more;
-`tidelog log export` keeps a copy. No daemon may be running on the log."""
+Make the log smaller: drop old records behind a snapshot of the objects and of the scheduler's state. The chain goes on from
+there, so that what is left can still be verified, and with --keep still be explained and replayed. What was dropped cannot be asked
+for any more; `tidelog log export` keeps a copy. Without --keep and --to everything goes. No daemon may be running on the log:
+`tidelog run --keep` drops old records while it runs."""
 EXAMPLES = """\
-  tidelog log compact
+  tidelog log compact --keep 30d
+  tidelog log compact --keep 100000 --dry-run
   tidelog log compact cluster.db --to 50000
 """
 
@@ -21,8 +29,17 @@ EXAMPLES = """\
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
     add_log(parser)
-    parser.add_argument(
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument(
         "--to", type=int, metavar="SEQ", help="drop the records up to this one (default: as many as can be)"
+    )
+    what.add_argument(
+        "--keep",
+        metavar="N|DURATION",
+        help="keep so many records (100000), or those of so long (30d, 12h), from the snapshot before them on",
+    )
+    parser.add_argument(
+        "--dry-run", action="store_true", help="only say what would be dropped, and what room it takes"
     )
     add_output(parser, "table", "json", "yaml")
 
@@ -32,16 +49,30 @@ def run(args: argparse.Namespace) -> int:
     import asyncio
 
     from tidelog.api.text import formatted
+    from tidelog.cli.terminal import notice
+    from tidelog.daemon.process.retention import read_retention
 
     if args.to is not None and args.to < 1:
         raise UsageError(f"--to {args.to}: the first record is 1")
+    keep = None if args.keep is None else read_retention(args.keep)
     path = log_path(args)
-    first, last, before, after = asyncio.run(_compact(path, args.to))
+
+    def begin(plan: Plan) -> None:
+        if plan.last >= plan.first and args.output == "table":
+            notice(f"{path}: {plan}")
+
+    plan = asyncio.run(_compact(path, args.to, keep, begin, dry_run=args.dry_run))
+    first, last, before, after = plan.first, plan.last, plan.size, _size(path)
     if args.output != "table":
-        data = {"dropped": last - first + 1, "first": last + 1, "bytes_before": before, "bytes_after": after}
-        print(formatted(data, args.output))
+        data: dict[str, object] = {"dropped": last - first + 1, "first": last + 1, "bytes_before": before}
+        more = {"room_needed": plan.room, "dry_run": True} if args.dry_run else {"bytes_after": after}
+        print(formatted(data | more, args.output))
     elif last < first:
         print(f"nothing to drop: the log begins at record {first}")
+    elif args.dry_run:
+        print(
+            f"records {first} to {last} would be dropped, the log would begin at record {last + 1}: nothing was changed"
+        )
     else:
         print(
             f"records {first} to {last} dropped, the log begins at record {last + 1}: "
@@ -50,17 +81,32 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-async def _compact(path: Path, to: int | None) -> tuple[int, int, int, int]:
-    """First and last record dropped, size of the file before and after."""
-    from tidelog.daemon.process.compaction import compact
+async def _compact(
+    path: Path, to: int | None, keep: Retention | None, begin: Callable[[Plan], None], *, dry_run: bool
+) -> Plan:
+    import time
+
+    import msgspec
+
+    from tidelog.daemon.process.compaction import compact, planned
     from tidelog.eventlog.log import open_log
+    from tidelog.eventlog.reader import open_reader
     from tidelog.plugins.registry import installed_plugins
 
-    before = _size(path)
+    if dry_run:
+        async with open_reader(path) as reader:
+            plan = await planned(reader, to, keep, time.time_ns())
+            begin(plan)
+            return plan
     async with open_log(path, create=False, what="tidelog log compact") as log:
-        first = log.anchor.seq + 1
-        last = await compact(log, installed_plugins(), to)
-    return first, last, before, _size(path)
+        plan = await planned(log, to, keep, time.time_ns())
+        begin(plan)
+        if plan.last >= plan.first:
+            # On a full disk fewer may go, if nothing was said of how many.
+            wanted = None if to is None and keep is None else plan.last
+            last = await compact(log, installed_plugins(), wanted, whole=keep is None)
+            return msgspec.structs.replace(plan, last=last)
+        return plan
 
 
 def _size(path: Path) -> int:

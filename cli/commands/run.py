@@ -17,6 +17,7 @@ EXAMPLES = """\
   tidelog run --log cluster.db
   tidelog run --log cluster.db --config scheduler.yaml --listen 127.0.0.1:10259
   tidelog run --log cluster.db --listen off --log-format json -v
+  tidelog run --log cluster.db --keep 30d
   tidelog run --config scheduler.yaml --write-config-to complete.yaml
   tidelog run --log prod.db --kubeconfig ~/.kube/config --mode record
   tidelog run --log prod.db --kubeconfig in-cluster --mode schedule --config scheduler.yaml
@@ -52,6 +53,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         default=20_000,
         metavar="N",
         help="keep a snapshot of the state after so many records, 0 for never (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--keep",
+        metavar="N|DURATION",
+        help="drop older records while running: keep so many (100000), or those of so long (30d, 12h), and what "
+        "lies between them and the snapshot before (default: keep all)",
     )
     parser.add_argument(
         "--no-standby", action="store_true", help="end with an error if another process holds the log"
@@ -133,6 +140,7 @@ def run(args: argparse.Namespace) -> int:
     from tidelog.daemon.actors.catalogue import read_actors
     from tidelog.daemon.process import logs
     from tidelog.daemon.process.process import Options, Process
+    from tidelog.daemon.process.retention import read_retention
     from tidelog.daemon.process.runtime import Limits
 
     gates = named_gates(args.feature_gates)
@@ -144,6 +152,11 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(f"--snapshot-every {args.snapshot_every}: must not be below 0")
     if args.kubeconfig is None and args.mode is not None:
         raise UsageError("--mode needs a cluster: name its --kubeconfig")
+    keep = None if args.keep is None else read_retention(args.keep)
+    if keep is not None and not args.snapshot_every:
+        raise UsageError(
+            "--keep needs snapshots, behind which the log can begin: --snapshot-every must not be 0"
+        )
     actors = read_actors(args.actors)
     options = Options(
         log=log_path(args),
@@ -151,7 +164,7 @@ def run(args: argparse.Namespace) -> int:
         gates=gates,
         listen=None if args.listen == "off" else args.listen,
         standby=not args.no_standby,
-        limits=Limits(snapshot_every=args.snapshot_every),
+        limits=Limits(snapshot_every=args.snapshot_every, keep=keep),
     )
 
     async def work() -> None:

@@ -6,27 +6,76 @@ damaged, or of another version, and whoever computes a state passes them over as
 
 from __future__ import annotations
 
+import msgspec
+
 from tidelog.api.errors import LogError, LogFull
 from tidelog.daemon.process.recovery import CannotRecover, recovered_core
+from tidelog.daemon.process.retention import Retention, end_of_dropped
 from tidelog.eventlog.log import Log
 from tidelog.eventlog.objects import SNAPSHOT as OBJECTS
 from tidelog.eventlog.objects import load_objects
+from tidelog.eventlog.reader import LogReader
 from tidelog.eventlog.store import CHANGES
 from tidelog.plugins.registry import Registry
 from tidelog.scheduler.state import SNAPSHOT as SCHEDULER
 from tidelog.scheduler.state import encode_state
 
+STEP_BYTES = 2**20
+"""Of the write-ahead log, while records are dropped and room is given back step by step."""
 
-async def compact(log: Log, registry: Registry, to: int | None = None) -> int:
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """What a compaction would do."""
+
+    first: int
+    """The first record that would go …"""
+    last: int
+    """… and the last one; below `first` where none would."""
+    size: int
+    """Bytes of the database now."""
+    room: int
+    """Bytes that must be free on the disk for the file to become smaller. Less drops the records all the same, and later ones take their place."""
+
+    def __str__(self) -> str:
+        return (
+            f"records {self.first} to {self.last} go; the file has {self.size:,} bytes now, and becoming smaller it needs "
+            f"up to {self.room:,} bytes of room on this disk"
+        )
+
+
+async def planned(log: LogReader, to: int | None, keep: Retention | None, now: int) -> Plan:
+    """What would go. Raises LogError if there is no such record."""
+    await log.reload()
+    end = log.head.seq
+    if to is not None and to > end:
+        raise LogError(f"{log.name}: there is no record {to}: the log ends at {end}")
+    last = to or end
+    if keep is not None:
+        last = await end_of_dropped(log, keep, now)
+    size, copied = await log.footprint()
+    states = sum(info.size for info in await log.snapshots() if info.seq >= last)
+    return Plan(first=log.anchor.seq + 1, last=last, size=size, room=copied + 2 * states + STEP_BYTES)
+
+
+async def compact(log: Log, registry: Registry, to: int | None = None, *, whole: bool = True) -> int:
     """Drop the records up to `to`, by default all; returns the last one that is gone. Nobody schedules on the log.
 
-    Costs what a recovery costs, two snapshots, and reading what is dropped.
+    With `whole` states at its end are made anew, because those that are there may be damaged, or of another version; otherwise the log begins
+    with the snapshot that is there. Costs what a recovery costs, two snapshots, and reading what is dropped.
     """
     end = log.head.seq
     if to is not None and to > end:
         raise LogError(f"{log.name}: there is no record {to}: the log ends at {end}")
     if end == log.anchor.seq:
         return end
+    if whole:
+        await _put_states(log, registry, needed=to is not None)
+    dropped = await log.compact(to)
+    await log.reclaim(whole=True)
+    return dropped.seq
+
+
+async def _put_states(log: Log, registry: Registry, *, needed: bool) -> None:
     # The scheduler's state is there even if none has run yet: the first one begins with it.
     core = await recovered_core(log, registry)
     if core.in_flight:
@@ -37,8 +86,5 @@ async def compact(log: Log, registry: Registry, to: int | None = None) -> int:
         await log.put_snapshot(OBJECTS, table.seq, table.encode(), urgent=True)
     except LogFull:
         # What there are snapshots for already can be dropped all the same, and makes room.
-        if to is not None or not any(not info.name.endswith(CHANGES) for info in await log.snapshots()):
+        if needed or not any(not info.name.endswith(CHANGES) for info in await log.snapshots()):
             raise
-    dropped = await log.compact(to)
-    await log.reclaim(whole=True)
-    return dropped.seq

@@ -13,7 +13,8 @@
 - The check of a decision runs when the log sequences it: every record before it is consumed then, also those that are not durable yet. So
   the check sees what a replay sees. Should such records never become durable, the log takes nothing more and this process ends: the core
   may be ahead of the disk, but nobody is told anything by it.
-- *tick* appends a `Tick` when the core is owed one, *act* does the errands of actors, *keep* puts snapshots of the state into the log.
+- *tick* appends a `Tick` when the core is owed one, *act* does the errands of actors, *keep* puts snapshots of the state into the log,
+  *retain* drops records that are older than what is to be kept.
 
 Everything runs on one thread, in slices of about a millisecond. `Runtime` runs on any `Clock`; on a virtual one its tasks take turns in
 the same way each time, so that a log is reproduced to the byte.
@@ -32,7 +33,7 @@ from typing import Self, TypeVar
 
 import msgspec
 
-from tidelog.api.errors import LogFull
+from tidelog.api.errors import LogBusy, LogFull
 from tidelog.api.times import NANOS
 from tidelog.configuration.configuration import SchedulerConfiguration
 from tidelog.daemon.actors.errands import Entry, ErrandBook, KeyedObjects, TabledObjects
@@ -40,6 +41,7 @@ from tidelog.daemon.actors.protocol import Actor
 from tidelog.daemon.intake.facts import FactService
 from tidelog.daemon.process.clock import Bell, Clock
 from tidelog.daemon.process.logs import fields
+from tidelog.daemon.process.retention import Retention, retain
 from tidelog.daemon.process.snapshots import Keeper
 from tidelog.eventlog.log import Log, Moment
 from tidelog.eventlog.objects import ObjectTable
@@ -90,6 +92,10 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """A full disk is tried again after this."""
     decides: bool = True
     """False: somebody else schedules; records are consumed and actors play all the same."""
+    keep: Retention | None = None
+    """Older records are dropped while the scheduler runs; None: never."""
+    retain_every: int = 1_000
+    """It is looked whether any may go when so many have come."""
 
 
 class Watcher:
@@ -337,6 +343,7 @@ class Runtime:
                     self._tick,
                     self._act,
                     self._keep,
+                    self._retain,
                 ):
                     self._tasks.append(group.create_task(work(), name=work.__name__.strip("_")))
         except BaseExceptionGroup as errors:
@@ -526,6 +533,21 @@ class Runtime:
                 await self.changed.wait()
                 continue
             await self.keep_snapshot()
+
+    async def _retain(self) -> None:
+        while (keep := self.limits.keep) is not None:
+            seen = self.log.head.seq
+            try:
+                dropped = await retain(self.log, keep, self._time())
+            except (LogFull, LogBusy) as error:
+                _log.warning("old records cannot be dropped yet", extra=fields(error=str(error)))
+                dropped = 0
+            if dropped:
+                _log.info(
+                    "dropped old records", extra=fields(records=dropped, begins=self.log.anchor.seq + 1)
+                )
+            while self.log.head.seq - seen < self.limits.retain_every:
+                await self.changed.wait()
 
     async def keep_snapshot(self) -> int:
         """Put the state into the log, for the next start; returns its seq. Decisions pause until nothing is in flight."""

@@ -144,7 +144,7 @@ async def full_and_closed(disk: Disk, log: Path) -> None:
         assert running.stop() == 0
     assert not any(".ready" in file.name or file.name.endswith(".new") for file in disk.folder.iterdir())
     assert expected.items() <= placements(log).items()
-    assert "same" in tidelog("replay", "verify", log).stdout
+    assert "identical" in tidelog("replay", "verify", log).stdout
 
 
 async def full_and_killed(disk: Disk, log: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import sqlite3
@@ -217,20 +218,58 @@ def test_error_that_says_nothing_of_the_content_is_no_damage(code: int) -> None:
 @pytest.mark.parametrize(
     ("code", "refused"), [(sqlite3.SQLITE_FULL, False), (sqlite3.SQLITE_IOERR, True)], ids=["full", "broken"]
 )
-def test_shrinking_may_lack_room_and_nothing_else(code: int, refused: bool) -> None:
-    class Connection(sqlite3.Connection):
-        def execute(self, sql: str, *args: object) -> sqlite3.Cursor:
-            if sql == "VACUUM":
-                raise sqlite_error(code)
-            return super().execute(sql)
+async def test_shrinking_may_lack_room_and_nothing_else(code: int, refused: bool, tmp_path: Path) -> None:
+    """A log of an older version, which only a copy of everything makes smaller."""
 
-    connection = sqlite3.connect(":memory:", factory=Connection)
+    def hook(step: str) -> None:
+        if step == "before vacuum":
+            raise sqlite_error(code)
+
+    path = await old_log(tmp_path)
+    log = await open_log(path, disk=FaultyDisk(hook))
     if refused:
-        with pytest.raises(sqlite3.OperationalError):
-            database.shrink(connection)
+        with pytest.raises(LogError, match="start again"):
+            await log.reclaim(whole=True)
     else:
-        database.shrink(connection)  # Later records use the free pages.
-    connection.close()
+        await log.reclaim(whole=True)  # Later records use the free pages.
+        await log.append([Draft(body=Tick(), author="cluster")])
+    await log.close()
+
+
+async def test_log_of_an_older_version_is_written_anew_once_and_gives_back_page_by_page_from_then_on(
+    tmp_path: Path,
+) -> None:
+    path = await old_log(tmp_path)
+    before = path.stat().st_size
+
+    async with await open_log(path) as log:
+        await log.reclaim()
+        assert path.stat().st_size == before
+        await log.reclaim(whole=True)
+        after = path.stat().st_size
+        assert after < before // 2
+        await log.put_snapshot("objects", log.head.seq, bytes(2**20))
+        await log.compact()
+        await log.put_snapshot("objects", log.head.seq, b"small")
+        await log.reclaim()
+        assert path.stat().st_size <= after + 8 * 4096
+
+
+async def old_log(folder: Path) -> Path:
+    """A log as older versions made it, most of it free."""
+    path = folder / "old.db"
+    async with await open_log(path) as log:
+        for _ in range(20):
+            await log.append([Draft(body=Tick(), author="cluster", key="x" * 200)] * 200)
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA auto_vacuum = NONE")
+        connection.execute("PRAGMA journal_mode = DELETE").fetchone()
+        connection.execute("VACUUM")
+        connection.execute("PRAGMA journal_mode = WAL").fetchone()
+    async with await open_log(path) as log:
+        await log.put_snapshot("objects", log.head.seq - 10, b"state")
+        await log.compact()
+    return path
 
 
 async def test_place_whose_head_file_names_nothing_has_no_log(tmp_path: Path) -> None:

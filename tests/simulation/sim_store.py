@@ -293,6 +293,10 @@ class _Reading:
             for name, seq in sorted(self._file.snapshots)
         ]
 
+    async def footprint(self) -> tuple[int, int]:
+        """As in `ReadStore`."""
+        return self._files.disk.size(self._file.fd), 0
+
     async def check_storage(self) -> list[str]:
         """As in `ReadStore`."""
         return []

@@ -1,0 +1,72 @@
+"""How much of a log is kept: so many of its newest records, or those of so long, and a little more.
+
+A log may begin where a snapshot of the scheduler's state is, and nowhere else, if what is kept is still to be explained and replayed: the state
+before a record is computed from there. So what is dropped ends at the newest such snapshot that lies before everything that is to be kept.
+"""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from tidelog.api.errors import UsageError
+from tidelog.api.times import NANOS
+from tidelog.eventlog.log import Log
+from tidelog.eventlog.reader import LogReader
+from tidelog.eventlog.store import CHANGES
+from tidelog.scheduler.state import SNAPSHOT
+
+_AMOUNT = re.compile(r"([1-9][0-9]{0,14})([smhdw]?)")
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 7 * 86_400}
+RULE = "a number of records (100000), or how long (45m, 12h, 30d, 8w)"
+
+
+class Retention(msgspec.Struct, frozen=True, kw_only=True):
+    """One of the two is not 0."""
+
+    records: int = 0
+    nanos: int = 0
+
+
+def read_retention(text: str, option: str = "--keep") -> Retention:
+    """What `30d` or `100000` means. Raises UsageError."""
+    found = _AMOUNT.fullmatch(text)
+    if found is None:
+        raise UsageError(f"{option} {text}: must be {RULE}")
+    amount, unit = int(found[1]), found[2]
+    if not unit:
+        return Retention(records=amount)
+    return Retention(nanos=amount * _SECONDS[unit] * NANOS)
+
+
+async def end_of_dropped(log: LogReader, keep: Retention, now: int) -> int:
+    """The last record that may go, and behind which the log can begin; the anchor's seq if none may. Costs a look at some twenty records."""
+    if keep.records:
+        last = log.head.seq - keep.records
+    else:
+        last = await log.seq_at(now - keep.nanos)
+    return await beginning(log, last)
+
+
+async def beginning(log: LogReader, last: int) -> int:
+    """The newest record up to `last` behind which the log can begin; the anchor's seq if there is none."""
+    whole = [info for info in await log.snapshots() if not info.name.endswith(CHANGES)]
+    newest: dict[str, int] = {}
+    for info in whole:
+        newest[info.name] = max(info.seq, newest.get(info.name, 0))
+    limit = min([last, *newest.values()])
+    return max(
+        (i.seq for i in whole if i.name == SNAPSHOT and log.anchor.seq < i.seq <= limit),
+        default=log.anchor.seq,
+    )
+
+
+async def retain(log: Log, keep: Retention, now: int) -> int:
+    """Drop what need not be kept, beside everything else that goes on; returns how many records went. In steps of some milliseconds."""
+    before = log.anchor.seq
+    last = await end_of_dropped(log, keep, now)
+    if last > before:
+        await log.compact(last)
+        await log.reclaim()
+    return log.anchor.seq - before

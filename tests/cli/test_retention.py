@@ -1,0 +1,93 @@
+"""Retention as its user sees it: what is dropped, what is still answered, and how large the file is."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+
+from tests.cli.conftest import Tidelog
+from tidelog.daemon.process.retention import Retention
+from tidelog.daemon.process.runtime import Limits
+from tidelog.daemon.process.scheduler import Scheduler
+from tidelog.testing import builders as b
+
+
+async def churn(path: Path) -> list[int]:
+    """A scheduler that drops old records while pods come and go; the size of its file now and then."""
+    limits = Limits(snapshot_every=300, keep=Retention(records=1_000), retain_every=100)
+    sizes = []
+    async with Scheduler.open(path, limits=limits) as scheduler:
+        await scheduler.apply([b.node(f"n{n}").capacity(cpu="64", pods=500).build() for n in range(4)])
+        await scheduler.apply(b.pod("stays").request(cpu="1m").build())
+        for wave in range(60):
+            names = [f"w{wave}-{n}" for n in range(50)]
+            await scheduler.apply([b.pod(name).request(cpu="10m").build() for name in names])
+            await scheduler.settled()
+            await scheduler.delete([f"Pod/default/{name}" for name in names], grace_period_seconds=0)
+            await scheduler.settled()
+            sizes.append(os.path.getsize(path))  # noqa: ASYNC240
+        await scheduler.apply(b.pod("newest").request(cpu="1m").build())
+        await scheduler.settled()
+        await asyncio.sleep(0)
+        log = scheduler.runtime.log
+        kept = log.head.seq - log.anchor.seq
+        assert log.anchor.seq > 5_000
+
+    assert 1_000 <= kept <= 1_000 + 12 * 400
+    return sizes
+
+
+def test_running_scheduler_drops_what_is_older_and_explains_what_it_keeps(
+    tmp_path: Path, tidelog: Tidelog
+) -> None:
+    path = tmp_path / "c.db"
+
+    sizes = asyncio.run(churn(path))
+
+    assert max(sizes[20:]) <= 2 * max(sizes[:20]), sizes
+    assert "chain ok" in tidelog("log", "verify", path).out
+    assert "identical" in tidelog("replay", "verify", path).out
+    assert "default/newest" in tidelog("why", "newest", "--log", path).out
+    # Of a pod that is there, and whose records are not.
+    for verb in (("why",), ("describe", "pod")):
+        ran = tidelog(*verb, "stays", "--log", path)
+        assert ran.code == 0, ran.err
+        assert "was dropped by compaction" in ran.out
+    ran = tidelog("why-not", "stays", "n1", "--log", path)
+    assert (ran.code, "was dropped by compaction" in ran.out) == (0, True), ran
+    gone = tidelog("why", "w0-0", "--log", path)
+    assert (gone.code, "was dropped by compaction" in gone.err) == (1, True), gone
+
+
+async def make(path: Path) -> None:
+    async with Scheduler.open(path, limits=Limits(snapshot_every=100)) as scheduler:
+        await scheduler.apply([b.node("n1").capacity(cpu="64", pods=500).build()])
+        for n in range(120):
+            await scheduler.apply(b.pod(f"p{n}").request(cpu="10m").build())
+            await scheduler.settled()
+
+
+def test_keep_option_of_log_compact_says_first_what_it_does_and_needs(
+    tmp_path: Path, tidelog: Tidelog
+) -> None:
+    path = tmp_path / "c.db"
+    asyncio.run(make(path))
+    content = path.read_bytes()
+
+    tried = tidelog("log", "compact", path, "--keep", "100", "--dry-run")
+    assert "would be dropped, the log would begin at record" in tried.out
+    assert "needs up to" in tried.err
+    assert path.read_bytes() == content
+
+    done = tidelog("log", "compact", path, "--keep", "100")
+    assert (
+        done.out.replace(" dropped, the log begins", " would be dropped, the log would begin").partition(":")[
+            0
+        ]
+        == (tried.out.partition(":")[0])
+    )
+    assert path.stat().st_size < len(content)
+    assert "identical" in tidelog("replay", "verify", path).out
+    assert "nothing to drop" in tidelog("log", "compact", path, "--keep", "100").out
+    assert "nothing to drop" in tidelog("log", "compact", path, "--keep", "30d").out

@@ -1,4 +1,4 @@
-"""What becomes of an object on its way into the log: defaults, priorities, identity, and whether it may enter at all.
+"""Admit an object to the log: defaults, priorities, identity, and whether it may enter at all.
 
     admitted, warnings = admit(new, old, cluster, gates, stamp)      # put
     remaining = admit_delete(stored, grace, stamp)                   # delete: None, or the pod that is now terminating
@@ -144,7 +144,7 @@ def _wanted(obj: Object) -> tuple[Any, ...]:
 
 
 def admit_delete(old: _O, grace: int | None, stamp: Stamp) -> _O | None:
-    """What remains of an object that somebody deletes: nothing, or a pod that its node has to finish first.
+    """Return what a deletion leaves of an object: nothing, or a pod that its node has to finish first.
 
     A pod that no node runs goes at once; any other gets a deletionTimestamp `grace` seconds (None: what its spec says)
     from now, or goes at once if that is 0. Deleting it again can only shorten that. Raises InvalidObjects for what

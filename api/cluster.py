@@ -17,7 +17,7 @@ NAMESPACE_LABEL = "kubernetes.io/metadata.name"
 
 
 class Cluster(Protocol):
-    """What admission asks of the cluster as it is."""
+    """The questions that admission asks of the cluster."""
 
     @property
     def constraints_max(self) -> int:

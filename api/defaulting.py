@@ -1,4 +1,4 @@
-"""What the API server fills in, as far as scheduling reads it, and the one way to write each quantity.
+"""Fill in defaults as the API server does, as far as scheduling reads them, and write each quantity in its one canonical way.
 
 All functions return what they were given if there is nothing to fill in. Quantities that do not parse are left for
 validation to complain about.
@@ -46,7 +46,7 @@ def canonical_quantities(found: dict[str, Quantity]) -> dict[str, Quantity]:
 
 
 def default_node(node: Node) -> Node:
-    """What is not said to be less than the capacity is allocatable."""
+    """Make the capacity allocatable where the node does not say less."""
     status = node.status
     capacity = canonical_quantities(status.capacity)
     allocatable = canonical_quantities(status.allocatable) or capacity

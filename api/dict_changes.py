@@ -1,4 +1,4 @@
-"""What makes of one dict another, order included: how two states of the same objects are told apart without comparing the objects.
+"""Find the changes that turn one dict into another, order included: how two states of the same objects are told apart without comparing the objects.
 
 Values that were not replaced are the same object in both, so only identity is looked at. It costs some 50 nanoseconds a key.
 """

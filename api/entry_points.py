@@ -1,4 +1,4 @@
-"""What installed packages offer in one of our entry-point groups."""
+"""Load the entry points that installed packages offer us."""
 
 from __future__ import annotations
 

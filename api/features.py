@@ -32,13 +32,13 @@ class FeatureGates(msgspec.Struct, frozen=True, kw_only=True, rename="pascal", f
 
 
 class Gate(msgspec.Struct, frozen=True, kw_only=True):
-    """What a gate does, in two half sentences."""
+    """The effect of a gate, in two half sentences."""
 
     name: str
     proposal: str
     on: str
     off: str
-    """What happens to new objects that use the feature; those that are stored keep it, without effect."""
+    """The effect on new objects that use the feature; those that are stored keep it, without effect."""
 
     @property
     def default(self) -> bool:
@@ -100,7 +100,7 @@ def parse_feature_gates(text: str) -> FeatureGates:
 
 
 def recorded_gates(values: object) -> FeatureGates:
-    """Those that a log's configuration records; what another version wrote there, and is no gate here, is passed over."""
+    """Return the gates that a log's configuration records; names of other versions that are no gates here are ignored."""
     known = values.items() if isinstance(values, Mapping) else ()
     return FeatureGates(
         **{_FIELD_OF_GATE[n]: v for n, v in known if n in _FIELD_OF_GATE and isinstance(v, bool)}

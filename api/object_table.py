@@ -38,7 +38,7 @@ INITIAL_OBJECTS: tuple[Object, ...] = (
         "Used for system critical pods that must not be moved from their current node.",
     ),
 )
-"""What is there before the first record. None of it can be deleted."""
+"""Objects that exist before the first record. None of them can be deleted."""
 
 
 class ObjectTable:

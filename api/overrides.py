@@ -46,7 +46,7 @@ KEYS: dict[type, tuple[str, ...]] = {
     PriorityClass: (THRESHOLD,),
     PodGroup: (DESIRED_COUNT, PREFERRED_TOPOLOGY, TOPOLOGY_LEVELS),
 }
-"""What is read of each kind."""
+"""The fields that are read of each kind."""
 VALUE_BYTES_MAX = 4096
 LEVELS_MAX = 3
 _INT32_MAX = (1 << 31) - 1

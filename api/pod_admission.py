@@ -35,7 +35,7 @@ def prepare_pod(pod: Pod, old: Pod | None, admission: Admission) -> Pod:
 
 
 def _carried(spec: PodSpec, old: PodSpec) -> PodSpec:
-    """What a manifest leaves out because the scheduler or admission wrote it."""
+    """Carry over fields that a manifest leaves out because the scheduler or admission wrote them."""
     given = spec.allow_disruption_by_priority_greater_than_or_equal
     threshold = old.allow_disruption_by_priority_greater_than_or_equal if given is None else given
     return replace(

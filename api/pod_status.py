@@ -1,4 +1,4 @@
-"""What the scheduler's decisions do to objects: a pod's node, conditions, nomination and end, a budget's charge.
+"""Apply the scheduler's decisions to objects: a pod's node, conditions, nomination and end, a budget's charge.
 
 Pure functions from one version of an object to the next. The log's outcomes say *that* something was decided; whoever folds the
 log (the core, the table of objects) uses these to say what the object looks like afterwards, so that all agree to the byte.
@@ -33,10 +33,10 @@ PREEMPTION_BY_SCHEDULER = "PreemptionByScheduler"
 GROUP_SCHEDULED = "PodGroupInitiallyScheduled"
 
 GRACE_SECONDS = 30
-"""What Kubernetes gives a pod that says nothing about its termination."""
+"""Kubernetes' default grace period."""
 
 SHARED = 8_192
-"""So many changed pods wait to be asked for again; arbitrary, a few MiB."""
+"""Number of changed pods that are kept in case they are asked for again; arbitrary, a few MiB."""
 
 Ts = TypeVarTuple("Ts")
 

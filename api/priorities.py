@@ -63,7 +63,7 @@ def _default_class(cluster: Cluster) -> PriorityClass | None:
 
 
 class _Group(NamedTuple):
-    """What is known of the group of a pod."""
+    """A pod's group, as far as it is known."""
 
     title: str
     priority: int | None

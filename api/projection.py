@@ -1,4 +1,4 @@
-"""What of a cluster's object is stored: what decisions depend on, and nothing that may be a secret.
+"""Cut a cluster's object down to what may be stored: everything that decisions depend on, nothing that may be a secret.
 
     projection = Projection(level="pseudonymous", key=key)
     stored = projection.of(obj)          # obj itself if there is nothing to take out
@@ -86,7 +86,7 @@ class Projection:
         """Of the rules, and of the key, which it does not tell."""
 
     def of(self, obj: O) -> O:
-        """What is stored of the object."""
+        """Return the part of the object that is stored."""
         if type(obj) not in self._known:
             self._of_type(type_info(type(obj)))
         clean = self._known[type(obj)]

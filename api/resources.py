@@ -1,4 +1,4 @@
-"""What a pod requests: the effective sum over containers, sidecars, init steps, pod-level resources and overhead.
+"""A pod's effective request: the sum over containers, sidecars, init steps, pod-level resources and overhead.
 
 Requests are plain dicts of integers (millicores for cpu, units for all else), keyed by resource name, with only the names
 that occur. Costs one pass over the pod's containers; the scheduler computes it once per pod (`PodInfo`).
@@ -22,9 +22,9 @@ EPHEMERAL_STORAGE = "ephemeral-storage"
 PODS = "pods"
 HUGEPAGES_PREFIX = "hugepages-"
 DEFAULT_MILLI_CPU = 100
-"""What a container that does not mention cpu counts for in scores."""
+"""The cpu that scores assume for a container without a request."""
 DEFAULT_MEMORY = 200 * 1024 * 1024
-"""What a container that does not mention memory counts for in scores."""
+"""The memory that scores assume for a container without a request."""
 DEFAULTS: Requests = {CPU: DEFAULT_MILLI_CPU, MEMORY: DEFAULT_MEMORY}
 
 _NATIVE_DOMAIN = "kubernetes.io/"
@@ -84,7 +84,7 @@ ContainerRequests = Callable[[Container], Requests]
 
 
 def spec_requests(container: Container) -> Requests:
-    """What the spec of a container requests."""
+    """The requests in a container's spec."""
     requests = container.resources.requests
     return parse_requests(requests) if requests else {}
 
@@ -138,7 +138,7 @@ def pod_requests(pod: Pod) -> Requests:
 
 
 def score_requests(pod: Pod) -> Requests:
-    """What NodeResourcesFit's score takes the request of a pod that looks for a node to be.
+    """The request of a pending pod as NodeResourcesFit's score counts it.
 
     Every container that does not mention cpu or memory gets the default. kube-scheduler ignores pod-level requests here
     (and only here), so we do too: one rule for a pod's score before and after it asks for a pod-level amount.
@@ -211,14 +211,14 @@ class EffectiveRequests(NamedTuple):
     """Everything that the scheduler counts of one pod. The dicts may be one and the same: do not change them."""
 
     requests: Requests
-    """What it asks of a node."""
+    """Requested of a node."""
     scored: Requests
-    """What it asks of a node where NodeResourcesFit scores it."""
+    """Requested of a node, as NodeResourcesFit scores this pod."""
     occupied: Requests
-    """What it takes from the node it is on."""
+    """Taken from its node."""
     non_zero_cpu: int
     non_zero_memory: int
-    """What it takes from the node it is on where NodeResourcesFit scores others."""
+    """Taken from its node, as NodeResourcesFit scores other pods."""
 
 
 def effective_requests(pod: Pod) -> EffectiveRequests:

@@ -1,4 +1,4 @@
-"""What an API server sends, line by line and page by page, as objects.
+"""Decode an API server's answers, line by line and page by page.
 
     line = read_line(bytes)                  # ADDED, MODIFIED, DELETED, BOOKMARK or ERROR, the object still raw
     obj = read_object("Pod", line.object)    # typed; raises Unreadable

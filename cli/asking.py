@@ -1,4 +1,4 @@
-"""What the verbs that ask about the past have in common: which pod, which moment, and the log opened for it."""
+"""Shared by the verbs that ask about the past: which pod, which moment, and the log opened for it."""
 
 from __future__ import annotations
 

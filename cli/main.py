@@ -78,7 +78,7 @@ _GLOBAL_FLAGS = ("--debug",)
 
 
 class CommandModule(Protocol):
-    """What a module in cli/commands/ offers."""
+    """The interface of a module in cli/commands/."""
 
     DESCRIPTION: str
     EXAMPLES: str
@@ -201,7 +201,7 @@ def parser_of(verb: Verb) -> argparse.ArgumentParser:
 
 
 def overview(group_word: str = "") -> str:
-    """What `tidelog --help` prints, or the part of it that begins with one word."""
+    """Return the text of `tidelog --help`, or the part of it that begins with one word."""
     return "\n".join(_overview_lines(group_word))
 
 

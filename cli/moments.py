@@ -23,7 +23,7 @@ NOW = At()
 
 
 def parse_at(text: str | None) -> At:
-    """What `--at` names; raises UsageError."""
+    """Parse the value of `--at`; raises UsageError."""
     if text is None:
         return NOW
     if text.isascii() and text.isdigit() and len(text) < 19:

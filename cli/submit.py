@@ -24,9 +24,9 @@ from tidelog.eventlog.opening import log_path
 from tidelog.eventlog.store import CHANGES
 
 LOCK_SECONDS = 3.0
-"""So long a holder without socket is waited for: longer than any command takes, not so long that one wonders."""
+"""How long to wait for a holder without a socket: longer than any command takes."""
 ANSWER_SECONDS = 60.0
-"""So long a holder may take to answer."""
+"""How long to wait for a holder's answer."""
 POLL_SECONDS = 0.05
 SNAPSHOT_EACH = 50_000
 """A command that had to read so many records leaves a snapshot for the next one; about half a second of reading."""

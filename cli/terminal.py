@@ -1,4 +1,4 @@
-"""What the command line writes beside its results: notices, progress, errors. All of it goes to stderr."""
+"""Output beside the results: notices, progress, errors. All of it goes to stderr."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Progress:
         self._visible = sys.stderr.isatty()
 
     def update(self, done: int, total: int = 0) -> None:
-        """So much is done. Redraws a hundred times in all where the total is known, else each 10,000."""
+        """Show the progress. Redraws a hundred times in all where the total is known, else each 10,000."""
         if not self._visible:
             return
         step = done * 100 // total if total else done // 10_000

@@ -103,7 +103,7 @@ class Loaded(NamedTuple):
 def default_configuration(
     registry: Registry, gates: Mapping[str, bool] | None = None
 ) -> SchedulerConfiguration:
-    """What is in force without a file."""
+    """The configuration in force without a file."""
     header = {"apiVersion": API_VERSION, "kind": KIND}
     return resolve_configuration(header, registry, gates=gates).configuration
 
@@ -423,7 +423,7 @@ def write_configuration(configuration: SchedulerConfiguration) -> str:
 
 
 def configuration_file(configuration: SchedulerConfiguration) -> dict[str, Any]:
-    """What stands in that file."""
+    """The text of that file."""
     section = {
         "compat": configuration.compat,
         "timeEventPeriod": format_duration(configuration.time_event_period),

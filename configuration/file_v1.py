@@ -1,6 +1,6 @@
 """The file format `KubeSchedulerConfiguration` of kubescheduler.config.k8s.io/v1, with our `tidelog` section: shape only.
 
-What the fields mean, their rules and their defaults are in `tidelog.configuration.configuration`. A field that kube-scheduler has
+The meaning of the fields, their rules and defaults are in `tidelog.configuration.configuration`. A field that kube-scheduler has
 and we have no use for is here all the same, because the files that people have contain it.
 """
 
@@ -93,7 +93,7 @@ class ClientConnection(_File, frozen=True, kw_only=True):
 
 
 class TidelogSection(_File, frozen=True, kw_only=True):
-    """What kube-scheduler does not have. Durations are written as Go does: `30s`, `1h30m`."""
+    """Our own options, which kube-scheduler does not have. Durations are written as Go does: `30s`, `1h30m`."""
 
     compat: Literal["default", "upstream"] = "default"
     """upstream: reproduce kube-scheduler, known defects included."""

@@ -163,7 +163,7 @@ class Profile(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What a pod's `spec.schedulerName` says."""
+        """The name that pods have in `spec.schedulerName`."""
         return self.spec.scheduler_name
 
     def weights(self, point: str) -> dict[str, int]:

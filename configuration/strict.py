@@ -31,7 +31,7 @@ _WORDS: dict[type[types.Type], str] = {
 
 
 TEXT_BYTES_MAX = 1 << 20
-"""Of a file of settings: far more than anybody writes."""
+"""Size limit of a configuration file: far more than anybody writes."""
 
 
 def parse_document(text: str | bytes, source: str) -> Any:

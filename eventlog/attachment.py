@@ -1,4 +1,4 @@
-"""What a log knows of the cluster that it is attached to, beside the objects: whose it is, and how far each watch has come.
+"""The cluster that a log is attached to, as the log knows it: whose it is, and how far each watch has come.
 
 A pure fold over the records, kept by the object table and in its snapshots. A log without `ClusterAttached` has none.
 
@@ -49,7 +49,7 @@ class Attachment(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 def attached(known: Attachment | None, key: str, body: Body) -> Attachment | None:
-    """What is known after this record. Costs nothing in a log that is not attached."""
+    """Take the next record into account. Costs nothing in a log that is not attached."""
     match body:
         case ClusterAttached():
             positions = known.positions if known is not None and known.cluster == body.cluster else {}

@@ -1,4 +1,4 @@
-"""What is opened must be closed: one way for logs, readers and histories.
+"""Opening and closing logs, readers and histories, all in one way.
 
 async with open_log(path) as log: …        closed when the block is left
 log = await open_log(path)                 to be closed by hand: `await log.close()`

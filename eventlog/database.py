@@ -371,7 +371,7 @@ def compact(connection: sqlite3.Connection, anchor: Head) -> None:
 
 
 def check_storage(connection: sqlite3.Connection) -> list[str]:
-    """What SQLite finds wrong with the structure of the file, one line each."""
+    """SQLite's complaints about the structure of the file, one line each."""
     rows = connection.execute("PRAGMA quick_check(10)").fetchall()
     # A row may hold many lines, beginning with a heading between asterisks.
     found = [line for (text,) in rows for line in str(text).splitlines() if not line.startswith("***")]
@@ -462,7 +462,7 @@ def cannot_look(error: Exception) -> bool:
 
 
 def damage(path: str, error: Exception, first: int, last: int | None) -> LogError:
-    """What an error met while reading means to the user; `first` and `last` say where it was met."""
+    """Turn an error met while reading into one for the user; `first` and `last` say where it was met."""
     if isinstance(error, ChainBroken):
         return LogDamaged(path, max(error.seq, first), last, error.reason)
     if isinstance(error, NotALog):

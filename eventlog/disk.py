@@ -33,7 +33,7 @@ class Disk:
         os.close(fd)
 
     def read_at(self, fd: int, size: int, offset: int) -> bytes:
-        """So many bytes from this place, fewer at the end of the file."""
+        """Read this many bytes from this place, fewer at the end of the file."""
         return os.pread(fd, size, offset)
 
     def write_at(self, fd: int, data: bytes, offset: int) -> None:
@@ -78,11 +78,11 @@ class Disk:
             os.close(fd)
 
     def stat(self, path: str) -> os.stat_result:
-        """What the system knows of the file that now has this name."""
+        """Status of the file that has this name now."""
         return os.stat(path)
 
     def stat_open(self, fd: int) -> os.stat_result:
-        """What the system knows of an open file, whatever its name is by now."""
+        """Status of an open file, whatever its name is by now."""
         return os.fstat(fd)
 
     def room(self, path: str) -> tuple[int, int]:

@@ -62,10 +62,10 @@ SECONDS_PER_MESSAGE = 30.0
 """A message that has begun must be there after this time. Between messages a client may take as long as it likes."""
 
 SECONDS_AT_CLOSE = 1.0
-"""So long a closing server waits for requests under way and for clients that are slow to take their answers."""
+"""A closing server waits this long for requests under way and for clients that read slowly."""
 
 NESTING_MAX = 200
-"""Of an answer: more than any object has. What is nested as deeply as Python can read it, it cannot show."""
+"""Limit on an answer's nesting, more than any object has: Python cannot show everything that it can read."""
 
 _ADDRESS_BYTES_MAX = 107
 _LENGTH = struct.Struct(">I")
@@ -88,7 +88,7 @@ class NoWriter(LogError):
 
 
 class _Malformed(Exception):
-    """What arrived is not a message; the text says why."""
+    """A malformed message; the text says why."""
 
 
 # --- messages -------------------------------------------------------------------------------------------------------

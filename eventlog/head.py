@@ -36,7 +36,7 @@ _CHECK = 16
 
 
 class HeadReading(msgspec.Struct, frozen=True):
-    """What a head file says. `head` is None when there is none, or nothing in it can be read."""
+    """The content of a head file. `head` is None when there is none, or nothing in it can be read."""
 
     head: Head | None
     generation: int = 0
@@ -81,7 +81,7 @@ class HeadFile:
         return file
 
     def read(self) -> HeadReading:
-        """What the file says now. Costs 2 microseconds as long as it is what it was."""
+        """Read the file. Costs 2 microseconds while it is unchanged."""
         reading = self._look()
         self._known = reading.generation, reading.doubtful
         return reading

@@ -24,7 +24,7 @@ TEXT_BYTES_MAX = 65_536
 
 
 class Holder(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Who writes the log."""
+    """The process that writes the log."""
 
     pid: int
     host: str
@@ -136,7 +136,7 @@ class WriterLock:
 
 
 def read_holder(path: str) -> Holder | None:
-    """What the lock file of the log at `path` says; perhaps of a process that is gone."""
+    """Read the lock file of the log at `path`; its process may be gone."""
     try:
         with open(path + ".lock", "rb") as file:
             return _decoded(file.read(TEXT_BYTES_MAX))

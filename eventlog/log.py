@@ -12,7 +12,7 @@ written: `LogFull`, `LogFenced`, a draft that cannot be encoded, and whatever th
 returns the drafts. What it decides is therefore decided on the newest state, with no record in between: the commit check of
 DESIGN rule 4, and admission, are such callables. It must be quick and pure: everything else waits for it.
 
-What may take longer than a millisecond returns an iterator instead of a list. It is followed a slice at a time; between two
+A callable that may take longer than a millisecond returns an iterator instead of a list. It is followed a slice at a time; between two
 slices the event loop goes round, but nothing else is sequenced, so that it still decides on the newest state.
 """
 
@@ -56,13 +56,13 @@ GROUP_BYTES = 8 * 2**20
 """… or so many bytes, so that it fits into memory and into the room kept free on the disk."""
 
 SLICE_NANOS = 1_000_000
-"""So long an iterator of drafts is followed before the event loop goes round."""
+"""An iterator of drafts is followed this long before the event loop goes round."""
 
 QUEUE_LENGTH = 10_000
-"""So many appends may wait to be sequenced; further callers wait for their turn to wait."""
+"""Number of appends that may wait to be sequenced; further callers wait for room."""
 
 RECENT = 16_384
-"""So many of the newest records stay in memory at least, for tails and for callables that look back …"""
+"""At least this many of the newest records stay in memory, for tails and for callables that look back …"""
 
 RECENT_BYTES = 64 * 2**20
 """… as far as their bodies are not larger than this; up to twice as much of either at times."""
@@ -74,7 +74,7 @@ WAIT_SECONDS = 1.0
 """So often a group that met the end of the disk, or another's transaction, is tried again."""
 
 BODIES = 8_192
-"""So many decoded bodies wait for their second reader; arbitrary, a few MiB."""
+"""Number of decoded bodies kept for their second reader; arbitrary, a few MiB."""
 
 _log = logging.getLogger("tidelog.log")
 
@@ -84,7 +84,7 @@ OnCommit = Callable[[Sequence[Record], int], None]
 
 
 class Moment:
-    """What a callable sees at the moment at which its drafts are numbered. Valid only during the call."""
+    """The log at the moment when a callable's drafts are numbered. Valid only during the call."""
 
     __slots__ = ("_log", "_older", "_sequenced", "at", "epoch", "seq")
 
@@ -177,7 +177,7 @@ class Log(LogReader):
 
     @property
     def store(self) -> Store:
-        """What keeps the records."""
+        """The store of the records."""
         return self._store
 
     @property
@@ -467,7 +467,7 @@ class Log(LogReader):
 
 
 class _Group:
-    """What is committed together: requests, and the records that they became."""
+    """A group commit: requests, and the records that they became."""
 
     def __init__(self, log: Log, clock: Clock) -> None:
         self.records: list[Record] = []

@@ -85,7 +85,7 @@ SNAPSHOT = "objects"
 """The name of this table's snapshots."""
 
 FORMAT = 2
-"""Of their bytes."""
+"""Version of a snapshot's bytes."""
 
 _ATTACHMENT = ""
 """Where a snapshot of an attached log has its attachment, among the objects by kind: others stay as they were, byte for byte."""
@@ -140,7 +140,7 @@ class ObjectTable:
         self.cluster = object_table.ObjectTable()
         """The same objects as admission looks them up, together with those that exist in every cluster."""
         self.gates = FeatureGates()
-        """Those of the last configuration that a scheduler recorded."""
+        """The feature gates of the last configuration that a scheduler recorded."""
         self.attachment: Attachment | None = None
         """The cluster whose objects these are, if they are a live one's."""
         self.promises = Promises()
@@ -347,11 +347,11 @@ class ObjectTable:
         return msgspec.msgpack.encode((FORMAT, self.seq, self.at, self._settings(), objects))
 
     def mark(self) -> Mark:
-        """What `encode_changes` needs to know of the table as it is now. Costs 10 nanoseconds an object."""
+        """Remember the table as it is now, for `encode_changes`. Costs 10 nanoseconds an object."""
         return Mark(self.seq, {kind: entries.copy() for kind, entries in self._kinds.items()})
 
     def encode_changes(self, since: Mark) -> bytes:
-        """What is another than it was then; costs 50 nanoseconds an object, and a microsecond one that changed."""
+        """Encode what has changed since; costs 50 nanoseconds an object, and a microsecond one that changed."""
         objects: dict[str, Any] = {}
         gone: list[str] = []
         for kind, entries in self._by_kind():

@@ -33,10 +33,10 @@ EXAMINED_FOR_WRITING = 20_000
 """How many of the newest records are checked before a log is written to: more than a WAL ever holds, 50 ms of work."""
 
 UNREADABLE = (sqlite3.Error, UnicodeDecodeError)
-"""What Python raises for a damaged database; the second if SQLite's own error quotes bytes of it that are no text."""
+"""The exceptions of Python for a damaged database; the second if SQLite's own error quotes bytes of it that are no text."""
 
 ATTEMPTS = 20
-"""So often a log that looks damaged is examined while somebody writes to it."""
+"""A log that looks damaged is examined this often while another process writes to it."""
 
 
 class Opened(msgspec.Struct, frozen=True, kw_only=True):
@@ -275,7 +275,7 @@ def refuse_unfinished(path: str) -> None:
 
 
 def read_head(path: str, disk: Disk) -> HeadReading:
-    """What the head file says."""
+    """The content of the head file."""
     head_file = _open_head(path, disk, writable=False)
     if head_file is None:
         return NO_FILE

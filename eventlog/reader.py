@@ -184,7 +184,7 @@ class LogReader(Closing):
         return None
 
     async def changes(self, snapshot: Snapshot, at_most: int | None = None) -> list[Snapshot]:
-        """What was kept of the changes since this snapshot, up to record `at_most`; ends before a damaged one."""
+        """Return the snapshots of changes since this one, up to record `at_most` and before a damaged one."""
         followed: list[Snapshot] = []
         for info in await self._stored(snapshot.name + CHANGES, snapshot.seq, at_most):
             found = await self._sound(info)
@@ -208,7 +208,7 @@ class LogReader(Closing):
         return found if is_sound else None
 
     async def snapshots(self) -> list[SnapshotInfo]:
-        """What snapshots there are."""
+        """List the snapshots."""
         return await self._store.snapshots()
 
     async def stored_snapshot(self, info: SnapshotInfo) -> Snapshot | None:
@@ -220,7 +220,7 @@ class LogReader(Closing):
         return await self._store.footprint()
 
     async def check_storage(self) -> list[str]:
-        """What the storage finds wrong with itself, beside what the chain of records tells."""
+        """Return the storage's complaints about itself, beside those of the chain of records."""
         return await self._store.check_storage()
 
     async def _digest_of(self, seq: int) -> bytes | None:

@@ -1,10 +1,10 @@
-"""What the log holds: records, the closed table of their kinds, and the chain of digests that binds them together.
+"""The content of the log: records, the closed table of their kinds, and the chain of digests that binds them together.
 
 A *record* is one line of the log. A *fact* is something that came from outside, an *outcome* something that the
 scheduler decided; each kind has one immutable struct as its body. This is the only module of the log that the
 scheduler's core knows, and it is pure.
 
-What is stored is `Record.body`, the msgpack of the body's struct: keys as Kubernetes spells them, defaults left out, so
+`Record.body` is stored as the msgpack of the body's struct: keys as Kubernetes spells them, defaults left out, so
 that a field added with a default leaves every older record valid, byte for byte. A field removed or renamed does not:
 that takes a new kind. A record costs about 60 bytes beside its key and body.
 
@@ -32,7 +32,7 @@ FORMAT = 1
 """Version of the log's format. A log of a newer one is refused; older ones stay readable."""
 
 GENESIS = bytes(32)
-"""What the first record is chained to."""
+"""The digest before the first record."""
 
 NO_OPAQUE = "{}"
 """That an object has no field which nothing here reads."""
@@ -93,7 +93,7 @@ Row = tuple[int, int, str, str, str, int, bytes, bytes]
 
 
 class Draft(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What a caller wants appended; seq, time and digest are the log's to give."""
+    """A record to be appended; the log gives it seq, time and digest."""
 
     body: Body
     author: str
@@ -347,7 +347,7 @@ class Unschedulable(Outcome, frozen=True, kw_only=True):
     plugins: tuple[str, ...] = ()
     """The plugins that rejected it: events that they registered wake it."""
     pending: tuple[str, ...] = ()
-    """Of these, the ones that wait for something to finish: it skips the backoff."""
+    """Those of the plugins that wait for something to finish: the pod skips its backoff."""
     rejections: tuple[Rejection, ...] = ()
     nodes: int = 0
     """How many nodes there were."""
@@ -356,7 +356,7 @@ class Unschedulable(Outcome, frozen=True, kw_only=True):
     group: str = ""
     fallback: tuple[Fallback, ...] = ()
     explanation: tuple[str, ...] = ()
-    """What is worth knowing beyond kube-scheduler's message: a line for every spread constraint that can fall back, or placement."""
+    """Explanation beyond kube-scheduler's message: a line for every spread constraint that can fall back, or placement."""
     members: tuple[str, ...] = ()
     """Keys of the pods that were rejected together, if the record's key is a group's."""
     same_as: int = 0
@@ -403,7 +403,7 @@ class AttemptAborted(Outcome, frozen=True, kw_only=True):
     """Where room was to be made for it, by the end of `victims`."""
     victims: tuple[str, ...] = ()
     cleared: tuple[str, ...] = ()
-    """Who was to lose the nomination to that node."""
+    """Pods that lose their nomination to that node."""
     assignment: dict[str, str] = {}
     """Where the pods of a group were to go: pod key → node."""
     claims: dict[str, AllocationResult] = {}

@@ -25,14 +25,14 @@ from tidelog.eventlog.store import EMPTY, ROWS_PER_READ, Head, Snapshot
 
 
 class Repaired(msgspec.Struct, frozen=True, kw_only=True):
-    """What a repair did."""
+    """The result of a repair."""
 
     kept: int
     """Seq of the last record that is left of the old log."""
     lost_last: int | None
     """Records `kept + 1` to this one were lost; equal to `kept` if none was, None where nobody knows how many."""
     reason: str
-    """What was wrong; empty if nothing was, and then nothing was changed."""
+    """The damage; empty if there was none, and then nothing was changed."""
     backup: str = ""
     """Where the damaged database is kept."""
 
@@ -128,7 +128,7 @@ def _build_anew(path: str, found: LogError, clock: Callable[[], int], disk: Disk
 
 
 def _with_note(path: str, reading: HeadReading) -> HeadReading:
-    """What the head file says, or what somebody had acknowledged beyond it before his files were taken away."""
+    """The head file's head, or one acknowledged beyond it before the files were taken away."""
     left = read_holder(path)
     if left is None or reading.head is None or left.seq <= reading.head.seq:
         return reading

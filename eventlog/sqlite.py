@@ -35,7 +35,7 @@ PAGES_PER_STEP = 256
 """So much is removed or moved at once when room is given back: a few milliseconds, in which nothing is appended."""
 
 CHECKPOINT_BYTES = 4 * 2**20
-"""So much is appended between checkpoints: a small WAL is a small window for damage, a large one is fewer fsyncs."""
+"""Amount appended between checkpoints: a small WAL is a small window for damage, a large one is fewer fsyncs."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -77,7 +77,7 @@ async def _open(
 
 
 class _Reading:
-    """What the two stores have in common: everything that only reads."""
+    """The part that both stores share: everything that only reads."""
 
     def __init__(self, path: str, reader: _Connection, opened: Opened) -> None:
         self.name = path

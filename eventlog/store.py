@@ -23,12 +23,12 @@ ROWS_PER_READ = 1_000
 """A read returns at most so many rows; gut feeling: a millisecond of work, half a megabyte."""
 
 SNAPSHOTS_KEPT = 12
-"""Of each name. The newest, one to fall back on should that be damaged, and earlier ones spread over the log, so that no moment of it
+"""Snapshots kept of each name: the newest, one to fall back on should that be damaged, and earlier ones spread over the log, so that no moment of it
 is far behind a snapshot."""
 
 
 CHANGES = "-changes"
-"""What the name of snapshots ends in that hold only what is another since the one before, of either name."""
+"""Suffix of the names of snapshots that hold only the changes since the one before, of either name."""
 
 
 CHANGES_KEPT = 32
@@ -90,7 +90,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A state that was computed from the log up to `seq`, so that nobody need compute it again. Only ever a cache."""
 
     name: str
-    """Whose state: `objects`, `scheduler`, …"""
+    """The owner of the state: `objects`, `scheduler`, …"""
     seq: int
     chain: bytes
     """Digest of record `seq`: a snapshot of another log, or of one that was cut and grew anew, is not used."""
@@ -139,7 +139,7 @@ class SnapshotsUnreadable(LogError):
 
 
 class ReadStore(Protocol):
-    """What reading a log needs. Opening is each implementation's own affair, and so is refusing a damaged log then.
+    """The port for reading a log. Each implementation opens logs in its own way, and refuses damaged ones then.
 
     Every error is a `TidelogError`.
     """
@@ -176,7 +176,7 @@ class ReadStore(Protocol):
         ...
 
     async def get_snapshot(self, name: str, seq: int) -> Snapshot | None:
-        """That snapshot, unchecked, or None if it is not there or cannot be read."""
+        """Return that snapshot, unchecked, or None if it is missing or unreadable."""
         ...
 
     async def snapshots(self) -> list[SnapshotInfo]:
@@ -188,7 +188,7 @@ class ReadStore(Protocol):
         ...
 
     async def check_storage(self) -> list[str]:
-        """What the storage finds wrong with itself, one sentence each; may take as long as reading everything."""
+        """Return the storage's complaints about itself, one sentence each; may take as long as reading everything."""
         ...
 
     async def close(self) -> None:
@@ -197,7 +197,7 @@ class ReadStore(Protocol):
 
 
 class Store(ReadStore, Protocol):
-    """What writing a log needs. One task appends; beside it others may read, and one may put a snapshot or compact."""
+    """The port for writing a log. One task appends; beside it others may read, and one may put a snapshot or compact."""
 
     def check_room(self) -> None:
         """Raises `LogFull` when the next group could not be kept, another `LogError` when none ever can. Cheap; called before

@@ -36,7 +36,7 @@ LINES_PER_WRITE = 1_000
 
 
 _Integer = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
-"""What a database can hold."""
+"""The range of integers that a database can hold."""
 
 
 class _Place(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -22,7 +22,7 @@ Progress = Callable[[int, int], None]
 
 
 class Verified(msgspec.Struct, frozen=True, kw_only=True):
-    """What was found. Damage to the records themselves is raised as `LogDamaged`."""
+    """The findings. Damage to the records themselves is raised as `LogDamaged`."""
 
     first: int
     last: int
@@ -32,11 +32,11 @@ class Verified(msgspec.Struct, frozen=True, kw_only=True):
     snapshots: int
     """How many are sound."""
     rebuilt: int
-    """Of these, how many were computed again from the records and compared."""
+    """Number of snapshots that were computed again from the records and compared."""
     problems: tuple[str, ...]
     """Unsound snapshots, which are passed over when a state is loaded; one sentence each. No record is concerned."""
     storage: tuple[str, ...]
-    """What the storage finds wrong with its file, though no record is concerned: `repair` makes it anew without loss."""
+    """Complaints about the file that concern no record: `repair` makes it anew without loss."""
 
 
 async def verify(log: LogReader, progress: Progress | None = None, *, rebuild: bool = False) -> Verified:
@@ -113,7 +113,7 @@ class _Verification:
                 )
 
     def _first_table(self) -> ObjectTable | None:
-        """What to begin the fold with: nothing, or the snapshot that stands where the compacted records were."""
+        """Return the state to begin the fold with: nothing, or the snapshot in place of the compacted records."""
         if self.anchor.seq == 0:
             return ObjectTable()
         for snapshot in self.snapshots.get(self.anchor.seq, ()):
@@ -141,7 +141,7 @@ class _Verification:
         self.mark = mark
 
     def _computed(self, snapshot: Snapshot, table: ObjectTable | None) -> bytes | None:
-        """What the snapshot should hold; None if that cannot be told."""
+        """Compute the snapshot's content again; None if that is impossible."""
         if table is None:
             return None
         if snapshot.name == SNAPSHOT:

@@ -61,7 +61,7 @@ class BackoffPolicy:
 
 
 class BackoffQueue:
-    """Who waits for the end of its backoff, by (expiry, order)."""
+    """Entities by the end of their backoff (expiry, order)."""
 
     __slots__ = ("_errors", "_policy", "_rejected")
 
@@ -106,9 +106,9 @@ class BackoffQueue:
         return self._rejected.unordered() + self._errors.unordered()
 
     def rejected(self) -> list[AnyEntity]:
-        """Those whom a plugin rejected, in the order of their expiry."""
+        """The entities that a plugin rejected, in the order of their expiry."""
         return self._rejected.ordered()
 
     def errors(self) -> list[AnyEntity]:
-        """Those that failed with an error, in the order of their expiry."""
+        """The entities that failed with an error, in the order of their expiry."""
         return self._errors.ordered()

@@ -1,4 +1,4 @@
-"""What the queue holds: a pod, or a group of pods that is tried as one. Kubernetes calls both *entities*.
+"""Entities, which the queue holds: a pod, or a group of pods that is scheduled as one. The word is Kubernetes'.
 
 An entity remembers how often and why it was rejected, because that decides how long it backs off and which hints may
 wake it. Its fields belong to the queue: others read them, and only the queue changes them. An entity is equal to itself
@@ -39,7 +39,7 @@ class Where(StrEnum):
 
 
 class Strategy(IntEnum):
-    """What an event, or an attempt's end, does with an entity; of several the greatest counts."""
+    """The effect of an event, or of an attempt's end, on an entity; of several the greatest counts."""
 
     SKIP = 0
     AFTER_BACKOFF = 1
@@ -47,10 +47,10 @@ class Strategy(IntEnum):
 
 
 class Entity(msgspec.Struct, eq=False, gc=False):
-    """What pods and groups have in common. Times are nanoseconds; 0 means never."""
+    """The part that pods and groups share. Times are nanoseconds; 0 means never."""
 
     key: str
-    """Of a pod `namespace/name`, of a group what the caller calls it."""
+    """`namespace/name` of a pod, or the caller's name of a group."""
     timestamp: int
     """When it came from outside or back from an attempt. Moves between the queues leave it alone, so that a pod that
     was woken keeps its place."""
@@ -63,9 +63,9 @@ class Entity(msgspec.Struct, eq=False, gc=False):
     unschedulable_count: int = 0
     consecutive_errors: int = 0
     unschedulable_plugins: tuple[str, ...] = ()
-    """Who rejected it in its last attempt, and who has gated it since. Kept at the pop, replaced at the next failure."""
+    """The plugins that rejected it in its last attempt or have gated it since. Kept at the pop, replaced at the next failure."""
     pending_plugins: tuple[str, ...] = ()
-    """Those whose Queue skips the backoff, because the rejected attempt was not wasted."""
+    """The plugins whose Queue skips the backoff, because the rejected attempt was not wasted."""
     gating_plugin: str = ""
     gating_reasons: tuple[str, ...] = ()
     expiry: int = NO_EXPIRY
@@ -102,7 +102,7 @@ class Entity(msgspec.Struct, eq=False, gc=False):
         self._forget_attempt()
 
     def _forget_attempt(self) -> None:
-        """What holds only from one attempt to the next."""
+        """State that lasts only from one attempt to the next."""
         self.unschedulable_plugins = self.pending_plugins = ()
         self.open_gate()
         self.expiry, self.flushed_at = NO_EXPIRY, 0
@@ -221,5 +221,5 @@ def pod_key(pod: Pod) -> str:
 
 
 def pod_uid(pod: Pod) -> str:
-    """What tells a pod from its namesakes of other times."""
+    """Identity of a pod among pods of the same name at other times."""
     return pod.metadata.uid or pod_key(pod)

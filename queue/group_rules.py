@@ -1,4 +1,4 @@
-"""What is known of the groups themselves, and the two rules that keep a whole group out of the queues.
+"""The groups' rules, and the two that keep a whole group out of the queues.
 
 - A gang waits until `min_count` of its members are known.
 - A group with a `desired_count` waits for that many, but no longer than `desired_count_wait` after the first was seen.
@@ -29,7 +29,7 @@ WAITING_FOR_DESIRED_COUNT = (
 
 
 class GroupInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """What the queue has to know of a group. A count is 0 where the group has no such rule."""
+    """A group's rules for the queue. A count is 0 where the group has no such rule."""
 
     key: str
     priority: int = 0

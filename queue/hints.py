@@ -49,11 +49,11 @@ DEFAULT_REGISTRATIONS: tuple[EventRegistration, ...] = tuple(
         Resource.POD_GROUP,
     )
 )
-"""What a plugin that can reject, but declares nothing, is registered for."""
+"""The events of a plugin that can reject but registers nothing."""
 
 
 class QueueObserver(Protocol):
-    """Who wants to hear what the queue does, for metrics and explanations. It must not change anything."""
+    """An observer of the queue, for metrics and explanations. It must not change anything."""
 
     def hint_answered(self, waiting: QueuedPod, plugin: str, event: ClusterEvent, answer: str) -> None:
         """A hint was asked; `answer` is `Queue`, `QueueSkip`, or `Error` for a hint that failed."""
@@ -108,7 +108,7 @@ class HintMap:
             for plugin in plugins
             if any(r.event.resource is Resource.TIME for r in self._registrations[profile][plugin.name])
         }
-        """Who registered for Time; None for those who do not tell when a tick is worth while."""
+        """Plugins registered for Time; None for those that do not tell when a tick is worth while."""
         self._ask = ask_hints
         self._upstream = upstream
         self._interested: dict[ClusterEvent, tuple[Rejector, ...]] = {}
@@ -116,7 +116,7 @@ class HintMap:
         self.observer: QueueObserver | None = None
 
     def interested(self, event: ClusterEvent) -> tuple[Rejector, ...]:
-        """Who registered for such an event, in any profile. Computed once per kind of event."""
+        """Return the registrations for such an event, in any profile. Computed once per kind of event."""
         found = self._interested.get(event)
         if found is None:
             found = tuple(
@@ -146,7 +146,7 @@ class HintMap:
                     yield due
 
     def strategy(self, entity: AnyEntity, event: ClusterEvent, old: Any, new: Any) -> Strategy:
-        """What this event does with the entity: the best of its members for a group."""
+        """Ask the hints what this event does with the entity: for a group, the best of its members."""
         if isinstance(entity, QueuedPod):
             return self._judge(entity, entity.unschedulable_plugins, entity.pending_plugins, event, old, new)
         best = Strategy.SKIP
@@ -181,7 +181,7 @@ class HintMap:
         )
 
     def best_strategy(self, entity: AnyEntity, events: Iterable[InFlightEvent]) -> Strategy:
-        """What these events together do with the entity."""
+        """Ask the hints what these events together do with the entity."""
         best = Strategy.SKIP
         for happened in events:
             best = max(best, self.strategy(entity, happened.event, happened.old, happened.new))

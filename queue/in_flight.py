@@ -1,4 +1,4 @@
-"""What happened while pods were being tried.
+"""Cluster events that arrived while attempts were in flight.
 
 A popped pod is decided on the cluster as it was at its pop. What happens until its outcome is known may be just what
 it needs, so every event that interests any plugin is kept until no pod in flight was popped before it.
@@ -95,7 +95,7 @@ class InFlight:
         self._file(happened)
 
     def missed_by(self, uid: str, concerns: Callable[[ClusterEvent], bool]) -> list[InFlightEvent]:
-        """What happened since this pod was popped and is its own business or of a kind that `concerns` it, in order."""
+        """Return the events since this pod was popped that are about itself or `concern` it, in order."""
         attempt = self._attempts[uid]
         if attempt.start == self._base + len(self._events):
             return []
@@ -116,7 +116,7 @@ class InFlight:
         return self._events[self._attempts[uid].start - self._base :]
 
     def forgo(self, uid: str) -> None:
-        """What happened meanwhile will not matter to this attempt, whatever comes of it: nothing is kept for it any more."""
+        """Stop keeping events for this attempt: they cannot matter to it any more."""
         attempt = self._attempts.pop(uid, None)
         if attempt is None:
             return

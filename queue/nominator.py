@@ -56,7 +56,7 @@ class Nominator:
         return self._node_of.get(pod_uid(pod), "")
 
     def pods_on(self, node: str) -> tuple[PodInfo, ...]:
-        """Who is nominated to the node."""
+        """Return the pods nominated to the node."""
         return tuple(self._pods_on.get(node, {}).values())
 
     def nodes(self) -> list[str]:

@@ -25,7 +25,7 @@ from tidelog.queue.unschedulable import UnschedulablePool
 POPPED_FROM_BACKOFF = ClusterEvent(Resource.WILDCARD, Action.ALL, "PopFromBackoffQ")
 
 ClosedGate = tuple[str, tuple[str, ...]]
-"""Who keeps the entity out, and why."""
+"""The plugin that keeps the entity out, and why."""
 
 GroupGate = Callable[[QueuedGroup, int], ClosedGate | None]
 """The rules that keep a whole group out of the queues, asked with the time; None lets it through."""

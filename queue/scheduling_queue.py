@@ -75,7 +75,7 @@ class QueueConfig(msgspec.Struct, frozen=True, kw_only=True):
     max_backoff: int = 10 * NANOS
     """0 turns backoff off."""
     max_in_unschedulable: int = 300 * NANOS
-    """Who is longer than this in the pool is tried again without a reason: the net under missing hints."""
+    """Entities that stay longer in the pool are retried without an event: the net under missing hints."""
     pop_from_backoff: bool = True
     """kube-scheduler's SchedulerPopFromBackoffQ: with nothing active, pop who backs off; windows of whole seconds."""
     queueing_hints: bool = True
@@ -88,14 +88,14 @@ DEFAULT_CONFIG = QueueConfig()
 
 
 class Rejection(msgspec.Struct, frozen=True):
-    """Who rejected a member of a group. Nobody: its attempt failed with an error."""
+    """The plugins that rejected a member of a group. None of them: its attempt failed with an error."""
 
     unschedulable: tuple[str, ...] = ()
     pending: tuple[str, ...] = ()
 
 
 class QueueContents(msgspec.Struct, frozen=True, kw_only=True):
-    """Who is where, each in the order in which its turn comes."""
+    """The entities of each pool, in the order of their turns."""
 
     active: list[AnyEntity]
     backoff_rejected: list[AnyEntity]
@@ -288,7 +288,7 @@ class SchedulingQueue:
     ) -> None:
         """The attempt of this pod failed: rejected by these plugins, or with an error if there are none.
 
-        What happened since its pop decides where it goes. If the pod is gone meanwhile, only the attempt ends.
+        Events since its pop decide where it goes. If the pod is gone meanwhile, only the attempt ends.
         `blocked_by`: what hints find as `WaitingPod.blocked_by`.
         """
         pod = self._flying(uid)
@@ -444,12 +444,12 @@ class SchedulingQueue:
         self.flush_unschedulable(seq, now)
 
     def flush_backoff(self, now: int) -> None:
-        """Whose backoff is over may be tried."""
+        """Move entities whose backoff is over to the active queue."""
         for entity in self._places.backoff.pop_expired(now):
             self._places.to_active(entity, now, BACKOFF_COMPLETE, from_backoff=True)
 
     def flush_unschedulable(self, seq: int, now: int) -> None:
-        """Who has been in the pool for too long is tried again: some hint may have slept."""
+        """Retry entities that have been in the pool for too long: a hint may be missing."""
         leftovers = self._places.pool.leftovers(now)
         for entity in leftovers:
             entity.flushed_at = now
@@ -629,13 +629,13 @@ class SchedulingQueue:
             self._places.pool.file_by_time(entity)
 
     def _entity_of(self, pod: QueuedPod) -> AnyEntity | None:
-        """What waits for the pod: itself, or its queued group."""
+        """Return the entity that the pod waits in: its own, or its queued group."""
         if not pod.group:
             return pod
         return self._groups.queued.get(pod.group) if pod.where is Where.MEMBER else None
 
     def _missed_by(self, group: QueuedGroup) -> list[InFlightEvent]:
-        """What happened since the group was popped. All its members were popped at once, so any of them knows."""
+        """Return the events since the group was popped. All its members were popped at once, so any of them has them."""
         if self._upstream:
             return []
         for member in group.popped:

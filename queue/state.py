@@ -1,7 +1,7 @@
 """The queue's state as plain builtins, and back (the core's snapshots; DESIGN §3).
 
 Two queues that were given the same calls dump equal states, and a loaded queue goes on exactly as the dumped one would.
-What can be computed again is not dumped: heaps, indexes, sort keys. Pending pods are only named, because the cluster cache
+Not dumped is what can be computed again: heaps, indexes, sort keys. Pending pods are only named, because the cluster cache
 has their newest versions; a pod that was deleted while in flight, and the objects of kept events, are copied.
 
 Entities are tables, `{"fields": [...], "rows": [[...], ...]}`: compact, and yet readable by a version with other fields.

@@ -1,4 +1,4 @@
-"""What the gauges show, computed from the queue itself whenever somebody asks.
+"""Numbers for the gauges, computed from the queue on demand.
 
 Gauges that are kept by counting up and down go wrong one day. These are looked up: a call costs one walk over the
 waiting pods.

@@ -7,7 +7,7 @@ look-up for each interested plugin, whatever the size of the pool.
 Events go through the pool in the order of parking: who entered the pool first is judged first. An entity whose gate was
 tried in vain has entered it anew.
 
-Who waits for time is also filed by when a tick may help it, so that no tick is recorded before.
+Entities that wait for time are also filed by when a tick may help them, so that no tick is recorded before.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class UnschedulablePool:
         self._timed.discard(entity)
 
     def concerned(self, rejectors: Iterable[Rejector]) -> list[AnyEntity]:
-        """Those filed under any of the rejectors, in the order of parking."""
+        """Return the entities filed under any of these plugins, in the order of parking."""
         index = self._by_rejector
         found = [index[rejector] for rejector in rejectors if rejector in index]
         if len(found) <= 1:
@@ -95,7 +95,7 @@ class UnschedulablePool:
         return list(self._entities)
 
     def leftovers(self, now: int) -> list[AnyEntity]:
-        """Those here for longer than they may, in the order in which they became so. They stay in the pool."""
+        """Return the entities that are here for too long, in the order in which they became so. They stay in the pool."""
         found = []
         while (entity := self._leftovers.first()) is not None and self.due_at(entity) <= now:
             self._leftovers.discard(entity)

@@ -1,4 +1,4 @@
-"""What would help a pod that nobody takes: for each plugin that rejects it, the smallest change that would make it agree.
+"""Advice for a pod that fits nowhere: for each plugin that rejects it, the smallest change that would make the plugin agree.
 
 Advice is computed from the examination, the matrix of every plugin and node. It looks first at the nodes that only this plugin rejects,
 because there its agreement is all that is missing; where there are none it says which other plugins stand in the way as well.
@@ -33,13 +33,13 @@ from tidelog.replay.volume_advice import (
 )
 
 NAMED_MAX = 5
-"""So many nodes or pods are named; of more, the number is told."""
+"""At most this many nodes or pods are named; of more, the number is given."""
 
 PREFERENCE = "PreferNoSchedule"
 
 
 class Help(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What would make one plugin agree."""
+    """Advice on one plugin."""
 
     plugin: str
     nodes: int
@@ -59,7 +59,7 @@ def advise(seen: Examination) -> list[Help]:
 
 
 def gate_advice(plugin: str, seen: Examination) -> tuple[str, ...]:
-    """What would open the gate of this plugin."""
+    """Advice on the gate of this plugin."""
     advisor = _ADVISORS.get(plugin)
     return () if advisor is None else tuple(advisor(seen, seen.nodes))
 

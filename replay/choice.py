@@ -15,11 +15,11 @@ from tidelog.scheduler.core import Core
 from tidelog.scheduler.recorded import RecordedAttempt, recorded_attempts
 
 RUNNERS_UP = 4
-"""So many nodes are shown beside the winner."""
+"""Number of nodes shown beside the winner."""
 
 
 class PluginScore(msgspec.Struct, frozen=True, kw_only=True):
-    """What one plugin gave one node."""
+    """The score of one plugin for one node."""
 
     raw: int
     normalized: int

@@ -17,7 +17,7 @@ _BESIDE = ("attempt", "observed", "at", "epoch", "score")
 
 
 class PodResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a pod in one log."""
+    """The fate of a pod in one log."""
 
     node: str
     """Empty: pending, or gone before it was placed."""
@@ -37,7 +37,7 @@ class PodRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
-    """What is different."""
+    """The differences between two logs."""
 
     outcomes: dict[str, int]
     """`recorded`, `what_if`, `identical`, `differing`."""
@@ -90,7 +90,7 @@ def _by_key(records: Iterable[Record]) -> dict[str, list[tuple[str, Any]]]:
 
 
 def _content(record: Record) -> dict[str, Any]:
-    """What was decided. The numbers of records differ as soon as one outcome does, so they do not count."""
+    """The decision, for comparison. The numbers of records differ as soon as one outcome does, so they do not count."""
     body = msgspec.msgpack.decode(record.body)
     return {k: v if k not in ("sameAs", "conflict") else bool(v) for k, v in body.items() if k not in _BESIDE}
 

@@ -1,4 +1,4 @@
-"""Who is to blame when a recomputed decision is another one: the plugins whose answers differ from what was recorded.
+"""Find the plugins whose answers differ, when a recomputed decision is not the recorded one.
 
 An outcome stores only what is cheap and final, so this is evidence, not always proof. A rejection lists reasons by plugin, which can be
 compared. A placement lists a node: if that node is rejected now, whoever rejects it answers differently; if it is not, its scores beside
@@ -21,14 +21,14 @@ ASKED_AGAIN = 3
 
 
 class Evidence(NamedTuple):
-    """What tells that a plugin answers differently."""
+    """Evidence that a plugin answers differently."""
 
     plugin: str
     what: str
 
 
 def evidence(core: Core, pod: Pod, at: int, recorded: Body, computed: Body) -> list[Evidence]:
-    """Whose answers differ. `core` has just made the decision, so that its snapshot is still what was decided on."""
+    """Find the plugins whose answers differ. `core` has just made the decision, so that its snapshot is still what was decided on."""
     seen = examine(core, pod, at, refresh=False)
     found = [*_unsteady(core, pod, at, seen), *_between(seen, recorded, computed)]
     if isinstance(computed, AttemptError) and computed.plugin:

@@ -1,6 +1,6 @@
 """A scheduler without a disk, a loop or a clock: the core, a list of records, and somebody who says what time it is.
 
-What the shell does with tasks and transactions is done here step by step, synchronously, and in the same order. Tests use it to put any two
+It does the shell's tasks and transactions step by step, synchronously, and in the same order. Tests use it to put any two
 things in any order; the sandbox and what-if replays run whole stories on it. What it writes is a log like any other: its records chain,
 and `tidelog.replay.verify` accepts it.
 """

@@ -1,4 +1,4 @@
-"""What every plugin says about a pod and the nodes at one moment: the matrix behind an attempt, computed again.
+"""Ask every plugin about a pod and the nodes at one moment: the matrix behind an attempt, computed again.
 
 An attempt stops at the first plugin that rejects a node, because that is all it needs. An examination asks each plugin alone, so that the
 answer is complete: also the second and the third reason why a node does not do. It looks at the snapshot and changes nothing.

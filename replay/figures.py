@@ -45,7 +45,7 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     preemptions: int
     """Pods that were evicted to make room."""
     budget_violations: int
-    """Of these, how many were covered by a disruption budget that allowed no disruption."""
+    """Number of victims covered by a disruption budget that allowed no disruption."""
     evictions_refused: int
     spread_skew_max: int
     """The largest difference between two domains over all hard spread constraints, at the end."""
@@ -105,7 +105,7 @@ class _Count:
         )
 
     def _before(self, record: Record) -> None:
-        """What counts about a record, the objects being still those from before it."""
+        """Count a record; the objects are still those from before it."""
         key = record.key
         if record.kind == "ObjectPut" and self.table.get(key) is None:
             self.created[key] = record.at

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from tidelog.replay.why import Why, WhyNot
 
 LOOK_AHEAD = 5_000
-"""So many records beyond a moment are looked through for the outcomes of attempts that were in flight then."""
+"""Number of records beyond a moment that are searched for outcomes of attempts in flight then."""
 
 
 @opens
@@ -81,7 +81,7 @@ class History(Closing):
     async def outcomes(
         self, first: int = 0, last: int | None = None
     ) -> AsyncIterator[tuple[Record, Outcome]]:
-        """What was decided, in order."""
+        """Yield the decisions in order."""
         async for record in self.log.read(first, last):
             body = decode_outcome(record)
             if body is not None:
@@ -241,7 +241,7 @@ class WhatIf(NamedTuple):
 
 
 class PodPast(NamedTuple):
-    """What it takes to tell about a pod: the state before it came, the records since, and those just behind."""
+    """The past of a pod: the state before it came, the records since, and those just behind."""
 
     core: Core
     records: list[Record]

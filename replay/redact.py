@@ -197,7 +197,7 @@ class _Retelling:
 
 
 def _gist(outcome: Outcome, name: Callable[[str], str], key: Callable[[str], str]) -> tuple[object, ...]:
-    """What was decided, without texts."""
+    """The decision without texts."""
     fields = (
         "attempt",
         "observed",

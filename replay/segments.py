@@ -124,7 +124,7 @@ class _Passage:
         self._mark.forget_rest()
 
     async def difference(self) -> Difference | None:
-        """What is wrong with the snapshots that were taken here, if there are any."""
+        """Complaints about the snapshots that were taken here."""
         infos = self.infos.pop(self.core.seq, [])
         if not infos or self.core.in_flight:
             return None
@@ -164,7 +164,7 @@ class _Passage:
 
 
 def _work(path: Path, segment: Segment, sample: int) -> Report:
-    """What a process of its own does."""
+    """The work of a child process."""
     return asyncio.run(_verify_segment(path, segment, None, sample, None))
 
 

@@ -49,7 +49,7 @@ from tidelog.scheduler.groups.group import group_record_key
 from tidelog.scheduler.recorded import RecordedAttempt
 
 JUDGED_KEPT = 20
-"""So many of the last events that were judged for the pod are kept."""
+"""Number of the last events judged for the pod that are kept."""
 
 
 class Rejected(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,9 +80,9 @@ class Entry(msgspec.Struct, kw_only=True, omit_defaults=True):
     node: str = ""
     rejections: tuple[Rejected, ...] = ()
     notes: tuple[str, ...] = ()
-    """What the outcome explains beyond its message: fallback, placements, budgets."""
+    """Explanations beyond the outcome's message: fallback, placements, budgets."""
     woken_by: dict[str, int] = {}
-    """What woke it between the attempts that were folded → how often."""
+    """Event that woke it between the folded attempts → how often."""
 
 
 class Judged(msgspec.Struct, frozen=True, kw_only=True):
@@ -91,7 +91,7 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True):
     seq: int
     event: str
     object: str
-    """What the record was about."""
+    """The object of the record."""
     plugin: str
     answer: str
     """`Queue`, `QueueSkip` or `Error`."""
@@ -140,7 +140,7 @@ class Teller:
         self._listen()
 
     def told(self) -> PodStory:
-        """What has been heard so far."""
+        """Return the story so far."""
         return PodStory(entries=self.entries, judged=list(self.judged), slept_through=self.slept_through)
 
     # --- what the queue tells (QueueObserver) ---------------------------------------------------------------------------
@@ -446,7 +446,7 @@ class Teller:
 
 
 def _eviction(body: Evicted | EvictionRefused) -> str:
-    """What was done to the victim."""
+    """Describe the eviction."""
     if isinstance(body, EvictionRefused):
         return f"its eviction from {body.node} was refused because of {short(body.budget) or 'a budget'}"
     return f"{'deleted' if body.method == 'delete' else 'evicted'} from {body.node}"

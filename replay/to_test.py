@@ -26,7 +26,7 @@ from tidelog.scheduler.state import encode_state, load_state
 
 LINE = 100
 LISTED_MAX = 200
-"""So many outcomes are listed readably; the others are asserted all the same."""
+"""Number of outcomes listed readably; the others are asserted all the same."""
 
 
 def packed(records: Iterable[Record]) -> str:
@@ -118,7 +118,7 @@ def _literal(text: str) -> str:
 
 
 def summary(records: Iterable[Record]) -> list[tuple[int, str, str, str]]:
-    """What was decided, readably: what the list in a test is compared with."""
+    """The decisions, readably, for comparison with the list in a test."""
     return [_listed(record) for record in records if record.kind in OUTCOME_KINDS]
 
 

@@ -60,14 +60,14 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """What a verification found."""
+    """The result of a verification."""
 
     outcomes: int
     """Outcomes recomputed."""
     identical: int
     first_difference: Difference | None = None
     digest: str = ""
-    """Of the state at the end; empty if nobody asked, if the log ends with attempts in flight, or if it differs."""
+    """Digest of the state at the end; empty if it was not asked for, if the log ends with attempts in flight, or if it differs."""
 
     @property
     def is_identical(self) -> bool:
@@ -102,13 +102,13 @@ class _Verification:
         self.made: dict[int, Decision] = {}
         """Decisions computed, no record of which has been reached."""
         self.expected: dict[int, deque[tuple[str, Body]]] = {}
-        """What is still to come of those of which some record has been reached."""
+        """Records still to come of the decisions of which some record has been reached."""
         self.bodies: dict[int, Outcome] = {}
         """Outcomes that are decoded and not yet consumed, by the number of their record."""
         self.same: set[int] = set()
         """Attempts whose own outcome, as it was decided, is the recorded one."""
         self.evidence: dict[int, dict[str, str]] = {}
-        """What was seen, at the moment of the decision, of attempts that came to something else."""
+        """Evidence, taken at the decision, on attempts with another result."""
         self.outcomes = 0
         self.difference: Difference | None = None
 

@@ -16,7 +16,7 @@ from tidelog.scheduler.permits import Permit
 
 
 class Waits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a pending pod waits for."""
+    """The wait of a pending pod."""
 
     place: str
     """`active`, `backoff`, `unschedulable`, `gated`, `in flight`, `permit`, `answers`, `member`, … or `nowhere`."""
@@ -26,11 +26,11 @@ class Waits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     attempts: int = 0
     group: str = ""
     gate: str = ""
-    """What keeps it out of the queue."""
+    """The gate that keeps it out of the queue."""
     plugins: tuple[str, ...] = ()
-    """Who rejected it last."""
+    """The plugins that rejected it last."""
     pending: tuple[str, ...] = ()
-    """Those of them that wait for something to finish."""
+    """The plugins among them that wait for something to finish."""
     first_rejected_at: dict[str, int] = {}
     events: dict[str, tuple[str, ...]] = {}
     """For each of these plugins, the events that may wake the pod."""
@@ -43,7 +43,7 @@ class Waits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def waits_of(core: Core, pod: Pod) -> Waits | None:
-    """What the pod waits for; None if it is not pending as far as this scheduler is concerned."""
+    """Describe what the pod waits for; None if it is not pending for this scheduler."""
     if core.queue is None or pod.spec.node_name:
         return None
     permit = core.permit_of(pod_uid(pod))
@@ -54,7 +54,7 @@ def waits_of(core: Core, pod: Pod) -> Waits | None:
 
 
 def _held(permit: Permit, entity: Waits | None = None) -> Waits:
-    """Of a pod whose place is reserved."""
+    """The wait of a pod whose place is reserved."""
     return Waits(
         place="answers" if permit.is_reserved else "permit",
         since=0 if entity is None else entity.since,
@@ -67,7 +67,7 @@ def _held(permit: Permit, entity: Waits | None = None) -> Waits:
 
 
 def queued(core: Core, entity: QueuedPod) -> Waits:
-    """What a pod in the queue waits for."""
+    """The wait of a pod in the queue."""
     assert core.queue is not None
     queue = core.queue
     group = queue.get_group(entity.group) if entity.group else None
@@ -100,7 +100,7 @@ def queued(core: Core, entity: QueuedPod) -> Waits:
 
 
 def _fallback(core: Core, entity: QueuedPod) -> tuple[str, ...]:
-    """What an attempt would say now."""
+    """Return the result that an attempt would have now."""
     plugins = plugins_of(core.frameworks[entity.profile])
     spread = next((plugin for plugin in plugins if isinstance(plugin, PodTopologySpread)), None)
     return () if spread is None else spread.fallback_lines(entity, core.at)

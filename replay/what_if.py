@@ -376,7 +376,7 @@ class _WhatIf:
         return record.seq in self.drop or record.key in self.drop
 
     def _before(self, record: Record) -> Object | None:
-        """What the fact changed in the recorded log: enough to tell what it meant to change."""
+        """The fact's changes in the recorded log: enough to tell what it meant to change."""
         return self.recorded.get(record.key) or self.driver.core.objects.get(record.key)
 
 
@@ -412,7 +412,7 @@ def _plain(body: Body | Outcome) -> dict[str, Any]:
 
 
 def _rebased(before: Object | None, new: Object, current: Object | None) -> Object:
-    """What the put changed, applied to the object as it is in this history: only pods have parts that the scheduler writes."""
+    """Apply the put's changes to the object as it is in this history: only pods have parts that the scheduler writes."""
     if not isinstance(new, Pod) or not isinstance(before, Pod) or not isinstance(current, Pod):
         return new
 
@@ -441,7 +441,7 @@ def _rebased(before: Object | None, new: Object, current: Object | None) -> Obje
 
 
 def _conditions(before: Pod, new: Pod, current: Pod) -> Iterator[Condition]:
-    """Those that the put changed, as it has them; the others as they are here."""
+    """Take the conditions that the put changed from it, the others from here."""
     old = {c.type: c for c in before.status.conditions}
     wanted = {c.type: c for c in new.status.conditions}
     here = {c.type: c for c in current.status.conditions}

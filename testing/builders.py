@@ -111,7 +111,7 @@ def _set_condition(conditions: tuple[Condition, ...], new: Condition) -> tuple[C
 
 
 class _Builder(msgspec.Struct, frozen=True):
-    """What pods and nodes have in common."""
+    """The part that pods and nodes share."""
 
     meta: ObjectMeta
 

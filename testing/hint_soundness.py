@@ -28,7 +28,7 @@ E = TypeVar("E")
 
 
 class Answer(NamedTuple):
-    """What a plugin's hint said of an event."""
+    """A hint's answer to an event."""
 
     plugin: str
     event: str

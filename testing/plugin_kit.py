@@ -119,7 +119,7 @@ class Subject:
         return self.plugin.filter(state, pod, node) if isinstance(self.plugin, FilterPlugin) else None
 
     def verdicts(self, cluster: Cluster, target: Pod) -> dict[str, Status | None]:
-        """What an attempt with this plugin alone says of each node."""
+        """The verdict on each node of an attempt with this plugin alone."""
         pod = PodInfo(target)
         state, first = self.pre_filter(cluster, pod)
         if isinstance(first, Status):

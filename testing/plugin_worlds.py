@@ -199,7 +199,7 @@ class Step(NamedTuple):
 
 
 class World:
-    """What nodes and pods are like, and what can happen to them. Override what your plugin reads."""
+    """Random nodes and pods, and random changes to them. Override what your plugin reads."""
 
     topology_keys: tuple[str, ...] = ("zone", HOSTNAME)
     selectors: tuple[str, ...] = ("app=web", "app in (web,db)", "tier=front", "app=web,tier=front", "")
@@ -331,7 +331,7 @@ class World:
                 return {}
 
     def changed_occupant(self, dice: Dice, old: Pod) -> Pod:
-        """What can happen to a pod on a node: other labels, other requests, its deletion begins."""
+        """A random change of a pod on a node: other labels, other requests, its deletion begins."""
         match dice.below(4):
             case 0:
                 return replace(old, metadata=replace(old.metadata, deletion_timestamp="2030-01-01T00:00:00Z"))
@@ -341,7 +341,7 @@ class World:
                 return self._relabelled(dice, old)
 
     def changed_target(self, dice: Dice, old: Pod) -> Pod:
-        """What can happen to a waiting pod: other labels, other requests, one more toleration, no gates any more."""
+        """A random change of a waiting pod: other labels, other requests, one more toleration, no gates any more."""
         match dice.below(4):
             case 0:
                 return self._resized(dice, old)

@@ -42,7 +42,7 @@ TURNS_MAX = 200_000
 """With more turns of the event loop than this before everything is settled, something goes round in circles."""
 
 TURNS_AT_REST = 3
-"""So many turns without anything to do are rest: what a task that was woken does next is seen after one."""
+"""Turns without work that count as rest: the next step of a task that was woken shows after one."""
 
 
 class Sandbox(Scheduler):
@@ -109,7 +109,7 @@ class Sandbox(Scheduler):
 
     @property
     def now(self) -> int:
-        """What the clock shows, in nanoseconds."""
+        """The time in nanoseconds."""
         return self.clock.now()
 
     # --- what a test does -------------------------------------------------------------------------------------------------

@@ -31,7 +31,7 @@ from tidelog.eventlog.store import (
 def make_records(
     count: int, after: Head = EMPTY, *, author: str = "cluster", body: bytes = b""
 ) -> list[Record]:
-    """That many ticks which continue the chain."""
+    """Make this many ticks that continue the chain."""
     body = body or encode_body(Tick())
     records = []
     seq, at, digest = after.seq, after.at, after.digest
@@ -68,7 +68,7 @@ async def read_all(store: Store) -> list[Row]:
 
 
 class StoreContract:
-    """What holds for every store."""
+    """The rules for every store."""
 
     async def open_store(self) -> Store:
         """A new, empty store."""

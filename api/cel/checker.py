@@ -74,16 +74,16 @@ _LITERALS: dict[type, Type] = {
 
 
 class Resolved(NamedTuple):
-    """What a call means."""
+    """The meaning of a call."""
 
     function: Function
     overloads: tuple[Overload, ...]
-    """Those that the static types leave."""
+    """The overloads that the static types leave."""
     target: Node | None
 
 
 class Checked(NamedTuple):
-    """What the evaluator needs to know of a tree, by the nodes' identity."""
+    """Facts about a tree for the evaluator, by the nodes' identity."""
 
     calls: dict[int, Resolved]
     constants: dict[int, TypeValue]
@@ -107,7 +107,7 @@ class _Checker:
         self.calls: dict[int, Resolved] = {}
         self.constants: dict[int, TypeValue] = {}
         self.literals: dict[int, tuple[tuple[tuple[Node, Type], ...], ...]] = {}
-        """Of each list and map the types of its elements, or keys and values."""
+        """The types of each list's elements, and of each map's keys and values."""
         self.formats = 0
         """How many calls of `format` the node is in: lists there may mix."""
         self.kinds: dict[int, Type] = {}

@@ -1,4 +1,4 @@
-"""What can be wrong with an expression: before it runs (`InvalidExpression`), or while it does (`EvaluationError`)."""
+"""The errors of an expression: before it runs (`InvalidExpression`), or while it does (`EvaluationError`)."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from tidelog.api.cel.declarations import Function, Overload
 REFUSED = {"getQuery": "getQuery is not supported"} | {
     f"format.{name}": f"format.{name} is not supported" for name in kubernetes_functions.REFUSED_FORMATS
 }
-"""What the API server knows and this does not, by name."""
+"""Functions of the API server that are missing here, by name."""
 
 
 def _collected() -> dict[str, Function]:

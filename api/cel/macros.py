@@ -13,7 +13,7 @@ SORTED = "@sorted"
 
 
 def call(at: int, function: str, args: tuple[Node, ...]) -> Node | None:
-    """What `function(args)` stands for, if it is a macro."""
+    """Expand `function(args)`, if it is a macro."""
     if function != "has" or len(args) != 1:
         return None
     field = args[0]
@@ -23,7 +23,7 @@ def call(at: int, function: str, args: tuple[Node, ...]) -> Node | None:
 
 
 def receiver(at: int, function: str, target: Node, args: tuple[Node, ...]) -> Node | None:
-    """What `target.function(args)` stands for, if it is a macro."""
+    """Expand `target.function(args)`, if it is a macro."""
     count = len(args)
     if function == "bind" and count == 3 and isinstance(target, Ident) and target.name == "cel":
         return Bind(at, _name(args[0], "cel.bind() variable names must be simple identifiers"), *args[1:])

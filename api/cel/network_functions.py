@@ -46,7 +46,7 @@ class CIDRValue(Opaque):
 
 
 class Parts(NamedTuple):
-    """What a URL says."""
+    """The parts of a URL."""
 
     scheme: str
     host: str

@@ -185,7 +185,7 @@ class Pattern:
         self._accepts = [one.matcher() for one in parser.classes]
 
     def cost(self, length: int) -> int:
-        """What a search in a text of this length costs at most."""
+        """The most that a search in a text of this length can cost."""
         return 1 + len(self._program) * (length + 1) // 4
 
     def search(self, text: str, start: int = 0) -> tuple[int, int] | None:

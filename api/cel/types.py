@@ -114,7 +114,7 @@ def same_shape(a: Type, b: Type) -> bool:
 
 
 class Bindings:
-    """What each type parameter stands for; an attempt that fails is undone."""
+    """The type that each type parameter stands for; an attempt that fails is undone."""
 
     def __init__(self) -> None:
         self._bound: dict[str, Type] = {}

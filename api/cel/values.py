@@ -198,7 +198,7 @@ EMPTY_MAP = CelMap({})
 
 
 def name_of_type(value: Any) -> str:
-    """What `type(value)` is called."""
+    """The name of `type(value)`."""
     if isinstance(value, Opaque):
         return str(value.type)
     if isinstance(value, (TypeValue, Optional)):

@@ -27,7 +27,7 @@ _O = TypeVar("_O")
 
 
 class View:
-    """What a table's reader sees beside the objects themselves."""
+    """The context of a table: facts that an object does not know itself."""
 
     def __init__(self, now: int, pods: Iterable[Pod]) -> None:
         self.now = now

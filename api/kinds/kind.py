@@ -110,5 +110,5 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What people call it, in lower case."""
+        """The names that people use, in lower case."""
         return (self.singular, self.plural, *self.short_names)

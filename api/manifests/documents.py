@@ -1,6 +1,6 @@
 """Text to plain data: YAML documents and JSON, from people and from strangers.
 
-What Kubernetes' own reader accepts is accepted: YAML (see `tidelog.api.manifests.yaml_reader`), JSON, several documents in one text,
+Accepts the same as Kubernetes' own reader: YAML (see `tidelog.api.manifests.yaml_reader`), JSON, several documents in one text,
 UTF-8, and UTF-16 with a byte order mark. What could surprise is one error with its line: duplicate keys, nesting without bound,
 text that is no text. Nulls are dropped from objects, because to Kubernetes null means absent.
 

@@ -24,9 +24,9 @@ from tidelog.api.objects import Object
 from tidelog.api.validation.field_errors import ERRORS_MAX, ErrorList
 
 OBJECT_BYTES_MAX = 1536 << 10
-"""Of what is kept of an object, as JSON: what etcd takes by default, so no object of a cluster is larger."""
+"""Size limit of an object's kept part as JSON: etcd's default limit, so no object of a cluster is larger."""
 VALUES_MAX = 20_000
-"""So many entries and items may an object have in all, so that judging one never takes longer than some tens of milliseconds. A slice
+"""Limit on an object's entries and items in all, so that validation takes a few tens of milliseconds at most. A slice
 of 128 devices with all the attributes that they may have comes to half of it."""
 
 Unknown = Literal["refuse", "skip"]

@@ -32,7 +32,7 @@ class Document(NamedTuple):
 
 
 class Problem(Exception):
-    """What is wrong and where, before the source's name is known."""
+    """An error and its place, before the source's name is known."""
 
     def __init__(self, path: str, rule: str, value: object = None, kind: ErrorKind = "Invalid") -> None:
         super().__init__(path, rule)
@@ -85,7 +85,7 @@ _DIGITS_MAX = 64
 
 
 def resolve(text: str) -> Any:
-    """What a plain (unquoted) YAML scalar means, as go-yaml in Kubernetes takes it: dates stay text, `on` is true."""
+    """Resolve a plain (unquoted) YAML scalar as go-yaml in Kubernetes does: dates stay text, `on` is true."""
     word = _WORDS.get(text, _MISSING)
     if word is not _MISSING:
         return word
@@ -127,7 +127,7 @@ class _Frame:
         self.is_merge = False
         """Whether that key is `<<`, unquoted."""
         self.merged: list[Any] = []
-        """What `<<` names, to be merged at the end."""
+        """The mappings named by `<<`, to be merged at the end."""
         self.has_null = False
         self.weight = 1
         """The size of the text that this would be with all aliases written out."""

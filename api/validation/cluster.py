@@ -140,7 +140,7 @@ Owner = Service | ReplicationController | ReplicaSet | StatefulSet
 
 
 def validate_owner(owner: Owner, errors: ErrorList) -> None:
-    """What default spread constraints read of it: the selector."""
+    """Validate the selector, which default spread constraints read."""
     selector = owner.spec.selector
     if isinstance(selector, dict):
         if len(selector) > validate_common.REQUIREMENTS_MAX:

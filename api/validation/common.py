@@ -15,7 +15,7 @@ ANNOTATION_BYTES_MAX = 256 << 10
 STATUSES = ("True", "False", "Unknown")
 RAW_DEPTH_MAX = 32
 REQUIREMENTS_MAX = 64
-"""Of a label selector, which is held against every pod. Arbitrary: people write up to five; Kubernetes has no limit."""
+"""Limit on the requirements of a label selector, which is matched against every pod. Arbitrary: people write up to five; Kubernetes has no limit."""
 
 IN_NEEDS_VALUES = "must be specified when `operator` is 'In' or 'NotIn'"
 EXISTS_FORBIDS_VALUES = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
@@ -159,7 +159,7 @@ def time(errors: ErrorList, text: str, path: str) -> None:
 
 
 def raw(errors: ErrorList, value: object, path: str) -> None:
-    """What is stored as it came: it must be what every encoder of ours can write."""
+    """Refuse raw values that our encoders cannot write."""
     waiting: list[tuple[object, int]] = [(value, 0)]
     while waiting:
         part, depth = waiting.pop()

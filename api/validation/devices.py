@@ -128,7 +128,7 @@ def _selectors(errors: ErrorList, selectors: Collection[DeviceSelector], path: s
 
 
 def validate_claim(found: ResourceClaim, errors: ErrorList) -> None:
-    """What it asks for, what it got, and for whom."""
+    """Validate requests, allocation and consumers."""
     _claim(errors, found.spec.devices, "spec.devices")
     allocation, reserved = found.status.allocation, found.status.reserved_for
     if allocation is not None:
@@ -152,7 +152,7 @@ def validate_claim(found: ResourceClaim, errors: ErrorList) -> None:
 
 
 def validate_claim_update(old: ResourceClaim, new: ResourceClaim, errors: ErrorList) -> None:
-    """What a claim asks for stays."""
+    """Refuse a change of a claim's spec."""
     _spec_update(errors, old.spec, new.spec)
 
 

@@ -15,7 +15,7 @@ POSITIVE = "must be greater than zero"
 IMMUTABLE = "field is immutable"
 INT32_MAX = (1 << 31) - 1
 ERRORS_MAX = 100
-"""So many errors are told of one object or text; nobody reads more."""
+"""At most this many errors are reported for one object or text; nobody reads more."""
 
 
 def in_range(low: int, high: int) -> str:

@@ -1,4 +1,4 @@
-"""What Kubernetes accepts as a name, a label key and a label value, with its wording for what it does not accept.
+"""Kubernetes' rules for names, label keys and label values, in its own words.
 
 Each check returns the broken rules, mostly none. They are cached, because the names in a cluster's objects repeat.
 """

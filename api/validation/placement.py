@@ -38,12 +38,12 @@ WEIGHT_RULE = "must be in the range 1-100"
 SELECTOR_NOT_SET = "must not be specified when labelSelector is not set"
 IN_BOTH = "exists in both matchLabelKeys and labelSelector"
 DEMANDS_MAX = 64
-"""So many things may a pod ask of its place, all together: requirements on nodes, pod affinity terms, spread constraints. Kubernetes has
+"""Limit on a pod's demands on its place, all together: requirements on nodes, pod affinity terms, spread constraints. Kubernetes has
 no such limit, nor the two below. Each costs the first pod of its kind something, and nothing else is decided meanwhile."""
 DEMANDS_ON_PODS_MAX = 32
-"""So many of these may be about other pods: terms and constraints. One costs up to 3 ms at 5,000 nodes."""
+"""Limit on the demands that are about other pods: terms and constraints. One costs up to 3 ms at 5,000 nodes."""
 TOPOLOGY_KEYS_MAX = 8
-"""So many different topology keys may they have."""
+"""Limit on their different topology keys."""
 
 
 def demands(

@@ -1,6 +1,6 @@
 """The rules of a pod, new and changed.
 
-What only the node agent reads (images, probes, mounts, security) is not checked, because it is not read here either.
+Fields that only the node agent reads (images, probes, mounts, security) are not checked, because they are not read here.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def _spec_key(spec: PodSpec) -> bytes | None:
 
 
 def _spec(pod: Pod, gates: FeatureGates, errors: ErrorList, keep_fallback: bool) -> None:
-    """What can be said of the spec alone."""
+    """Validate the spec alone."""
     spec = pod.spec
     claim_names = frozenset(claim.name for claim in spec.resource_claims)
     _containers(errors, spec, claim_names)
@@ -219,7 +219,7 @@ def _words(errors: ErrorList, spec: PodSpec) -> None:
 
 
 def preemption_policy(errors: ErrorList, policy: str, path: str) -> None:
-    """Of pods, classes and groups."""
+    """Validate the preemption policy of a pod, class or group."""
     if not policy:
         errors.required(path)
     elif policy not in PREEMPTION_POLICIES:
@@ -347,7 +347,7 @@ def _container_statuses(errors: ErrorList, statuses: Iterable[ContainerStatus], 
 
 
 def validate_pod_update(old: Pod, new: Pod, errors: Check) -> None:
-    """What of a pod may change, beyond what `validate_pod` says of the new one.
+    """Refuse changes of fields that are immutable. `validate_pod` judges the new pod itself.
 
     Besides Kubernetes' exceptions, an empty nodeName may be set: that is how a binding by somebody else gets known.
     A resize lets cpu and memory of containers change, as Kubernetes' resize subresource does.

@@ -83,7 +83,7 @@ def _pod_resource_name(errors: ErrorList, name: str, path: str) -> None:
 
 
 def quantities(errors: ErrorList, found: Mapping[str, Quantity], path: str) -> None:
-    """What nodes offer and statuses tell: any resource that is a qualified name."""
+    """Validate the resources of a node or a status: any resource with a qualified name."""
     for name, value in found.items():
         errors.invalid_each(f"{path}[{name}]", name, names.label_key(name))
         quantity(errors, name, value, f"{path}[{name}]")

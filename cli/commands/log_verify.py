@@ -68,7 +68,7 @@ async def _verify(args: argparse.Namespace) -> Verified:
 
 
 def sentence(found: Verified) -> str:
-    """What was found, in one line."""
+    """The findings in one line."""
     parts = [f"{found.records} records, chain ok, head ok"]
     if found.snapshots:
         rebuilt = f" ({found.rebuilt} computed again)" if found.rebuilt else ""

@@ -1,4 +1,4 @@
-"""What the writing verbs have in common: submit, and say what became of each object."""
+"""Shared by the writing verbs: submit, and report the result for each object."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def add_cluster_options(parser: argparse.ArgumentParser) -> None:
-    """Those about a live cluster."""
+    """Add the options about a live cluster."""
     group = parser.add_argument_group("a live cluster (docs/live.md)")
     group.add_argument(
         "--kubeconfig",

@@ -29,7 +29,7 @@ Condition = Callable[[ObjectTable], bool]
 
 
 class Story(Protocol):
-    """What `tidelog.cli.demo.demo` prints with."""
+    """The printer of `tidelog.cli.demo.demo`."""
 
     def say(self, title: str, text: str) -> None: ...
 

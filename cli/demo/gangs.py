@@ -100,7 +100,7 @@ def _pods(name: str, cpu: str) -> list[Pod]:
 
 
 def why_pending(driver: Driver, group: str) -> Iterator[str]:
-    """What the group's last rejection with content says of each placement, and what its pods say."""
+    """The explanation of the group's last rejection for each placement, and the messages of its pods."""
     key = f"PodGroup/default/{group}"
     bodies = [decode_body(record) for record in driver.records if record.key == key]
     found = [body for body in bodies if isinstance(body, Unschedulable) and not body.same_as]

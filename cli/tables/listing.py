@@ -1,4 +1,4 @@
-"""What `tidelog get` does once the objects are known: choose, and print in one of its formats."""
+"""Choose the objects of `tidelog get`, and print them in one of its formats."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `tidelog describe pod` prints: the pod in kubectl's layout, and events derived from the log's outcomes."""
+"""The output of `tidelog describe pod`: the pod in kubectl's layout, and events derived from the log's outcomes."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _REASONS = {
     "evicted": ("Normal", "Preempted"),
     "gated": ("Warning", "SchedulingGated"),
 }
-"""What happened → type and reason of the event that tells it. What is not here is not kubectl's to tell."""
+"""Entry of the story → type and reason of kubectl's event. Entries that are missing here have none."""
 
 
 def events_of(found: Why) -> list[PodEvent]:

@@ -66,7 +66,7 @@ def _words(record: Record) -> str:
 
 
 def in_a_few_words(body: Body, at: int) -> str:
-    """What the record says, beyond its kind and key."""
+    """Describe the record beyond its kind and key."""
     match body:
         case ObjectPut() | ObjectDeleted() | Tick():
             return ""

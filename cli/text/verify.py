@@ -1,4 +1,4 @@
-"""What `replay verify` found, for people and for programs."""
+"""The output of `replay verify`, for people and for programs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `replay what-if` found, for people and for programs."""
+"""The output of `replay what-if`, for people and for programs."""
 
 from __future__ import annotations
 

@@ -107,7 +107,7 @@ def _help(found: Why) -> Iterator[str]:
 
 
 def help_lines(advice: Help) -> Iterator[str]:
-    """What one plugin objects to, and what would make it agree."""
+    """Describe one plugin's objections, and what would remove them."""
     reasons = ", ".join(f"{count} {reason}" for reason, count in advice.reasons.items())
     alone = f"; {advice.only} of them by it alone" if advice.only != advice.nodes else ""
     yield f"  {advice.plugin} rejects {advice.nodes} node{'' if advice.nodes == 1 else 's'}{alone}: {reasons}"

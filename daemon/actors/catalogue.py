@@ -49,7 +49,7 @@ def nobody(_registry: Registry) -> Sequence[Actor]:
 
 
 def read_actors(path: Path | None) -> Cast:
-    """Who plays according to the file; nobody without one. Raises TidelogError or InvalidObjects."""
+    """Make the actors that the file names; none without a file. Raises TidelogError or InvalidObjects."""
     if path is None:
         return nobody
     try:

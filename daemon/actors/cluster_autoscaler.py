@@ -63,7 +63,7 @@ _MESSAGE = re.compile(r"node (\S+) of group (\S+) in zone (\S+) is expected at (
 
 
 class ClusterAutoscalerSettings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What it may buy, and how eager it is."""
+    """Its node groups and times."""
 
     node_groups: tuple[NodeGroup, ...] = ()
     """Tried in this order."""
@@ -200,7 +200,7 @@ class ClusterAutoscaler:
 
     @property
     def settings(self) -> ClusterAutoscalerSettings:
-        """What it was made with."""
+        """Its settings."""
         return self._settings
 
     def has_ordered(self, name: str) -> bool:

@@ -3,7 +3,7 @@
 `disruption_status` says what a budget's status has to be; it is a pure function of the objects and the time. The actor around it looks
 again at the budgets of a namespace whenever something in it changes.
 
-Who counts: a pod that the budget selects and that has not finished is *expected*, and *healthy* if it is Ready, does not terminate and
+Counting: a pod that the budget selects and that has not finished is *expected*, and *healthy* if it is Ready, does not terminate and
 was not evicted on the budget's account. Budgets with a percentage or with maxUnavailable depend on how many pods there should be, which
 only the pods' controllers know. Where one of the pods has none, or one that is not in the log with its `replicas`, the budget allows nothing,
 and its condition says why (reason SyncFailed): counting the pods that are left would give one away after the other.
@@ -130,7 +130,7 @@ def _wanted(budget: PodDisruptionBudget, pods: Sequence[Pod], replicas: Mapping[
 
 
 def _expected(pods: Sequence[Pod], replicas: Mapping[str, int]) -> int:
-    """What the controllers of the pods want."""
+    """The number of pods that their controllers want."""
     owners: dict[str, None] = {}
     for pod in sorted(pods, key=lambda pod: pod.metadata.name):
         owner = _owner_of(pod)

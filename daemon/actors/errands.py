@@ -35,7 +35,7 @@ class Entry(NamedTuple):
 
 
 class ErrandBook:
-    """Who has to do what, and when."""
+    """The errands of all actors, and when each is due."""
 
     def __init__(self, actors: Sequence[Actor]) -> None:
         self.actors = tuple(actors)

@@ -26,7 +26,7 @@ START = "start"
 FINISH = "finish"
 
 READY_CONDITIONS = ("PodReadyToStartContainers", "Initialized", "ContainersReady", "Ready")
-"""What a running pod says of itself."""
+"""The conditions of a running pod."""
 
 TERMINAL = ("Succeeded", "Failed")
 

@@ -24,7 +24,7 @@ NODE_GROUP = "tidelog.io/node-group"
 """The label that says which group a node is of."""
 
 NODES_MAX = 5_000
-"""Of a group; as many as Kubernetes says a cluster may have."""
+"""Limit on a group's nodes: as many as Kubernetes allows in a cluster."""
 
 
 class Stockout(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -53,7 +53,7 @@ class NodeGroup(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     zones: tuple[str, ...] = ()
     min: int = 0
     max: int = 10
-    """Of all zones together."""
+    """Limit for all zones together."""
     provisioning_seconds: float = 60.0
     """From the order until the node is in the cluster."""
     labels: dict[str, str] = {}
@@ -83,7 +83,7 @@ class NodeGroup(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 def node_name(group: str, zone: str, number: int) -> str:
-    """What a group's nodes are called."""
+    """The names of a group's nodes."""
     return f"{group}-{zone}-{number}"
 
 

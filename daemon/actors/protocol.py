@@ -1,4 +1,4 @@
-"""What an actor is: somebody outside the scheduler, played by a pure class that lives on the log alone.
+"""The protocol of actors: components beside the scheduler, as pure classes that see only the log.
 
     record ──► react ──► errands ──(when one is due)──► run ──► drafts ──► the log ──► the next record
                                                           └──► more errands
@@ -51,7 +51,7 @@ class Objects(Protocol):
 
 
 class Deeds(NamedTuple):
-    """What came of an errand."""
+    """The result of an errand."""
 
     drafts: Sequence[Draft] = ()
     """Appended in one transaction, before anything else can happen to the objects that `run` looked at. `cause` and `author` may be
@@ -87,9 +87,9 @@ class Actor(Protocol):
 
 @runtime_checkable
 class Configured(Protocol):
-    """What an actor has besides that tries what the scheduler would do: it goes by the scheduler's configuration.
+    """An actor that simulates the scheduler, and so needs its configuration.
 
-    That is no object, and a scheduler that starts again with the same one puts none into the log.
+    The configuration is no object, and a scheduler that starts again with the same one records none.
     """
 
     def configured(self, configuration: SchedulerConfiguration) -> None:

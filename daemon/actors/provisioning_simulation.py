@@ -3,7 +3,7 @@
 Each pod is asked for twice. *As it is written*: nothing has fallen back, so a spread constraint that could fall back asks for the node that
 keeps it. *As it stands*: what has fallen back by the pod's conditions only scores. Only when the first has failed does the second matter.
 
-Who has been found a place is counted there for those that come after. Building it costs the cluster's pods and nodes, a question the pods
+A pod that found a place is counted there for the pods that come after. Building it costs the cluster's pods and nodes, a question the pods
 of all nodes (PreFilter counts anew); an autoscaler asks seldom.
 """
 

@@ -1,4 +1,4 @@
-"""What Kubernetes' volume controllers make of claims and volumes, as functions of the objects: bind, provide, release, lose.
+"""The steps of Kubernetes' volume controllers, as functions of claims and volumes: bind, provide, release, lose.
 
 Used by the actor that plays them (`volume_controller`), and by tests that answer in its place.
 """

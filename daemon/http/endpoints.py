@@ -55,10 +55,10 @@ _log = logging.getLogger("tidelog.http")
 
 
 class Sources(Protocol):
-    """What the endpoints show. Asked on the event loop's thread; answers at once, with values that change no more."""
+    """The source of the endpoints. Asked on the event loop's thread; answers at once, with values that change no more."""
 
     def metrics(self) -> Scrape:
-        """What `Metrics.read()` returns."""
+        """The result of `Metrics.read()`."""
         ...
 
     def pods(self) -> Sequence[Pod]:
@@ -66,11 +66,11 @@ class Sources(Protocol):
         ...
 
     def live(self) -> Checks:
-        """What must hold, or the process had better be restarted."""
+        """Checks whose failure calls for a restart of the process."""
         ...
 
     def ready(self) -> Checks:
-        """What must hold for the daemon to do its work."""
+        """Checks that must pass for the daemon to do its work."""
         ...
 
     def configuration(self) -> object:
@@ -78,7 +78,7 @@ class Sources(Protocol):
         ...
 
     def status(self) -> Mapping[str, object]:
-        """What a person wants to know first, in that order."""
+        """Facts for people, the most wanted first."""
         ...
 
 

@@ -43,7 +43,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Answer(NamedTuple):
-    """What goes back. A body in pieces is sent as it is made."""
+    """A response. A body in pieces is sent as it is made."""
 
     body: str | Iterator[str]
     status: HTTPStatus = HTTPStatus.OK

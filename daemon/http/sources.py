@@ -1,4 +1,4 @@
-"""What the HTTP endpoints show of the process: its phase, and the runtime's state once there is one.
+"""The state of the process for the HTTP endpoints: its phase, and the runtime's state once there is one.
 
     recovering ──► standby ──► leading ──► stopping
                   (only while another process holds the log)
@@ -31,7 +31,7 @@ class ProcessState:
     def __init__(self, path: str, configuration: SchedulerConfiguration) -> None:
         self.path = path
         self.wanted = configuration
-        """What was read from the file: in force when this process leads."""
+        """The configuration from the file, in force when this process leads."""
         self.phase = "recovering"
         self.began = time.time_ns()
         self.runtime: Runtime | None = None
@@ -41,9 +41,9 @@ class ProcessState:
         self.core: Core | None = None
         """The runtime's, or the one that a standby keeps warm."""
         self.more_checks: Callable[[], Checks] = dict
-        """What must hold besides: of a live cluster."""
+        """Further checks, of a live cluster."""
         self.more_rows: Callable[[], Mapping[str, object]] = dict
-        """What is worth knowing of it."""
+        """Facts about it."""
         profiles = [profile.scheduler_name for profile in configuration.profiles]
         self.measured = Metrics(self.statistics, profiles)
 
@@ -103,7 +103,7 @@ class ProcessState:
     # --- gauges ---------------------------------------------------------------------------------------------------------
 
     def statistics(self) -> Statistics:
-        """What the gauges show."""
+        """The values of the gauges."""
         core, runtime = self.core, self.runtime
         ready = not any(self.ready().values())
         if core is None or core.queue is None:

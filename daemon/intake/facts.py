@@ -49,15 +49,15 @@ from tidelog.eventlog.objects import ObjectTable, load_objects
 from tidelog.eventlog.records import Draft, ObjectDeleted, ObjectPut, PodConditionSet, Record
 
 REFUSALS_MAX = 100
-"""So many objects are reported of a refused request; nobody reads more, and so the rest is not looked at."""
+"""At most this many objects of a refused request are reported; the rest is not looked at."""
 REFUSED_ERRORS_MAX = 1_000
 """… or so many broken rules."""
 WARNINGS_MAX = 1_000
-"""So many warnings are told of one request, …"""
+"""At most this many warnings are reported for one request, …"""
 WARNING_LENGTH_MAX = 1_000
 """… and so much of each: the answer must fit into a message."""
 READ_HERE_BYTES = 64 * 2**10
-"""What is larger is read in a thread. Arbitrary: at most some milliseconds."""
+"""Larger requests are read in a thread. Arbitrary: at most some milliseconds."""
 RECORDS_PER_TURN = 100
 """Arbitrary; a few milliseconds."""
 CLUSTER = "cluster"
@@ -72,7 +72,7 @@ class FactService:
         self._log = log
         self._table = table
         self.gates = gates
-        """Those in force; whoever loads another configuration sets them anew."""
+        """The gates in force; loading another configuration sets them anew."""
         self.cluster = ""
         """The live cluster whose objects these are, by its address: it alone says what they are."""
         self._reading = asyncio.Lock()
@@ -116,7 +116,7 @@ class FactService:
     async def act(self, decide: Callable[[ObjectTable, Moment], Sequence[Draft]]) -> list[Record]:
         """Append what the callable makes of the objects as they are at the moment of sequencing: how actors get their say.
 
-        What is new is admitted like an object from outside, changes of what is there are taken as they are. Raises InvalidObjects,
+        New objects are admitted like those from outside, changes of existing ones are taken as they are. Raises InvalidObjects,
         and what `Log.append` raises; then nothing was appended.
         """
         await self.catch_up()

@@ -1,4 +1,4 @@
-"""What is asked of the fact service and what it answers, within the process and over the socket.
+"""Requests to the fact service and its answers, within the process and over the socket.
 
 Within the process these are structs. On the wire (`tidelog.eventlog.handover` carries it) it is one message each way, with
 the version of its format. What comes over the wire is from strangers: everything is checked, sizes and nesting are bounded,
@@ -23,13 +23,13 @@ from tidelog.api.objects import Object
 from tidelog.api.validation.field_errors import INT32_MAX, in_range
 
 VERSION = 2
-"""Of the format on the wire. Another one is refused with a message that names both."""
+"""Version of the wire format. Another one is refused with a message that names both."""
 OBJECTS_MAX = 20_000
-"""So many objects or keys may be in one request; arbitrary, about a second of admission."""
+"""Limit on the objects or keys of one request; arbitrary, about a second of admission."""
 TEXT_BYTES_MAX = OBJECT_BYTES_MAX + 1024
-"""Of an object on the wire, which also says of which kind it is."""
+"""Size limit of an object on the wire, which also names its kind."""
 VALUE_BYTES_MAX = 500
-"""Of a refused value that is sent back; more than is printed of one."""
+"""Size limit of a refused value that is sent back; more than is printed of one."""
 GRACE_MAX = INT32_MAX
 
 
@@ -71,7 +71,7 @@ Action = Literal["created", "configured", "unchanged", "deleted", "terminating",
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What became of one object."""
+    """The result for one object."""
 
     key: str
     action: Action
@@ -120,7 +120,7 @@ class Refused(TidelogError):
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What became of a request: a result for each object, or why it was refused as a whole."""
+    """The answer to a request: a result for each object, or the reason why it was refused as a whole."""
 
     version: int = VERSION
     head: int = 0
@@ -171,13 +171,13 @@ class _WireSetCondition(_Wire, frozen=True, kw_only=True, tag_field="verb", tag=
 
 
 class Request(_Wire, frozen=True, kw_only=True):
-    """What goes over the socket."""
+    """A message on the socket."""
 
     version: int
     facts: _WireApply | _WireDelete | _WireSetCondition
     dry_run: bool = False
     feature_gates: FeatureGates | None = None
-    """What the asker believes to be in force; None leaves it to the process that writes."""
+    """The client's feature gates; None leaves them to the process that writes."""
 
 
 def write_request(facts: Facts, *, dry_run: bool = False, gates: FeatureGates | None = None) -> object:
@@ -210,7 +210,7 @@ class _Versioned(msgspec.Struct):
 def read_request(message: Raw) -> Request:
     """The request that this message is; raises InvalidObjects that says what is wrong and where.
 
-    What is no request takes no more memory than its bytes: nothing is made of fields that are not known.
+    A malformed request takes no more memory than its bytes: unknown fields are not decoded.
     """
     try:
         version = msgspec.msgpack.decode(message, type=_Versioned).version
@@ -224,7 +224,7 @@ def read_request(message: Raw) -> Request:
 
 
 def facts_of(request: Request) -> Facts:
-    """What the request asks for; raises InvalidObjects."""
+    """Decode the request; raises InvalidObjects."""
     facts = request.facts
     match facts:
         case _WireApply():

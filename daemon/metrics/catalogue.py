@@ -80,7 +80,7 @@ class Catalogue:
 
 
 class AttemptMetrics:
-    """What the shell records of each attempt whose outcome is in the log."""
+    """Metrics of attempts whose outcome is in the log."""
 
     def __init__(self, new: Catalogue, profiles: Iterable[str]) -> None:
         self.attempts = new.counter(
@@ -160,7 +160,7 @@ class AttemptMetrics:
 
 
 class FrameworkMetrics:
-    """What is recorded while the plugins of a profile run.
+    """Metrics of the run of a profile's plugins.
 
     Extension points are recorded for every attempt, single plugins for one attempt in ten.
     """
@@ -192,7 +192,7 @@ class FrameworkMetrics:
 
 
 class QueueMetrics:
-    """What is recorded where pods enter queues and events wake them."""
+    """Metrics of pods entering queues and of events waking them."""
 
     def __init__(self, new: Catalogue) -> None:
         self.incoming_pods = new.counter(
@@ -250,7 +250,7 @@ class QueueMetrics:
 
 
 class PreemptionMetrics:
-    """What is recorded when room is made for a pod or a group."""
+    """Metrics of preemption, for a pod or a group."""
 
     def __init__(self, new: Catalogue) -> None:
         no_goroutines = "a nomination and its evictions are one transaction; nothing runs beside the attempt"
@@ -330,7 +330,7 @@ class PreemptionMetrics:
 
 
 class GroupMetrics:
-    """What is recorded of each attempt of a pod group and of each placement that was looked at."""
+    """Metrics of attempts of pod groups and of the placements considered."""
 
     def __init__(self, new: Catalogue) -> None:
         self.attempts = new.counter(
@@ -370,7 +370,7 @@ class GroupMetrics:
 
 
 class LogMetrics:
-    """What the writer records of each group commit."""
+    """Metrics of group commits."""
 
     def __init__(self, new: Catalogue) -> None:
         self.records = new.counter(

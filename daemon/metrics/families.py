@@ -32,7 +32,7 @@ SECONDS = NANOS
 
 
 class Description(msgspec.Struct, frozen=True, kw_only=True):
-    """What one metric is. `unused` says why it stays at zero, for metrics of features that tidelog does not have."""
+    """The description of one metric. `unused` says why it stays at zero, for metrics of features that tidelog does not have."""
 
     name: str
     kind: Kind

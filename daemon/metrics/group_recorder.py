@@ -1,4 +1,4 @@
-"""What is counted of a pod group's attempt: its result, its time, and how many placements were looked at.
+"""Record a pod group's attempt: its result, its time, and how many placements were looked at.
 
 The members that are placed or left over are counted as pods beside it; of a group that is rejected as a whole, only the group is.
 """

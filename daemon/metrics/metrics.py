@@ -61,12 +61,12 @@ NO_QUEUE = QueueStatistics(
 
 
 class Statistics(msgspec.Struct, frozen=True, kw_only=True):
-    """What the gauges are computed from, at one moment."""
+    """The input of the gauges at one moment."""
 
     queue: QueueStatistics = NO_QUEUE
-    """What `SchedulingQueue.statistics()` returns."""
+    """The result of `SchedulingQueue.statistics()`."""
     cache_size: Mapping[str, int] = {}
-    """What (CACHE_TYPES) → how many are in the cluster cache."""
+    """Type of thing (CACHE_TYPES) → number in the cluster cache."""
     oldest_inflight_seconds: float = 0.0
     """The age of the oldest attempt in flight."""
     uncommitted_attempts: int = 0
@@ -78,7 +78,7 @@ class Statistics(msgspec.Struct, frozen=True, kw_only=True):
     epoch: int = 0
     """The newest epoch in the log."""
     ready: bool = False
-    """What /readyz says."""
+    """The answer of /readyz."""
 
 
 class Scrape(NamedTuple):
@@ -112,7 +112,7 @@ class Metrics:
 
     @property
     def descriptions(self) -> list[Description]:
-        """What there is, in the order in which it is written out."""
+        """All families, in the order of the output."""
         return [family.description for family in self.families]
 
     def read(self) -> Scrape:

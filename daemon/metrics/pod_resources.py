@@ -1,4 +1,4 @@
-"""What every pod requests and what it may use at most, as metrics: the answer to `/metrics/resources`.
+"""Every pod's requests and limits as metrics: the answer to `/metrics/resources`.
 
 As in kube-scheduler these series are per pod, so the text grows with the cluster: about four lines, 500 bytes and 7 µs a pod.
 It is therefore made in small pieces, in whatever thread asked for it, from pods that nobody changes (objects are immutable).

@@ -70,7 +70,7 @@ def abort_label(reason: str) -> str:
 
 
 class _Entity(NamedTuple):
-    """What is known of a pod when it is decided about."""
+    """Facts about a pod at the time of its decision."""
 
     profile: str
     attempts: int
@@ -89,7 +89,7 @@ class _Flight(NamedTuple):
     """By record key."""
     landed: list[tuple[str, Body]]
     preemption: str
-    """What the attempt to make room came to; empty if there was none."""
+    """The result of preemption; empty if there was none."""
     group_profile: str = ""
     """The profile of the group that it was about; empty if it was about a pod."""
 
@@ -101,7 +101,7 @@ class QueueWatcher(QueueRecorder):
         super().__init__(metrics.queue, clock)
         self._core = core
         self._entered: dict[str, tuple[Where, int]] = {}
-        """Who is in which queue since when."""
+        """When each entity entered its queue."""
         self._waits: dict[Where, Distribution] = {
             where: metrics.queue.wait.labels(where.value)
             for where in (Where.ACTIVE, Where.BACKOFF, Where.UNSCHEDULABLE)
@@ -254,7 +254,7 @@ def _log_refusals(landed: Sequence[tuple[str, Body]]) -> None:
 
 
 def preemption_outcome(core: Core, decision: Decision) -> str:
-    """What preemption came to in this attempt, as a label; empty if it was not tried."""
+    """The result of preemption in this attempt, as a label; empty if it was not tried."""
     key, body = decision.outcomes[0]
     if not isinstance(body, Unschedulable) or not key.startswith("Pod/"):
         return ""

@@ -30,7 +30,7 @@ from tidelog.scheduler.core import Core
 
 WHAT = "tidelog run"
 CHECK_SECONDS = 1.0
-"""So often a leader with nothing to write looks whether the log's files are still there."""
+"""How often an idle leader checks that the log's files are still there."""
 T = TypeVar("T")
 
 _log = logging.getLogger("tidelog.process")
@@ -103,7 +103,7 @@ class Candidate:
 
     @contextlib.asynccontextmanager
     async def leading(self, runtime: Runtime) -> AsyncIterator[None]:  # noqa: ARG002
-        """What is to be there while this process leads."""
+        """Everything that runs while this process leads."""
         yield
 
     def finishing(self) -> None:
@@ -218,7 +218,7 @@ class Candidate:
                 _log.info("the configuration was read again", extra=fields(source=self._source))
 
     async def _unless_stopped(self, work: Coroutine[object, object, T]) -> T | None:
-        """What the work comes to; None, and the work cancelled, if the process is to stop."""
+        """Return the result of the work; None, and the work cancelled, if the process is to stop."""
         task = asyncio.create_task(work)
         stop = asyncio.create_task(self._stop.wait())
         try:

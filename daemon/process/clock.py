@@ -1,4 +1,4 @@
-"""What time it is, and being woken at a time: the only way in which the daemon's tasks learn of either.
+"""The clock and the alarm: the only source of time for the daemon's tasks.
 
 `SystemClock` is the machine's. The sandbox has one that stands still until a test moves it (`tidelog.testing.virtual_time`), and then the
 very same tasks run on it.

@@ -33,7 +33,7 @@ _RESERVED = ("time", "level", "logger", "message")
 
 
 def fields(**values: object) -> dict[str, object]:
-    """What belongs to an event, for `extra=`: `log.info("took over", extra=fields(epoch=3))`."""
+    """The fields of an event, for `extra=`: `log.info("took over", extra=fields(epoch=3))`."""
     return {"fields": values}
 
 

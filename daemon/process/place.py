@@ -22,7 +22,7 @@ class Place(Protocol):
     """A log that somebody may be writing."""
 
     def leader(self) -> str:
-        """Who writes it, for messages."""
+        """The process that writes it, for messages."""
         ...
 
     async def open_log(self, what: str, clock: Callable[[], int]) -> Log:

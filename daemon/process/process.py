@@ -2,7 +2,7 @@
 
     configuration ─► HTTP ─► the log, led or followed (`tidelog.daemon.process.candidate`) until SIGTERM, SIGINT, or an error
 
-What is wrong with the options is told before anything is touched: the configuration is read first, then the address is taken, then the
+Wrong options are reported before anything is touched: the configuration is read first, then the address is taken, then the
 log. Whatever ends it is raised; the command line makes one line and an exit code of it. SIGHUP reads the configuration again.
 """
 
@@ -38,7 +38,7 @@ _log = logging.getLogger("tidelog.process")
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """What the command line says."""
+    """The options of the command line."""
 
     log: Path
     config: Path | None = None

@@ -75,9 +75,9 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """All arbitrary within a factor of two or so."""
 
     uncommitted: int = 512
-    """So many decisions may wait to be committed; then nothing is decided until the disk has caught up."""
+    """Limit on decisions that wait to be committed; beyond it nothing is decided until the disk has caught up."""
     slice_nanos: int = 1_000_000
-    """So long one task works before the others get their turn."""
+    """How long one task works before the others get their turn."""
     slice_steps: int = 64
     """… or so many records or attempts."""
     consumed_at_check: int = 1_000
@@ -223,7 +223,7 @@ class Runtime:
 
     @property
     def failure(self) -> BaseException | None:
-        """What ended it."""
+        """The error that ended it."""
         return self._failure
 
     @property

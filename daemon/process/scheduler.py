@@ -9,7 +9,7 @@
 It writes the log exactly as `tidelog run` does: it holds the lock, takes requests of `tidelog apply` over the socket, and what it decided
 can be verified afterwards. `tidelog.testing.sandbox` is the same on a log in memory and a clock that tests move.
 
-What `pods()` and its like show is what has been consumed, which may be a commit ahead of the disk; after `settled()` it is durable.
+`pods()` and its like show what the scheduler has consumed, which may be a commit ahead of the disk; after `settled()` it is durable.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ class Keeper:
     def is_due(self, core: Core) -> bool:
         """Whether so much has happened that something should be kept.
 
-        What it costs is a small share of what the records since the last time have cost: looking for changes is some 50 nanoseconds an
+        The cost is a small share of that of the records since the last time: looking for changes is some 50 nanoseconds an
         object, and the pending pods are always kept anew.
         """
         pending = 0 if core.queue is None else len(core.queue)

@@ -67,7 +67,7 @@ class Standby:
         self._kept_out: LogFull | LogBusy | None = None
         """Why it could not take over when it tried last."""
         self._digest = b""
-        """Of the last record that was read."""
+        """Time of the last record that was read."""
 
     async def take_over(self) -> Taken:
         """Return when the lock was free and is ours."""

@@ -120,9 +120,11 @@ def story(records: Sequence[Record], core: Core, key: str) -> PodStory:
 class Teller:
     """Listens to a playback. `hear` is to be called with each of its steps."""
 
-    def __init__(self, core: Core, key: str) -> None:
+    def __init__(self, core: Core, key: str, *, listens: bool = True, is_new: bool = False) -> None:
+        """`listens=False`: somebody else hears the queue, and hands on what is about this pod. `is_new`: it was not there before."""
         self.core = core
         self.key = key
+        self._listens = listens
         self.name = key.partition("/")[2]
         self.entries: list[Entry] = []
         self.judged: deque[Judged] = deque(maxlen=JUDGED_KEPT)
@@ -134,7 +136,7 @@ class Teller:
         self._numbers: dict[int, int] = {}
         self._folding: Entry | None = None
         """The last attempt, while nothing but wake-ups has happened since."""
-        self._pod = core.cluster.pod(key)
+        self._pod = None if is_new else core.cluster.pod(key)
         self._heard: list[tuple[QueuedPod, str, ClusterEvent, str]] = []
         self._entered: list[tuple[Where, ClusterEvent, str]] = []
         self._listen()
@@ -162,7 +164,7 @@ class Teller:
 
     def _listen(self) -> None:
         """A new configuration brings a new queue."""
-        if self.core.queue is not None:
+        if self._listens and self.core.queue is not None:
             self.core.queue.observe(self)
 
     # --- steps ------------------------------------------------------------------------------------------------------------

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import msgspec
 
 from tidelog.api.objects import Pod
@@ -95,15 +97,26 @@ def queued(core: Core, entity: QueuedPod) -> Waits:
         pending=tuple(dict.fromkeys((*entity.pending_plugins, *holder.pending_plugins))),
         first_rejected_at=dict(sorted(entity.first_rejected_at.items())),
         events=waking_events(core.frameworks[entity.profile], tuple(blamed)),
-        fallback=_fallback(core, entity),
+        fallback=fallback_of(core, entity).lines,
     )
 
 
-def _fallback(core: Core, entity: QueuedPod) -> tuple[str, ...]:
-    """Return the result that an attempt would have now."""
+class FallbackState(NamedTuple):
+    """How a pending pod's spread constraints stand (KEP-3990)."""
+
+    lines: tuple[str, ...]
+    """What an attempt would say now of each constraint that can fall back."""
+    due: int
+    """When time alone will let one fall back; 0: never, as things are."""
+
+
+def fallback_of(core: Core, entity: QueuedPod) -> FallbackState:
+    """Return how the pod's spread constraints stand."""
     plugins = plugins_of(core.frameworks[entity.profile])
     spread = next((plugin for plugin in plugins if isinstance(plugin, PodTopologySpread)), None)
-    return () if spread is None else spread.fallback_lines(entity, core.at)
+    if spread is None:
+        return FallbackState((), 0)
+    return FallbackState(spread.fallback_lines(entity, core.at), spread.time_due(entity) or 0)
 
 
 def waking_events(framework: Framework, plugins: tuple[str, ...]) -> dict[str, tuple[str, ...]]:

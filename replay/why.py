@@ -74,6 +74,11 @@ def why(
     return _answer(core, key, told, choice, core.seq if seq is None else seq, core.at if at is None else at)
 
 
+def explain_now(core: Core, key: str, story: PodStory) -> Why:
+    """Explain the pod in the state that `core` is in; its story has been told already. How a node was chosen is not computed again."""
+    return _answer(core, key, story, None, core.seq, core.at)
+
+
 def _answer(core: Core, key: str, told: PodStory, choice: Choice | None, seq: int, at: int) -> Why:
     pod, name = core.cluster.pod(key), key.partition("/")[2]
     if pod is None:

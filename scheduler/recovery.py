@@ -15,18 +15,20 @@ free. Who comes back after a restart has the whole log at once.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from tidelog.eventlog.records import Body, Outcome, Record, SchedulerStarted, decode_body
 from tidelog.scheduler.core import Core
-from tidelog.scheduler.recorded import RecordedAttempts
+from tidelog.scheduler.recorded import RecordedAttempt, RecordedAttempts
 
 
 class Recovery:
     """A core that catches up with a log it does not write. `core` may come from a snapshot."""
 
-    def __init__(self, core: Core) -> None:
+    def __init__(self, core: Core, heard: Callable[[RecordedAttempt], None] | None = None) -> None:
+        """`heard` is told of each attempt when it has been adopted."""
         self.core = core
+        self._heard = heard
         self.read = core.seq
         """The last record that was given to it."""
         self._records: deque[tuple[Record, Body]] = deque()
@@ -92,5 +94,7 @@ class Recovery:
             return
         for made in attempts.due(core.seq):
             core.readopt(made.attempt, made.at, made.bodies())
+            if self._heard is not None:
+                self._heard(made)
             if len(attempts) == 1 and core.seq >= settled:
                 return

@@ -26,6 +26,7 @@ PRODUCT = (
     "eventlog",
     "framework",
     "kube",
+    "page",
     "plugins",
     "queue",
     "replay",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from tidelog.daemon.process.process import Options, Process
+    from tidelog.page.site import PageSite
 
 DESCRIPTION = """\
 Run the scheduler on a log until SIGTERM. It takes the log's lock and schedules; if another process holds it, it stands
@@ -142,6 +143,7 @@ def run(args: argparse.Namespace) -> int:
     from tidelog.daemon.process.process import Options, Process
     from tidelog.daemon.process.retention import read_retention
     from tidelog.daemon.process.runtime import Limits
+    from tidelog.page.site import PageSite
 
     gates = named_gates(args.feature_gates)
     logs.configure(args.log_format, args.verbosity)
@@ -167,17 +169,19 @@ def run(args: argparse.Namespace) -> int:
         limits=Limits(snapshot_every=args.snapshot_every, keep=keep),
     )
 
+    site = PageSite({"a": options.log})
+
     async def work() -> None:
         if args.kubeconfig is not None:
-            await live_process(args, options).run()
+            await live_process(args, options, site).run()
         else:
-            await Process(options, actors).run()
+            await Process(options, actors, site).run()
 
     asyncio.run(work())
     return 0
 
 
-def live_process(args: argparse.Namespace, options: Options) -> Process:
+def live_process(args: argparse.Namespace, options: Options, site: PageSite) -> Process:
     """The process on a live cluster that the options describe."""
     from tidelog.api.errors import UsageError
     from tidelog.api.projection import Projection
@@ -221,7 +225,7 @@ def live_process(args: argparse.Namespace, options: Options) -> Process:
         keep_annotations=named(args.keep_annotations),
         hide_images=args.redact == "images",
     )
-    return LiveProcess(options, read_access(args.kubeconfig, args.context), settings, projection)
+    return LiveProcess(options, read_access(args.kubeconfig, args.context), settings, projection, site)
 
 
 def named(text: str) -> tuple[str, ...]:

@@ -6,6 +6,7 @@
     /readyz              does it do its work, or could it?       /readyz/CHECK asks for one
     /configz             the configuration in force, as JSON
     /statusz             what it is, since when, how far; for people
+    /ui/                 the page that shows the log (`tidelog.page`), where the process has one
 
 The threads of the server never touch the scheduler. They put a question to the event loop (`Sources`), which answers between
 two of its steps with values that change no more, and they make the text from those. So a scrape costs the decision loop only
@@ -93,14 +94,17 @@ class HttpServer:
     connections and waits for the threads. While it serves, the interpreter changes threads more often (SWITCH_SECONDS).
     """
 
-    def __init__(self, listen: str, sources: Sources, limits: Limits | None = None) -> None:
-        self._host, self._port = parse_listen(listen)
+    def __init__(
+        self, listen: str, sources: Sources, limits: Limits | None = None, site: Site | None = None
+    ) -> None:
+        parse_listen(listen)
+        self._listen = listen
         self._limits = limits or Limits()
-        self.endpoints = Endpoints(sources, self._ask)
+        self.endpoints = Endpoints(sources, self._ask, site)
 
     async def __aenter__(self) -> Self:
         self._loop = asyncio.get_running_loop()
-        self._server = _bind(self._host, self._port, self.endpoints.respond, self._limits)
+        self._server = bound_server(self._listen, self.endpoints.respond, self._limits)
         # Every 50 ms it looks whether to stop, and for connections that take too long.
         self._thread = threading.Thread(
             target=self._server.serve_forever, args=(0.05,), name="tidelog-http", daemon=True
@@ -126,6 +130,7 @@ class HttpServer:
         self._server.shutdown()
         self._server.server_close()
         self._server.end_connections(STOP_SECONDS)
+        self.endpoints.close()
         self._thread.join()
 
     @property
@@ -179,7 +184,9 @@ def parse_listen(listen: str) -> tuple[str, int]:
     return host, int(port)
 
 
-def _bind(host: str, port: int, respond: Callable[[str], Answer], limits: Limits) -> Server:
+def bound_server(listen: str, respond: Callable[[str], Answer], limits: Limits) -> Server:
+    """Return a server that has taken this address; raises TidelogError if it cannot be had."""
+    host, port = parse_listen(listen)
     try:
         family, _, _, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -198,12 +205,25 @@ class Ask(Protocol):
     def __call__(self, question: Callable[[], T], /) -> T: ...
 
 
+class Site(Protocol):
+    """Something else that is served beside the endpoints."""
+
+    def respond(self, path: str, query: Query) -> Answer:
+        """Answer GET for a path that begins with `/ui`. Called in a thread of the server."""
+        ...
+
+    def close(self) -> None:
+        """Nobody will ask any more."""
+        ...
+
+
 class Endpoints:
     """From the target of a request to its answer. Runs in the threads of the server; keeps nothing."""
 
-    def __init__(self, sources: Sources, ask: Ask) -> None:
+    def __init__(self, sources: Sources, ask: Ask, site: Site | None = None) -> None:
         self._sources = sources
         self._ask = ask
+        self._site = site
         self._pages: dict[str, Callable[[], Answer]] = {
             "/metrics": self._metrics,
             "/metrics/resources": self._resources,
@@ -215,7 +235,13 @@ class Endpoints:
     @property
     def paths(self) -> list[str]:
         """Every path that is answered."""
-        return [*self._pages, *(f"/{name}" for name in self._checks)]
+        page = () if self._site is None else ("/ui/",)
+        return [*self._pages, *(f"/{name}" for name in self._checks), *page]
+
+    def close(self) -> None:
+        """Nobody will ask any more."""
+        if self._site is not None:
+            self._site.close()
 
     def respond(self, target: str) -> Answer:
         """The answer to GET. Whatever goes wrong is an answer too."""
@@ -236,6 +262,8 @@ class Endpoints:
         if page := self._pages.get(path):
             return page()
         name, _, only = path[1:].partition("/")
+        if self._site is not None and path[:1] == "/" and name == "ui":
+            return self._site.respond(path, query)
         if path[:1] == "/" and name in self._checks:
             return self._health(name, only, query)
         return Answer(f"404 there is {', '.join(self.paths)}\n", HTTPStatus.NOT_FOUND)

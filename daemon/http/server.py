@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import contextlib
 import http.server
+import ipaddress
 import logging
 import socket
 import socketserver
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from http import HTTPStatus
 from http.client import LineTooLong
 from typing import Any, NamedTuple, cast
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -45,9 +47,11 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 class Answer(NamedTuple):
     """A response. A body in pieces is sent as it is made."""
 
-    body: str | Iterator[str]
+    body: str | bytes | Iterator[str]
     status: HTTPStatus = HTTPStatus.OK
     type: str = TEXT
+    headers: Mapping[str, str] = {}
+    """Beside those that every answer has."""
 
 
 class Server(http.server.ThreadingHTTPServer):
@@ -75,6 +79,20 @@ class Server(http.server.ThreadingHTTPServer):
     def server_bind(self) -> None:
         """Bind, and no more: HTTPServer would look up the host's name, which can take as long as DNS likes."""
         socketserver.TCPServer.server_bind(self)
+
+    def is_for_us(self, host: str) -> bool:
+        """Whether a request with this Host may be answered.
+
+        Behind the loopback interface only names of this machine may be: any page in a browser can make a name of its own mean 127.0.0.1
+        (DNS rebinding) and would read our answers. A server that others are to reach goes by names that it cannot know.
+        """
+        if not ipaddress.ip_address(str(self.server_address[0]).partition("%")[0]).is_loopback or not host:
+            return True
+        name = (urlsplit(f"//{host}").hostname or "") if host.isascii() and host.isprintable() else ""
+        try:
+            return ipaddress.ip_address(name).is_loopback
+        except ValueError:
+            return name == "localhost"
 
     def get_request(self) -> tuple[Any, Any]:
         """Accept. When that fails (out of file descriptors), wait a little: it would be tried again at once."""
@@ -198,6 +216,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         self.server.request_arrived(self.connection)
         self.connection.settimeout(self.server.limits.answer_seconds)
+        if not self.server.is_for_us(self.headers.get("Host", "")):
+            self._send(Answer("421 this address is for this machine only\n", HTTPStatus.MISDIRECTED_REQUEST))
+            return
         self._send(self.server.respond(self.path))
 
     def do_HEAD(self) -> None:
@@ -219,7 +240,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         super().send_error(code, message, explain)
 
     def _send(self, answer: Answer) -> None:
-        chunked = not isinstance(answer.body, str) and self.request_version == "HTTP/1.1"
+        chunked = not isinstance(answer.body, str | bytes) and self.request_version == "HTTP/1.1"
         self.send_response(answer.status)
         self.send_header("Content-Type", answer.type)
         self.send_header("Cache-Control", "no-store")
@@ -227,8 +248,10 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self.send_header("Connection", "close")
         if answer.status is HTTPStatus.METHOD_NOT_ALLOWED:
             self.send_header("Allow", "GET, HEAD")
-        if isinstance(answer.body, str):
-            body = answer.body.encode()
+        for name, value in answer.headers.items():
+            self.send_header(name, value)
+        if isinstance(answer.body, str | bytes):
+            body = answer.body.encode() if isinstance(answer.body, str) else answer.body
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             if self.command != "HEAD":

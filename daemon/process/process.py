@@ -20,7 +20,7 @@ import msgspec
 from tidelog.api.errors import LogError
 from tidelog.configuration.configuration import Loaded, SchedulerConfiguration
 from tidelog.daemon.actors.catalogue import Cast, nobody
-from tidelog.daemon.http.endpoints import HttpServer
+from tidelog.daemon.http.endpoints import HttpServer, Site
 from tidelog.daemon.http.sources import ProcessState
 from tidelog.daemon.metrics.recorder import Recorder
 from tidelog.daemon.process.candidate import Candidate
@@ -53,9 +53,10 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 class Process(Candidate):
     """One run of the daemon. `actors` makes those that are to play along, anew each time it is called."""
 
-    def __init__(self, options: Options, actors: Cast = nobody) -> None:
-        """Raises what is wrong with the configuration."""
+    def __init__(self, options: Options, actors: Cast = nobody, site: Site | None = None) -> None:
+        """Raises what is wrong with the configuration. `site` is served beside the endpoints."""
         self._options = options
+        self._site = site
         registry = installed_plugins()
         configuration = self._loaded(registry).configuration
         clock = SystemClock()
@@ -78,7 +79,8 @@ class Process(Candidate):
         with self._signals():
             async with contextlib.AsyncExitStack() as stack:
                 if self._options.listen is not None:
-                    await stack.enter_async_context(HttpServer(self._options.listen, self.state))
+                    server = HttpServer(self._options.listen, self.state, site=self._site)
+                    await stack.enter_async_context(server)
                 await self.work()
         _log.info("stopped")
 

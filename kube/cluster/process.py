@@ -12,7 +12,7 @@ from random import Random
 from uuid import uuid4
 
 from tidelog.api.projection import Projection
-from tidelog.daemon.http.endpoints import Checks
+from tidelog.daemon.http.endpoints import Checks, Site
 from tidelog.daemon.process.clock import SystemClock
 from tidelog.daemon.process.logs import fields
 from tidelog.daemon.process.process import Options, Process
@@ -28,11 +28,16 @@ class LiveProcess(Process):
     """One run of the daemon on a cluster."""
 
     def __init__(
-        self, options: Options, access: Access, settings: ClusterSettings, projection: Projection
+        self,
+        options: Options,
+        access: Access,
+        settings: ClusterSettings,
+        projection: Projection,
+        site: Site | None = None,
     ) -> None:
         """Raises what is wrong with the configuration, or with what is installed."""
         need_aiohttp()
-        super().__init__(options)
+        super().__init__(options, site=site)
         self._access = access
         self._settings = settings
         self._projection = projection

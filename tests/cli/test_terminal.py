@@ -30,6 +30,7 @@ ELSEWHERE = {
     "demo": "makes its own names",
     "log repair": "asks for a damaged log; what it prints of one are numbers and the path",
     "log compact": "prints numbers and the path",
+    "page": "prints numbers and the path; what the page shows is tested in tests/page",
 }
 
 

@@ -26,7 +26,7 @@ from tidelog.plugins.registry import Registry
 from tidelog.testing.recordings import play, read_recording
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-FOLDERS = ("api", "cli", "configuration", "daemon", "eventlog", "framework", "plugins", "queue", "replay", "scheduler", "testing")  # fmt: skip
+FOLDERS = ("api", "cli", "configuration", "daemon", "eventlog", "framework", "page", "plugins", "queue", "replay", "scheduler", "testing")  # fmt: skip
 POD = tidelog.pod("web").build()
 ADMITTED, _ = admit(POD, None, ObjectTable(), FeatureGates(), Stamp(seq=1, at=1))
 LINE = b'{"type": "ADDED", "object": {"metadata": {"name": "web", "uid": "u", "resourceVersion": "7"}}}'

@@ -24,6 +24,7 @@ FOLDERS = (
     "eventlog",
     "framework",
     "kube",
+    "page",
     "plugins",
     "queue",
     "replay",

@@ -1,0 +1,222 @@
+"""The page in a real browser, from a file and from a server, says what the command line says of the same record."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.page.browser import needs_browser, opened, until_page
+from tests.page.test_fold import stories_of_a_small_cluster
+from tidelog.page.export import export
+from tidelog.page.serving import page_server
+from tidelog.page.site import PageSite
+from tidelog.replay.driver import Driver
+from tidelog.replay.files import write_log
+from tidelog.replay.history import open_history
+from tidelog.replay.waits import queue_of
+from tidelog.testing.builders import node, pod
+
+pytestmark = needs_browser
+PENDING = "[...tidelogPage.a.waiting()].map(([name, row]) => [name, row.where]).sort()"
+PLACED = "[...tidelogPage.a.pods()].filter(([, row]) => row.node && row.where !== 'permit').map(([name, row]) => [name, row.node]).sort()"
+HOSTILE = '<img src=x onerror="document.title=1"></script><script>window.broken=1</script>'
+
+
+@pytest.fixture
+async def log(tmp_path: Path) -> Path:
+    await write_log(tmp_path / "log.db", stories_of_a_small_cluster().records)
+    return tmp_path / "log.db"
+
+
+@pytest.fixture(params=["file", "server"])
+async def address(request: pytest.FixtureRequest, log: Path, tmp_path: Path) -> AsyncIterator[str]:
+    if request.param == "file":
+        made = await export({"a": log})
+        (tmp_path / "page.html").write_text(made.text)
+        yield (tmp_path / "page.html").as_uri()
+    else:
+        with _served({"a": log}) as url:
+            yield url
+
+
+def _served(logs: dict[str, Path]) -> Any:
+    from contextlib import contextmanager
+
+    @contextmanager
+    def served() -> Iterator[str]:
+        with page_server("127.0.0.1:0", PageSite(logs)) as where:
+            yield f"http://{where}/ui/"
+
+    return served()
+
+
+async def test_every_record_shows_what_the_scheduler_had_there(address: str, log: Path) -> None:
+    async with opened(address) as (page, seen), await open_history(log) as history:
+        head = await page.evaluate("tidelogPage.a.head")
+        for seq in [*range(3, head, 4), head, 5]:
+            await page.evaluate(f"tidelogPage.go({seq})")
+
+            core = await history.core_at(seq)
+            # A group's members are bound by one record, and leave the queue with the next ones.
+            pending = sorted(
+                [row.key, row.waits.place]
+                for row in queue_of(core)
+                if not core.objects[f"Pod/{row.key}"].spec.node_name  # type: ignore[union-attr]
+            )
+            assert await page.evaluate(PENDING) == pending, f"record {seq}"
+            placed = sorted(
+                [key.removeprefix("Pod/"), obj.spec.node_name]  # type: ignore[union-attr]
+                for key, obj in core.objects.items()
+                if key.startswith("Pod/") and obj.spec.node_name  # type: ignore[union-attr]
+            )
+            assert await page.evaluate(PLACED) == placed, f"record {seq}"
+        assert seen.errors == []
+
+
+async def test_keys_go_through_the_log(address: str) -> None:
+    async with opened(address) as (page, seen):
+        await page.keyboard.press("Home")
+        await until_page(page, "tidelogPage.a.seq === 1 && !tidelogPage.moving")
+        await page.keyboard.press("ArrowRight")
+        await until_page(page, "tidelogPage.a.seq === 2 && !tidelogPage.moving")
+        await page.keyboard.press("Shift+ArrowRight")
+        await until_page(page, "tidelogPage.a.step && tidelogPage.a.step.kind === 'Scheduled'")
+        await page.keyboard.press("n")
+        await until_page(page, "tidelogPage.a.step.kind === 'Evicted'")
+        await until_page(
+            page, "document.getElementById('detail-title').textContent.startsWith('Pod default/low')"
+        )
+        await page.keyboard.press("u")
+        assert "UTC" in await page.text_content("#clock")
+        await page.keyboard.press("Escape")
+        assert await page.text_content("#detail-title") == "The cluster"
+        await page.keyboard.press("?")
+        assert await page.is_visible("#help")
+        assert seen.errors == []
+
+
+async def test_search_finds_a_pod_and_its_story(address: str) -> None:
+    async with opened(address) as (page, _):
+        await page.evaluate("tidelogPage.go(tidelogPage.a.head)")
+        await page.keyboard.press("/")
+        await page.keyboard.type("high")
+        await page.keyboard.press("Enter")
+
+        await until_page(page, "document.querySelectorAll('.story li').length > 1")
+        story = await page.text_content(".story")
+        assert "created, priority 1000" in story
+        assert "rejected" in story
+        assert "nominated to" in story
+
+
+async def test_pending_pod_shows_every_plugins_verdict_and_what_would_help(tmp_path: Path) -> None:
+    driver = Driver()
+    driver.start()
+    driver.put(node("small").capacity(cpu="2").build())
+    driver.put(pod("waits").scheduler("default-scheduler").request(cpu="4").build())
+    driver.settle()
+    await write_log(tmp_path / "log.db", driver.records)
+    made = await export({"a": tmp_path / "log.db"})
+    (tmp_path / "page.html").write_text(made.text)
+
+    async with opened((tmp_path / "page.html").as_uri() + "#pod=default/waits") as (page, seen):
+        await until_page(page, "document.querySelectorAll('#detail-body table').length > 0")
+        text = await page.text_content("#detail-body")
+        assert "Insufficient cpu" in text
+        assert "What would help (1 nodes)" in text
+        assert (
+            await page.text_content("#command")
+            == f"tidelog why default/waits --at {len(driver.records)} --log log.db"
+        )
+        assert seen.errors == []
+
+
+async def test_permalink_leads_back(address: str) -> None:
+    async with opened(address + "#at=9&pod=default/low-1") as (page, _):
+        assert await page.evaluate("tidelogPage.a.seq") == 9
+        assert await page.text_content("#detail-title") == "Pod default/low-1"
+        assert await page.get_attribute("#permalink", "href") == "#at=9&pod=default/low-1"
+
+
+async def test_dragging_on_the_backlog_goes_to_that_moment(address: str) -> None:
+    async with opened(address) as (page, _):
+        await page.select_option("#axis", "record")
+        box = await page.locator("#backlog").bounding_box()
+        await page.mouse.move(box["x"] + 5, box["y"] + 40)
+        await page.mouse.down()
+        await page.mouse.move(box["x"] + box["width"] / 2, box["y"] + 40, steps=5)
+        await page.mouse.up()
+        await until_page(page, "!tidelogPage.moving")
+
+        head = await page.evaluate("tidelogPage.a.head")
+        assert abs(await page.evaluate("tidelogPage.a.seq") - head / 2) <= head / 10
+
+
+async def test_hostile_names_are_shown_and_nothing_of_them_runs(tmp_path: Path) -> None:
+    driver = Driver()
+    driver.start()
+    driver.put(node("a").label({"zone": HOSTILE}).build())
+    driver.put(pod(HOSTILE).scheduler("default-scheduler").build())
+    driver.put(pod("\u202egnp.exe\x1b[2J").scheduler("default-scheduler").request(cpu="99").build())
+    driver.settle()
+    await write_log(tmp_path / "log.db", driver.records)
+    made = await export({"a": tmp_path / "log.db"})
+    (tmp_path / "page.html").write_text(made.text)
+
+    async with opened((tmp_path / "page.html").as_uri()) as (page, seen):
+        for name in (HOSTILE, "\u202egnp.exe\x1b[2J"):
+            await page.evaluate(f"tidelogPage.choose({{pod: {json.dumps('default/' + name)}}})")
+            await until_page(page, "document.querySelectorAll('.story li').length > 0")
+        for seq in range(1, len(driver.records) + 1):
+            await page.evaluate(f"tidelogPage.go({seq})")
+
+        assert await page.evaluate("window.broken") is None
+        assert await page.title() == "log.db – tidelog"
+        text = await page.text_content("body")
+        assert "\x1b" not in text
+        assert "\u202e" not in text
+        assert "\\u202egnp.exe\\u001b[2J" in text
+        assert await page.evaluate("document.querySelectorAll('img').length") == 0
+        assert seen.errors == []
+        assert [url for url in seen.requests if not url.startswith("file:")] == []
+
+
+async def test_two_logs_scrub_together_and_say_what_differs(log: Path, tmp_path: Path) -> None:
+    other = stories_of_a_small_cluster()
+    other.put(node("d").capacity(cpu="8").build())
+    other.advance(10)
+    await write_log(tmp_path / "b.db", other.records)
+
+    with _served({"a": log, "b": tmp_path / "b.db"}) as url:
+        async with opened(url) as (page, seen):
+            await page.evaluate("tidelogPage.go(tidelogPage.a.head)")
+            assert await page.is_visible("#cells-b")
+            await until_page(page, "!document.getElementById('figures').hidden")
+            assert "pods differ" in await page.text_content("#record-of")
+            assert seen.errors == []
+
+
+async def test_served_page_asks_its_own_server_only(log: Path) -> None:
+    with _served({"a": log}) as url:
+        async with opened(url) as (page, seen):
+            await page.keyboard.press("Home")
+            await asyncio.sleep(0)
+            assert {request.split("/ui/")[0] for request in seen.requests} == {url.removesuffix("/ui/")}
+
+
+async def test_everything_has_a_name_for_those_who_do_not_see_it(address: str) -> None:
+    """axe's serious rules that a page without a framework can break, checked here by hand."""
+    async with opened(address) as (page, _):
+        nameless = await page.evaluate(
+            """[...document.querySelectorAll('button, input, select, canvas, [tabindex]')].filter((one) =>
+               !(one.textContent.trim() || one.getAttribute('aria-label') || one.title || (one.labels && one.labels.length)) && !one.closest('[hidden]') && one.offsetParent).map((one) => one.outerHTML)"""
+        )
+        assert nameless == []
+        assert await page.get_attribute("html", "lang") == "en"
+        twice = await page.evaluate(
+            "[...document.querySelectorAll('[id]')].map((e) => e.id).filter((id, i, all) => all.indexOf(id) !== i)"
+        )
+        assert twice == []

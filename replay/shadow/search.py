@@ -2,7 +2,8 @@
 
 A decision is judged just before the record in which it shows; if that does not explain it, with the bindings that follow put in one by one;
 then on ever older states, each with the bindings that follow it. The order of bindings is not the order of decisions, so most of what is
-found beyond the first state is found with pods assumed.
+found beyond the first state is found with pods assumed. Last, facts of other kinds count that show a moment later: a scheduler has watches of
+its own, and what they bring is in order for each kind only.
 """
 
 from __future__ import annotations
@@ -18,7 +19,10 @@ from tidelog.scheduler.cluster import wants_node
 from tidelog.scheduler.groups.group import group_name
 
 VIEWS_MAX = 400
-"""So many states are tried for one decision."""
+"""So many states are tried for one decision, …"""
+EARLY_MAX = 8
+EARLY_VIEWS_MAX = 60
+"""… and then so many with each of the first facts of other kinds that show after it."""
 
 T = TypeVar("T")
 
@@ -33,6 +37,8 @@ class View(NamedTuple):
     """How many records that matter are undone in it."""
     ahead: int
     """How many pods are assumed in it whose bindings show later."""
+    early: int = 0
+    """How many facts of other kinds are in it that show later."""
 
     @property
     def text(self) -> str:
@@ -42,6 +48,8 @@ class View(NamedTuple):
             parts.append(f"after record {self.seq}")
         if self.ahead:
             parts.append(f"{self.ahead} assumed")
+        if self.early:
+            parts.append(f"{self.early} later facts")
         return ", ".join(parts)
 
 
@@ -59,20 +67,40 @@ class Sought(NamedTuple):
 
 def first(world: World, sought: Sought, look: Callable[[View], T | None]) -> T | None:
     """What `look` finds in the first state where it finds something. The world comes back to where it was."""
+    found = _from_here(world, sought, look, VIEWS_MAX, 0)
+    if found is not None:
+        return found
+    early = 0
+    try:
+        for entry in world.early_facts(sought.at):
+            if early < EARLY_MAX and world.bring_forward(entry):
+                early += 1
+                found = _from_here(world, sought, look, EARLY_VIEWS_MAX, early)
+                if found is not None:
+                    return found
+        return None
+    finally:
+        world.give_back()
+
+
+def _from_here(
+    world: World, sought: Sought, look: Callable[[View], T | None], views_max: int, early: int
+) -> T | None:
+    """The state as it is, then with pods assumed, then ever older ones."""
     tried = back = 0
     assumes_more = True
     try:
-        while tried < VIEWS_MAX:
-            seq, at = world.seq, world.at
+        while tried < views_max:
+            seq, at = world.seq, world.at if back else sought.at
             world.refresh()
-            found = look(View(seq, sought.at if not back else at, back, 0))
+            found = look(View(seq, at, back, 0, early))
             tried += 1
             if found is None and assumes_more:
                 for line in _lines(world, sought):
                     world.refresh()
                     for ahead, (pod, node) in enumerate(line, 1):
-                        if tried < VIEWS_MAX and world.assume(pod, node):
-                            found = look(View(seq, sought.at if not back else at, back, ahead))
+                        if tried < views_max and world.assume(pod, node):
+                            found = look(View(seq, at, back, ahead, early))
                             tried += 1
                         if found is not None:
                             return found

@@ -46,6 +46,8 @@ BACK_TIME = 10 * NANOS
 """No decision is looked for on a state that is older."""
 AHEAD_TIME = NANOS // 2
 """A pod can be assumed so long before its binding shows."""
+EARLY_TIME = NANOS // 10
+"""So much earlier than the log another scheduler may have seen an object of another kind: its watches are others."""
 
 
 MODES = ("upstream", "default")
@@ -123,7 +125,10 @@ class World:
         self.images = ImageHistory()
         self._registry = registry
         self._past: deque[Step] = deque()
-        self._undone: list[Step] = []
+        self._undone: list[tuple[Step, bool]] = []
+        """Records behind the position, the next one last, and whether their changes are undone."""
+        self._early: list[tuple[str, Object | None, Object | None]] = []
+        """Changes of objects that show later, made already: key, before, after."""
         self._assumed: list[tuple[PodInfo, str]] = []
         self.coming: deque[Entry] = deque()
         """What is known of the time after."""
@@ -176,21 +181,49 @@ class World:
         return step
 
     def back(self) -> Step | None:
-        """Undo the last record; None if it is not known any more what was before it."""
+        """Undo the last record; None if it is not known any more what was before it. With early facts only pods go back."""
         if len(self._past) <= 1:
             return None
         step = self._past.pop()
-        self._undone.append(step)
-        if step.is_object:
+        undone = step.is_object and not (self._early and not step.entry.record.key.startswith("Pod/"))
+        self._undone.append((step, undone))
+        if undone:
             self._change(step.entry.record.key, step.new, step.old)
         return step
 
     def forth(self) -> None:
         """Go to where `back` was first called."""
         while self._undone:
-            step = self._undone.pop()
-            self._do(step)
+            step, undone = self._undone.pop()
+            if undone:
+                self._do(step)
             self._past.append(step)
+
+    def early_facts(self, at: int) -> list[Entry]:
+        """What shows up to `EARLY_TIME` after a decision on other connections than the pods'."""
+        found = []
+        for entry in self.coming:
+            if entry.record.at > at + EARLY_TIME:
+                break
+            if isinstance(entry.body, ObjectPut | ObjectDeleted) and not entry.record.key.startswith("Pod/"):
+                found.append(entry)
+        return found
+
+    def bring_forward(self, entry: Entry) -> bool:
+        """Let the fact count already, until `give_back`; false if nobody would notice. Only where `back` was not called."""
+        assert not self._undone
+        step = self._step(entry)
+        if not step.matters:
+            return False
+        self._do(step)
+        self._early.append((entry.record.key, step.old, step.new))
+        return True
+
+    def give_back(self) -> None:
+        """Take back all that was brought forward, the last first."""
+        while self._early:
+            key, old, new = self._early.pop()
+            self._change(key, new, old)
 
     def _do(self, step: Step) -> None:
         if step.is_object:
@@ -278,7 +311,7 @@ class World:
 
     def _following(self) -> Iterator[Entry]:
         until = self.at + AHEAD_TIME
-        for step in reversed(self._undone):
+        for step, _ in reversed(self._undone):
             if step.entry.record.at > until:
                 return
             yield step.entry

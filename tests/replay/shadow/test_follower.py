@@ -175,6 +175,25 @@ def test_an_older_state_explains_a_choice(log: Log) -> None:
     assert found.upstream.view.text == "after record 6"
 
 
+def test_a_fact_of_another_kind_that_shows_a_moment_later_explains_a_choice(log: Log) -> None:
+    """The other scheduler's watch of nodes was ahead of ours."""
+    web = pod("web", "3")
+    log.put(web).later(10).put(bound(web, "late")).later(30).put(node("late", "9"))
+
+    (found,) = log.judged()
+
+    assert found.verdict == "same"
+    assert found.upstream.view is not None
+    assert found.upstream.view.text == "1 later facts"
+
+
+def test_what_shows_much_later_was_not_known(log: Log) -> None:
+    web = pod("web", "3")
+    log.put(web).later(10).put(bound(web, "late")).later(300).put(node("late", "9"))
+
+    assert log.verdicts() == ["refused"]
+
+
 def test_a_state_from_before_the_pods_last_rejection_explains_nothing(log: Log) -> None:
     web = pod("web", "3")
     small = node("b", "1")
@@ -367,6 +386,31 @@ STEPS = st.lists(
     min_size=2,
     max_size=25,
 )
+
+
+@given(STEPS, st.data())
+def test_what_was_brought_forward_is_given_back(steps: Sequence[Object | str], data: Any) -> None:
+    log = Log()
+    for step in steps:
+        log.later(1)
+        if isinstance(step, str):
+            log.say(ObjectDeleted(), step)
+        else:
+            log.put(step)
+    world = World(REGISTRY)
+    world.coming.extend(Entry(record, decode_body(record)) for record in log.records)
+    for _ in range(data.draw(st.integers(2, len(log.records) - 1))):
+        world.advance()
+    before = _state(world)
+
+    for entry in world.early_facts(world.at)[: data.draw(st.integers(0, 3))]:
+        world.bring_forward(entry)
+    for _ in range(data.draw(st.integers(0, 5))):
+        world.back()
+    world.forth()
+    world.give_back()
+
+    assert _state(world) == before
 
 
 @given(STEPS, st.data())

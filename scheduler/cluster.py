@@ -9,7 +9,7 @@ While attempts are in flight, every change that could hurt a decision that did n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Protocol, assert_never
 
 from msgspec.structs import replace
@@ -89,6 +89,8 @@ class Cluster:
         self.at = 0
         self.notes: Notes | None = None
         """What happened since the oldest attempt in flight; None while there is none."""
+        self.unread: dict[str, str] = {}
+        """Key of a bound pod, or of a node, whose newest version could not be read → the node that is closed until it can."""
         self._info: PodInfo | None = None
         """Of the last pod that was asked for."""
 
@@ -165,6 +167,42 @@ class Cluster:
         if self.cache.node_of(pod_uid(assumed)) != node:
             self.notes.append(released(self.seq, key, node))
 
+    def mark_unread(self, key: str) -> None:
+        """There is a version of the object that nobody here can read. How much room is on its node is not known, so nobody else is placed there."""
+        obj = self.objects.get(key)
+        if isinstance(obj, Pod):
+            name = obj.spec.node_name or self.cache.node_of(pod_uid(obj)) or ""
+        else:
+            name = obj.metadata.name if isinstance(obj, Node) else ""
+        if name:
+            was_closed = self._is_closed(name)
+            self.unread[key] = name
+            if not was_closed:
+                self._open_or_close(name, closed=True)
+
+    def mark_read(self, key: str) -> None:
+        """The object's newest version is known again, or it is gone."""
+        name = self.unread.pop(key, None)
+        if name is not None and not self._is_closed(name):
+            self._open_or_close(name, closed=False)
+
+    def _is_closed(self, name: str) -> bool:
+        return name in self.unread.values()
+
+    def _open_or_close(self, name: str, *, closed: bool) -> None:
+        """For decisions the node is cordoned; its object stays as it is."""
+        node = self.objects.get(f"Node//{name}")
+        if not isinstance(node, Node):
+            return
+        shut = _cordoned(node)
+        old, new = (node, shut) if closed else (shut, node)
+        note = disturbance(self.seq, old, new)
+        if self.notes is not None and note is not None:
+            self.notes.append(note)
+        for effect in effects(old, new, self.rules):
+            self.cache.put_node(new)
+            self._raise(effect.raised)
+
     def restate(self, key: str, new: Object) -> None:
         """Only the status that we give it ourselves is another one: nobody waits for that."""
         self.objects[key] = new
@@ -185,9 +223,12 @@ class Cluster:
             if self.groups.info(name) is None:
                 self.queue.delete_group(name)
 
-    def restore(self, objects: dict[str, Object], layout: CacheLayout) -> None:
+    def restore(
+        self, objects: dict[str, Object], layout: CacheLayout, unread: Mapping[str, str] | None = None
+    ) -> None:
         """Fill a new cluster with these objects. The queue comes later."""
         self.objects = objects
+        self.unread = dict(unread or {})
         for obj in objects.values():
             if not isinstance(obj, Pod) or group_name(obj):
                 self.groups.change(None, obj)
@@ -197,7 +238,7 @@ class Cluster:
         def node(name: str) -> Node:
             found = objects[f"Node//{name}"]
             assert isinstance(found, Node)
-            return found
+            return _cordoned(found) if self._is_closed(name) else found
 
         self.cache.restore(layout, node, (obj for obj in objects.values() if isinstance(obj, Pod)))
 
@@ -233,7 +274,8 @@ class Cluster:
         elif isinstance(old, Pod):
             self.cache.remove_pod(pod_uid(old))
         elif isinstance(new, Node):
-            self.cache.put_node(new)
+            closed = self.unread and self._is_closed(new.metadata.name)
+            self.cache.put_node(_cordoned(new) if closed else new)
         elif isinstance(old, Node):
             self.cache.remove_node(old.metadata.name)
         elif new is not None:
@@ -273,6 +315,10 @@ class Cluster:
             self.queue.on_event(raised.event, raised.old, raised.new, self.seq, self.at, precheck=precheck)
             if self.observer is not None:
                 self.observer.end_event(raised.event)
+
+
+def _cordoned(node: Node) -> Node:
+    return replace(node, spec=replace(node.spec, unschedulable=True))
 
 
 def _at_most(priority: int) -> Callable[[Pod], bool]:

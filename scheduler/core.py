@@ -239,13 +239,14 @@ class Core:
                 self._attached(body)
             case WriteFailed():
                 self._write_failed(record, body)
+            case ObjectUnread():
+                self.cluster.mark_unread(key)
             case (
                 LossAccepted()
                 | EvictionRefused()
                 | KindSynced()
                 | KindGap()
                 | Cursor()
-                | ObjectUnread()
                 | LeadershipChanged()
                 | ShadowVerdict()
             ):
@@ -257,6 +258,8 @@ class Core:
         cluster = self.cluster
         old = cluster.pod(key)
         cluster.change(key, new, expected=old is not None and isinstance(new, Pod) and is_confirmed(old, new))
+        if cluster.unread:
+            cluster.mark_read(key)
         if old is None:
             self._answers.look(key)
             return
@@ -281,6 +284,7 @@ class Core:
     def _deleted(self, key: str) -> None:
         pod = self.cluster.pod(key)
         self.cluster.change(key, None)
+        self.cluster.mark_read(key)
         if is_group_key(key):
             self._rejections.forget_group(key)
         if pod is not None:
@@ -445,8 +449,10 @@ class Core:
             if self.promises.log_id
             else {}
         )
+        unread = {"unread": dict(sorted(self.cluster.unread.items()))} if self.cluster.unread else {}
         return {
             **live,
+            **unread,
             "seq": self.seq,
             "at": self.at,
             "epoch": self.epoch,
@@ -467,7 +473,7 @@ class Core:
         cluster = core.cluster
         cluster.seq, cluster.at, core.epoch = state["seq"], state["at"], state["epoch"]
         core.attempts, core.last_tick_at = state["attempts"], state["last_tick_at"]
-        cluster.restore(objects, msgspec.convert(state["cache"], CacheLayout))
+        cluster.restore(objects, msgspec.convert(state["cache"], CacheLayout), state.get("unread"))
         if state["configuration"] is not None:
             configuration = msgspec.convert(state["configuration"], SchedulerConfiguration)
             core._assembly.restore(configuration, state["queue"])

@@ -7,6 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop
+    from collections.abc import Callable
+
     from tidelog.daemon.process.process import Options, Process
     from tidelog.page.site import PageSite
 
@@ -177,8 +180,22 @@ def run(args: argparse.Namespace) -> int:
         else:
             await Process(options, actors, site).run()
 
-    asyncio.run(work())
+    if args.kubeconfig is None:
+        asyncio.run(work())
+    else:
+        with asyncio.Runner(loop_factory=fast_loop()) as runner:
+            runner.run(work())
     return 0
+
+
+def fast_loop() -> Callable[[], AbstractEventLoop] | None:
+    """uvloop's, where it is installed: it halves what a request costs."""
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    made: Callable[[], AbstractEventLoop] = uvloop.new_event_loop
+    return made
 
 
 def live_process(args: argparse.Namespace, options: Options, site: PageSite) -> Process:

@@ -28,6 +28,7 @@ from tidelog.daemon.metrics.catalogue import (
     QueueMetrics,
     add_unused,
 )
+from tidelog.daemon.metrics.cluster import ClusterStatistics, cluster_families
 from tidelog.daemon.metrics.families import (
     Description,
     Family,
@@ -108,7 +109,14 @@ class Metrics:
         self.groups = GroupMetrics(new)
         self.log = LogMetrics(new)
         add_unused(new)
-        self.families: tuple[Family, ...] = (*new.families, *_gauges(lambda: self._latest))
+        self.cluster: Callable[[], ClusterStatistics] = ClusterStatistics
+        """What is told of a live cluster, where there is one."""
+        self._of_cluster = ClusterStatistics()
+        self.families: tuple[Family, ...] = (
+            *new.families,
+            *_gauges(lambda: self._latest),
+            *cluster_families(lambda: self._of_cluster),
+        )
 
     @property
     def descriptions(self) -> list[Description]:
@@ -118,6 +126,7 @@ class Metrics:
     def read(self) -> Scrape:
         """All values as they are now. To be called on the event loop's thread."""
         self._latest = self._statistics()
+        self._of_cluster = self.cluster()
         return Scrape([family.read() for family in self.families])
 
     def collect(self) -> Iterator[Metric]:

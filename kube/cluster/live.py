@@ -27,9 +27,11 @@ from tidelog.api.kinds.registry import KIND_BY_NAME
 from tidelog.api.objects import Object
 from tidelog.api.projection import Projection
 from tidelog.api.times import NANOS
+from tidelog.daemon.metrics.cluster import ClusterStatistics
 from tidelog.daemon.process.clock import Clock
 from tidelog.daemon.process.logs import fields
 from tidelog.daemon.process.runtime import Gate, Runtime
+from tidelog.eventlog.promises import EFFECTS
 from tidelog.eventlog.records import ClusterAttached, Cursor, Draft, Redaction, Watched
 from tidelog.kube.cluster.codec import Codec
 from tidelog.kube.cluster.events import Events
@@ -41,7 +43,7 @@ from tidelog.kube.cluster.reader import KindReader, ServerTraits
 from tidelog.kube.cluster.shadow import Shadow
 from tidelog.kube.cluster.view import AUTHOR, KindView
 from tidelog.kube.cluster.waiting import Backoff, pause
-from tidelog.kube.cluster.writer import Writer, WriterSettings
+from tidelog.kube.cluster.writer import Writer, WriterCounts, WriterSettings
 from tidelog.scheduler.core import Core
 from tidelog.scheduler.decision import Decision
 
@@ -173,6 +175,41 @@ class LiveCluster(Gate):
         if self.writer is not None and self.writer.forbidden:
             found.append(f"the API server allows no writes: {self.writer.forbidden}")
         return found
+
+    def statistics(self) -> ClusterStatistics:
+        """For metrics."""
+        now, readers, writer, events = self._clock.now(), self.readers, self.writer, self.events
+        unsettled = dict.fromkeys(EFFECTS, 0)
+        oldest = now
+        for promise in self.runtime.core.promises:
+            for effect in promise.effects.values():
+                unsettled[effect.name] += 1
+                oldest = min(oldest, effect.at)
+        counts = WriterCounts() if writer is None else writer.counts
+        schedules = self.settings.mode == "schedule"
+        return ClusterStatistics(
+            watch_events={(name,): r.counts.events for name, r in readers.items()},
+            watch_suppressed={(name,): r.view.suppressed for name, r in readers.items()},
+            watch_restarts={(name,): r.counts.restarts for name, r in readers.items()},
+            watch_relists={
+                (n, why): many for n, r in readers.items() for why, many in r.counts.relists.items()
+            },
+            watch_lag={(name,): (now - r.heard_at) / NANOS for name, r in readers.items()},
+            objects_unread={(name,): r.counts.unread for name, r in readers.items()},
+            api_requests={(v, r, str(code)): many for (v, r, code), many in counts.requests.items()},
+            api_seconds={key: seconds for key, (_, seconds) in counts.seconds.items()},
+            writes_failed={
+                (e, str(code), str(f).lower()): many for (e, code, f), many in counts.failed.items()
+            },
+            confirm_seconds={(): counts.confirm_seconds} if schedules else {},
+            confirmed={(): counts.confirmed} if schedules else {},
+            unsettled={(name,): many for name, many in unsettled.items()} if schedules else {},
+            oldest_unsettled={(): (now - oldest) / NANOS} if schedules else {},
+            leader={(): float(self.leadership.may_write())} if schedules else {},
+            events_posted={(): events.posted} if events is not None else {},
+            events_dropped={(): events.dropped} if events is not None else {},
+            late_bindings={(): counts.late} if schedules else {},
+        )
 
     # --- the session ------------------------------------------------------------------------------------------------------
 

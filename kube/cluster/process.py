@@ -62,6 +62,7 @@ class LiveProcess(Process):
             random=Random(),
         )
         runtime.facts.cluster = self._access.server
+        self.state.measured.cluster = self._cluster.statistics
 
     @contextlib.asynccontextmanager
     async def leading(self, runtime: Runtime) -> AsyncIterator[None]:

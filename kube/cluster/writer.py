@@ -77,6 +77,8 @@ class WriterCounts(msgspec.Struct):
     """(effect, code, final) → WriteFailed records."""
     confirmed: int = 0
     confirm_seconds: float = 0.0
+    late: int = 0
+    """Pods that were seen bound where their node was closed, or gone, by then."""
 
 
 class _Ground(NamedTuple):
@@ -161,6 +163,8 @@ class Writer:
         """Uid → what its binding stands on, until it is sent."""
         self._by_attempt: dict[int, list[str]] = {}
         """A group's attempt → the uids of its members whose bindings are not sent."""
+        self._nodes: dict[str, str] = {}
+        """Uids of pods whose binding was answered well → their node."""
         self._deleting: set[str] = set()
         """Uids of victims whose eviction the server has refused, and which are deleted."""
         self._unknown: set[str] = set()
@@ -329,10 +333,12 @@ class Writer:
                             continue
 
     def _forget(self, uid: str) -> None:
-        sent = self._sent.pop(uid, None)
-        if sent is not None and "bind" in sent:
+        sent, name = self._sent.pop(uid, None), self._nodes.pop(uid, None)
+        if sent is not None and name is not None and "bind" in sent:
             self.counts.confirmed += 1
             self.counts.confirm_seconds += (self._clock.now() - sent["bind"][1]) / NANOS
+            node = self._core.objects.get(f"Node//{name}")
+            self.counts.late += not isinstance(node, Node) or node.spec.unschedulable
         self._deleting.discard(uid)
         self._unknown.discard(uid)
         self._backoffs.pop(uid, None)
@@ -475,6 +481,7 @@ class Writer:
             return
         if answer.ok:
             self._release(promise.uid)
+            self._nodes[promise.uid] = effect.node
             self._events.scheduled(pod, effect.node)
             return
         status = answer.told()
@@ -518,6 +525,7 @@ class Writer:
         node = found.spec.node_name
         if node == effect.node:
             self._release(pod.metadata.uid)
+            self._nodes[pod.metadata.uid] = node
             self._events.scheduled(pod, node)
             return
         if node:

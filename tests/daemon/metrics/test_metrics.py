@@ -85,6 +85,23 @@ log_head_seq gauge -
 log_bytes gauge -
 epoch gauge -
 ready gauge -
+watch_events_total counter kind
+watch_suppressed_total counter kind
+watch_restarts_total counter kind
+watch_relists_total counter kind,reason
+watch_lag_seconds gauge kind
+objects_unread gauge kind
+api_requests_total counter verb,resource,code
+api_seconds_total counter verb,resource
+writes_failed_total counter effect,code,final
+binding_confirm_seconds_total counter -
+bindings_confirmed_total counter -
+unsettled gauge effect
+unsettled_oldest_seconds gauge -
+leader gauge -
+events_posted_total counter -
+events_dropped_total counter -
+late_bindings_total counter -
 """
 ROOT = Path(__file__).resolve().parents[3]
 RESOURCE_LABELS = ("namespace", "pod", "node", "scheduler", "priority", "resource", "unit")

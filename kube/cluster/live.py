@@ -48,6 +48,7 @@ from tidelog.scheduler.core import Core
 from tidelog.scheduler.decision import Decision
 
 CURSOR_SECONDS = 60.0
+TROUBLES_TOLD = 3
 DEFAULT_SCHEDULER = "default-scheduler"
 LAG_SECONDS = 90.0
 """A kind of which nothing was heard for so long is not up to date."""
@@ -170,11 +171,17 @@ class LiveCluster(Gate):
         for name, reader in self.readers.items():
             if not reader.synced:
                 found.append(f"{name} is not synced" + (f": {reader.trouble}" if reader.trouble else ""))
+            elif reader.trouble:
+                found.append(f"{name} cannot be read: {reader.trouble}")
             elif now - reader.heard_at > LAG_SECONDS * NANOS:
                 found.append(f"nothing was heard of {name} for {(now - reader.heard_at) // NANOS} s")
         if self.writer is not None and self.writer.forbidden:
-            found.append(f"the API server allows no writes: {self.writer.forbidden}")
-        return found
+            found.insert(0, f"the API server allows no writes: {self.writer.forbidden}")
+        return (
+            found
+            if len(found) <= TROUBLES_TOLD
+            else [*found[:TROUBLES_TOLD], f"and {len(found) - TROUBLES_TOLD} more"]
+        )
 
     def statistics(self) -> ClusterStatistics:
         """For metrics."""

@@ -121,8 +121,8 @@ class RealServer:
         self.wait(lambda: self.ask("GET", "/readyz")[0] == 200)
 
     def run(self, name: str, command: Sequence[str]) -> None:
-        output = (self.folder / f"{name}.txt").open("ab")
-        self.processes[name] = subprocess.Popen(command, stdout=output, stderr=output)
+        with (self.folder / f"{name}.txt").open("ab") as output:
+            self.processes[name] = subprocess.Popen(command, stdout=output, stderr=output)
 
     def wait(self, condition: Any, what: str = "it") -> None:
         deadline = time.monotonic() + PATIENCE

@@ -104,7 +104,7 @@ def revision_of(query: Query) -> int | None:
     text = query.get("resourceVersion", "")
     if not text:
         return None
-    if not (text.isascii() and text.isdigit() and len(text) < 19):
+    if not (text.isascii() and text.isdigit() and len(text) < 20 and int(text) <= REVISION_MAX):
         raise status.bad_request(f'Invalid value: "{text[:40]}": resourceVersion must be a number')
     return int(text)
 

@@ -1,0 +1,216 @@
+"""Who may ask, and what is too much."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import stat
+from typing import Any
+
+import pytest
+
+from tests.kube.conftest import Client, MakeClient
+from tidelog.api.errors import TidelogError, UsageError
+from tidelog.kube.serve.credentials import certificate, kept_token, read_tokens, write_kubeconfig
+from tidelog.kube.serve.http import Limits
+from tidelog.testing.api_server import ApiSandbox
+
+PODS = "/api/v1/namespaces/default/pods"
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [{}, {"Authorization": "Bearer x"}, {"Authorization": "Basic eDp5"}, {"Authorization": "Bearer"}],
+)
+async def test_without_the_token_nothing_is_told(client: Client, headers: dict[str, str]) -> None:
+    client.http.headers.popall("Authorization")
+
+    for path in (PODS, "/api", "/apis", "/openapi/v3"):
+        answer = await client.ask("GET", path, headers=headers)
+        assert answer.status == 401
+        assert answer.body["reason"] == "Unauthorized"
+
+
+async def test_probes_need_no_token(client: Client) -> None:
+    client.http.headers.popall("Authorization")
+
+    assert (await client.get("/readyz")).body == b"ok"
+    assert (await client.get("/version")).body["major"] == "1"
+
+
+async def test_request_for_another_host_is_refused(client: Client) -> None:
+    answer = await client.ask("GET", PODS, headers={"Host": "evil.example.com"})
+
+    assert answer.status == 403
+
+
+async def test_web_page_changes_nothing(client: Client) -> None:
+    answer = await client.ask(
+        "POST", PODS, {"metadata": {"name": "x"}}, headers={"Origin": "https://evil.example.com"}
+    )
+
+    assert answer.status == 403
+    assert (await client.get(PODS)).body["items"] == []
+
+
+async def test_plain_http_only_answers_questions_unless_somebody_chose_otherwise(serve: MakeClient) -> None:
+    reading = await serve(insecure="read-only")
+    writing = await serve(insecure="read-write")
+    pod = {"metadata": {"name": "web"}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+
+    assert (await reading.get(PODS)).status == 200
+    assert (await reading.post(PODS, pod)).status == 403
+    assert (await writing.post(PODS, pod)).status == 201
+
+
+def test_plain_http_is_for_this_machine_only(tmp_path: Any) -> None:
+    from tidelog.kube.serve.server import ApiServer, Settings
+
+    settings = Settings(
+        listen="0.0.0.0:0", kubeconfig=tmp_path / "k", tls=tmp_path / "t", insecure="read-only"
+    )
+
+    with pytest.raises(UsageError, match="not a loopback address"):
+        ApiServer(None, None, None, settings)  # type: ignore[arg-type]
+
+
+async def test_kubeconfig_and_key_are_their_owners_alone(client: Client) -> None:
+    for path in (client.sandbox.kubeconfig, client.sandbox.folder / "tls"):
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+async def test_restart_keeps_token_and_certificate(client: Client) -> None:
+    before = client.sandbox.kubeconfig.read_text()
+    await client.sandbox.restart()
+
+    assert client.sandbox.kubeconfig.read_text() == before
+    assert (await client.get(PODS)).status == 200
+
+
+async def test_kubeconfig_of_somebody_else_is_not_overwritten(tmp_path: Any) -> None:
+    path = tmp_path / "config"
+    path.write_text("apiVersion: v1\nkind: Config\n")
+
+    with pytest.raises(TidelogError, match="there is another kubeconfig"):
+        write_kubeconfig(path, "https://127.0.0.1:1")
+    assert path.read_text().startswith("apiVersion")
+
+
+def test_token_of_a_file_that_others_can_read_is_not_used_again(tmp_path: Any) -> None:
+    path = tmp_path / "config"
+    write_kubeconfig(path, "https://127.0.0.1:1", "t" * 40)
+    assert kept_token(path) == "t" * 40
+
+    path.chmod(0o644)
+
+    assert kept_token(path) != "t" * 40
+
+
+def test_certificate_for_another_host_is_made_anew(tmp_path: Any) -> None:
+    first = certificate(tmp_path / "tls", "127.0.0.1")
+    again = certificate(tmp_path / "tls", "127.0.0.1")
+    other = certificate(tmp_path / "tls", "10.0.0.1")
+
+    assert first.certificate == again.certificate != other.certificate
+
+
+@pytest.mark.parametrize("text", ["", "short,user\n", "x" * 20 + "\n", "\x00,a\n"])
+def test_token_file_that_is_none(tmp_path: Any, text: str) -> None:
+    path = tmp_path / "tokens"
+    path.write_text(text)
+
+    with pytest.raises(TidelogError):
+        read_tokens(path)
+
+
+# --- limits ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("data", "kind", "code"),
+    [
+        (b"{", "application/json", 400),
+        (b"\xff\xfe", "application/json", 400),
+        (b"[" * 100_000, "application/json", 400),
+        (b'{"a":' * 300 + b"1" + b"}" * 300, "application/json", 400),
+        (b"[]", "application/json", 400),
+        (b"3", "application/json", 400),
+        (b"", "application/json", 400),
+        (b"a: [", "application/yaml", 400),
+        (b"a: 1\n---\nb: 2", "application/yaml", 400),
+        (b"k8s\x00", "application/vnd.kubernetes.protobuf", 415),
+        (b"x" * (4 << 20), "application/json", 413),
+    ],
+)
+async def test_body_that_is_none(client: Client, data: bytes, kind: str, code: int) -> None:
+    async with client.http.post(PODS, data=io.BytesIO(data), headers={"Content-Type": kind}) as reply:
+        found = await reply.json()
+
+    assert reply.status == code
+    assert found["kind"] == "Status"
+
+
+async def test_yaml_is_taken(client: Client) -> None:
+    text = "metadata: {name: web}\nspec: {containers: [{name: c, image: i}]}"
+
+    async with client.http.post(PODS, data=text, headers={"Content-Type": "application/yaml"}) as reply:
+        assert reply.status == 201
+
+
+async def test_body_that_does_not_arrive_is_not_waited_for(serve: MakeClient) -> None:
+    client = await serve(insecure="read-write", limits=Limits(body_seconds=0.1))
+    host, _, port = client.sandbox.url.removeprefix("http://").rpartition(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    writer.write(
+        f"POST {PODS} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 10\r\n\r\n{{".encode()
+    )
+
+    line = await reader.readline()
+    writer.close()
+
+    assert b"408" in line
+
+
+async def test_watches_are_limited(serve: MakeClient) -> None:
+    client = await serve(limits=Limits(watches=1))
+
+    async with client.http.get(PODS, params={"watch": "true"}):
+        answer = await client.get(PODS, watch="true")
+
+    assert answer.status == 429
+    assert answer.headers["Retry-After"] == "1"
+
+
+async def test_connections_are_limited(serve: MakeClient) -> None:
+    client = await serve(insecure="read-only", limits=Limits(connections=2))
+    host, _, port = client.sandbox.url.removeprefix("http://").rpartition(":")
+    open_ones = [await asyncio.open_connection(host, int(port)) for _ in range(2)]
+
+    reader, writer = await asyncio.open_connection(host, int(port))
+    try:
+        refused = await reader.read()
+    except ConnectionError:
+        refused = b""
+    for _, one in (*open_ones, (reader, writer)):
+        one.close()
+
+    assert refused == b""
+
+
+async def test_read_write_paths_answer_every_method_with_a_status(client: Client) -> None:
+    for method in ("OPTIONS", "TRACE", "PROPFIND"):
+        async with client.http.request(method, PODS) as reply:
+            text = await reply.text()
+        assert reply.status in (400, 403, 405, 501), method
+        assert reply.status != 405 or json.loads(text)["kind"] == "Status"
+
+
+async def test_address_that_is_taken_is_told(client: Client) -> None:
+    other = ApiSandbox()
+    other._port = int(client.sandbox.url.rpartition(":")[2])
+
+    with pytest.raises(TidelogError, match="cannot be served"):
+        await other.__aenter__()
+    await other.runtime.stop()
+    await other.log.close()

@@ -118,13 +118,14 @@ def _merge_map(target: Mapping[str, Any], patch: Mapping[str, Any], depth: int) 
             field = key.removeprefix(_ORDER)
             mine = found.get(field)
             if isinstance(mine, list):
-                found[field] = _ordered(field, mine, value)
+                before = target.get(field)
+                found[field] = _arranged(field, mine, before if isinstance(before, list) else [], value)
     return found
 
 
 def _merge_list(field: str, target: Sequence[Any], patch: Sequence[Any], depth: int) -> list[Any]:
     if field in PRIMITIVES:
-        return [*target, *(item for item in patch if item not in target)]
+        return _arranged(field, [*target, *(item for item in patch if item not in target)], target, patch)
     if not patch:
         return list(target) if field in MERGE_KEYS or field in (ADDRESSES, PORTS) else []
     items = [item for item in patch if isinstance(item, dict)]
@@ -155,25 +156,29 @@ def _merge_list(field: str, target: Sequence[Any], patch: Sequence[Any], depth: 
             found.append(_merge_map({}, item, depth))
         else:
             found[place] = _merge_map(found[place], item, depth)
-    return found
+    return _arranged(field, found, target, items)
 
 
-def _ordered(field: str, items: Sequence[Any], order: Sequence[Any]) -> list[Any]:
-    """The items in the order that is given; those that it does not name stay in front of the next that it does."""
+def _arranged(field: str, items: Sequence[Any], before: Sequence[Any], order: Sequence[Any]) -> list[Any]:
+    """The items, those that `order` names in its order, the others in the order in which they were `before`.
+
+    Between the two the order before decides, where both were there; else those that `order` names come first.
+    """
 
     def name(item: Any) -> Any:
-        return item.get(merge_key(field, item)) if isinstance(item, dict) else item
+        found = item.get(merge_key(field, item)) if isinstance(item, dict) else item
+        return found if isinstance(found, str | int) else repr(found)
 
-    places = {_hashable(name(item)): place for place, item in enumerate(order)}
-    last, ranks = -1, []
-    for item in items:
-        last = places.get(_hashable(name(item)), last)
-        ranks.append(last)
-    return [items[place] for place in sorted(range(len(items)), key=lambda place: ranks[place])]
-
-
-def _hashable(value: Any) -> Any:
-    return value if isinstance(value, str | int) else repr(value)
+    wanted = {name(item): place for place, item in enumerate(order)}
+    known = {name(item): place for place, item in enumerate(before)}
+    named = sorted((item for item in items if name(item) in wanted), key=lambda item: wanted[name(item)])
+    others = [item for item in items if name(item) not in wanted]
+    found: list[Any] = []
+    while named and others:
+        mine, other = known.get(name(named[0])), known.get(name(others[0]))
+        is_other_first = mine is not None and other is not None and other < mine
+        found.append((others if is_other_first else named).pop(0))
+    return found + named + others
 
 
 # --- JSON patches -------------------------------------------------------------------------------------------------------

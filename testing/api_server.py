@@ -43,13 +43,13 @@ class ApiSandbox(Sandbox):
     """A sandbox that is served."""
 
     def __init__(
-        self, config: Any = None, *, insecure: Any = "", limits: Any = None, **settings: Any
+        self, config: Any = None, *, insecure: Any = "", server_limits: Any = None, **settings: Any
     ) -> None:
-        """As `Sandbox`; `insecure` and `limits` as the server's settings have them."""
+        """As `Sandbox`; `insecure` and `server_limits` as the server's settings have them."""
         super().__init__(config, **settings)
         self.folder = Path(tempfile.mkdtemp(prefix="tidelog-api-"))
         self._insecure = insecure
-        self._server_limits = limits
+        self._server_limits = server_limits
         self._port = 0
         self.server: ApiServer
 

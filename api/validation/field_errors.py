@@ -59,7 +59,7 @@ class ErrorList(list[FieldError]):
 
     def too_many(self, path: str, count: int, limit: int) -> None:
         """The list is longer than it may be."""
-        self.add(path, "TooMany", count, f"must have at most {limit} items")
+        self.add(path, "TooMany", count, f"must have at most {limit} item{'s' if limit != 1 else ''}")
 
     def too_long(self, path: str, limit: int) -> None:
         """The text is longer than it may be."""

@@ -128,7 +128,8 @@ def resource_list(group: str, version: str) -> dict[str, Any] | None:
 
 
 def _of(group: str, version: str) -> Iterator[ApiResource]:
-    return (found for found in catalogue().resources if (found.group, found.version) == (group, version))
+    of = [found for found in catalogue().resources if (found.group, found.version) == (group, version)]
+    return iter(sorted(of, key=lambda resource: resource.plural))
 
 
 def wants_aggregated(accept: str) -> str:

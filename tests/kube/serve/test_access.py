@@ -159,7 +159,7 @@ async def test_yaml_is_taken(client: Client) -> None:
 
 
 async def test_body_that_does_not_arrive_is_not_waited_for(serve: MakeClient) -> None:
-    client = await serve(insecure="read-write", limits=Limits(body_seconds=0.1))
+    client = await serve(insecure="read-write", server_limits=Limits(body_seconds=0.1))
     host, _, port = client.sandbox.url.removeprefix("http://").rpartition(":")
     reader, writer = await asyncio.open_connection(host, int(port))
     writer.write(
@@ -173,7 +173,7 @@ async def test_body_that_does_not_arrive_is_not_waited_for(serve: MakeClient) ->
 
 
 async def test_watches_are_limited(serve: MakeClient) -> None:
-    client = await serve(limits=Limits(watches=1))
+    client = await serve(server_limits=Limits(watches=1))
 
     async with client.http.get(PODS, params={"watch": "true"}):
         answer = await client.get(PODS, watch="true")
@@ -183,7 +183,7 @@ async def test_watches_are_limited(serve: MakeClient) -> None:
 
 
 async def test_connections_are_limited(serve: MakeClient) -> None:
-    client = await serve(insecure="read-only", limits=Limits(connections=2))
+    client = await serve(insecure="read-only", server_limits=Limits(connections=2))
     host, _, port = client.sandbox.url.removeprefix("http://").rpartition(":")
     open_ones = [await asyncio.open_connection(host, int(port)) for _ in range(2)]
 

@@ -477,6 +477,22 @@ class StatefulSet(Object, frozen=True, kw_only=True):
     spec: SelectorSpec = SelectorSpec()
 
 
+class Deployment(Object, frozen=True, kw_only=True):
+    spec: SelectorSpec = SelectorSpec()
+
+
+class JobSpec(Model, frozen=True, kw_only=True):
+    parallelism: Int32 | None = None
+    completions: Int32 | None = None
+    completion_mode: str = ""
+    backoff_limit: Int32 | None = None
+    suspend: bool = False
+
+
+class Job(Object, frozen=True, kw_only=True):
+    spec: JobSpec = JobSpec()
+
+
 # --- workloads (KEP-5732) and upstream's pod groups --------------------------------------------------------------------
 
 

@@ -22,6 +22,7 @@ from tidelog.api.objects import Object
 from tidelog.api.times import NANOS
 from tidelog.daemon.actors.protocol import Actor
 from tidelog.daemon.intake.messages import Answer
+from tidelog.daemon.process.clock import Clock
 from tidelog.daemon.process.recovery import recovered_core
 from tidelog.daemon.process.runtime import Limits, Runtime, Watcher
 from tidelog.daemon.process.scheduler import Configuration, Scheduler, assembled, load_configuration
@@ -60,9 +61,11 @@ class Sandbox(Scheduler):
         watcher: Watcher | None = None,
         store: Store | None = None,
         now: int = START,
+        clock: Clock | None = None,
     ) -> None:
+        """`clock`: one that goes by itself, in place of one that stands still until `advance`."""
         self.registry = registry or Registry()
-        self.clock = VirtualClock(now)
+        self.clock: Clock = clock or VirtualClock(now)
         self.store: Store = store or MemoryStore("sandbox")
         self._configuration = load_configuration(config, self.registry).configuration
         self._evictions = RefusableEvictions()
@@ -146,6 +149,7 @@ class Sandbox(Scheduler):
     async def advance(self, seconds: float = 0, *, minutes: float = 0, hours: float = 0) -> None:
         """Let time go by. Everything that becomes due on the way is done when it is due."""
         nanos = round((seconds + 60 * minutes + 3600 * hours) * NANOS)
+        assert isinstance(self.clock, VirtualClock), "this clock goes by itself"
         await self.clock.advance(nanos, self.settled)
 
     async def settled(self) -> None:

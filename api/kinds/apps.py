@@ -1,10 +1,10 @@
-"""The kinds of the group apps: owners of pods, as far as default spread constraints and budgets read them."""
+"""The kinds of the groups apps and batch: owners of pods, as far as default spread constraints, budgets, and the actor that plays their controllers read them."""
 
 from __future__ import annotations
 
 from tidelog.api.kinds.columns import column, selector_words
 from tidelog.api.kinds.kind import Kind
-from tidelog.api.objects import ReplicaSet, StatefulSet
+from tidelog.api.objects import Deployment, Job, ReplicaSet, StatefulSet
 from tidelog.api.validation.cluster import validate_owner, validate_owner_update
 
 REPLICA_SET = Kind(
@@ -32,4 +32,28 @@ STATEFUL_SET = Kind(
     validate=validate_owner,
     validate_update=validate_owner_update,
     columns=(column(StatefulSet, "SELECTOR", lambda s: selector_words(s.spec.selector)),),
+)
+DEPLOYMENT = Kind(
+    name="Deployment",
+    type=Deployment,
+    group="apps",
+    version="v1",
+    plural="deployments",
+    short_names=("deploy",),
+    categories=("all",),
+    validate=validate_owner,
+    validate_update=validate_owner_update,
+    columns=(column(Deployment, "SELECTOR", lambda d: selector_words(d.spec.selector)),),
+)
+JOB = Kind(
+    name="Job",
+    type=Job,
+    group="batch",
+    version="v1",
+    plural="jobs",
+    categories=("all",),
+    columns=(
+        column(Job, "PARALLELISM", lambda j: j.spec.parallelism),
+        column(Job, "COMPLETIONS", lambda j: j.spec.completions),
+    ),
 )

@@ -24,7 +24,7 @@ ELSEWHERE: dict[str, str] = {
     "CompositePodGroup": "composite pod groups are not supported; use PodGroup or Workload",
     "Binding": "a binding is the scheduler's own decision; to tell of one made elsewhere, apply the pod with its nodeName",
     **dict.fromkeys(
-        ("Deployment", "DaemonSet", "Job", "CronJob"),
+        ("DaemonSet", "CronJob"),
         "controllers are not run here; apply the pods that they make",
     ),
     "KubeSchedulerConfiguration": "it is the configuration; pass it with --config",
@@ -54,6 +54,9 @@ _OURS: tuple[Kind, ...] = (
     storage.CSI_DRIVER,
     storage.CSI_STORAGE_CAPACITY,
     storage.VOLUME_ATTACHMENT,
+    apps.DEPLOYMENT,
+    apps.JOB,
+    resource.DEVICE_TAINT_RULE,
 )
 
 

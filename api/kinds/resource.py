@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from tidelog.api.kinds.columns import claim_state, column
 from tidelog.api.kinds.kind import Kind, Redaction
-from tidelog.api.objects import DeviceClass, ResourceClaim, ResourceClaimTemplate, ResourceSlice
+from tidelog.api.objects import (
+    DeviceClass,
+    DeviceTaintRule,
+    ResourceClaim,
+    ResourceClaimTemplate,
+    ResourceSlice,
+)
 from tidelog.api.validation.devices import (
     validate_claim,
     validate_claim_update,
@@ -82,4 +88,12 @@ RESOURCE_CLAIM_TEMPLATE = Kind(
     validate_update=validate_template_update,
     columns=(column(ResourceClaimTemplate, "REQUESTS", lambda t: len(t.spec.spec.devices.requests)),),
     redaction=_CLAIM_REDACTION,
+)
+DEVICE_TAINT_RULE = Kind(
+    name="DeviceTaintRule",
+    type=DeviceTaintRule,
+    group="resource.k8s.io",
+    version="v1",
+    plural="devicetaintrules",
+    namespaced=False,
 )

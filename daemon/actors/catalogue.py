@@ -36,6 +36,7 @@ ACTORS: Mapping[str, Role] = {
     "disruptionController": Role("tidelog.daemon.actors.disruption_controller", "DisruptionController"),
     "volumeController": Role("tidelog.daemon.actors.volume_controller", "VolumeController"),
     "attachController": Role("tidelog.daemon.actors.attach_controller", "AttachController"),
+    "workloadController": Role("tidelog.daemon.actors.workload_controller", "WorkloadController"),
 }
 """By their names in the file."""
 

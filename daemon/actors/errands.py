@@ -114,6 +114,9 @@ class KeyedObjects:
     def get(self, key: str) -> Object | None:
         return self._objects.get(key)
 
+    def opaque(self, key: str) -> str:  # A scheduler does not keep them.
+        return ""
+
     def of_kind(self, kind: str) -> list[Object]:
         prefix = f"{kind}/"
         return [obj for _, obj in sorted(i for i in self._objects.items() if i[0].startswith(prefix))]
@@ -127,6 +130,10 @@ class TabledObjects:
 
     def get(self, key: str) -> Object | None:
         return self._table.get(key)
+
+    def opaque(self, key: str) -> str:
+        found = self._table.entry(key)
+        return "" if found is None else found.opaque
 
     def of_kind(self, kind: str) -> list[Object]:
         return [entry.object for entry in self._table.of_kind(kind)]

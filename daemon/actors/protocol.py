@@ -45,6 +45,10 @@ class Objects(Protocol):
         """The object of this `Kind/namespace/name`. Costs a look into a dictionary."""
         ...
 
+    def opaque(self, key: str) -> str:
+        """The object's fields that nothing here reads, as JSON (`tidelog.kube.opaque`). Only `run` is told them."""
+        ...
+
     def of_kind(self, kind: str) -> Iterable[Object]:
         """All of a kind, by namespace and name. Costs a walk over all objects: not for every record."""
         ...

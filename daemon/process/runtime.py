@@ -33,7 +33,7 @@ from typing import Self, TypeVar
 
 import msgspec
 
-from tidelog.api.errors import LogBusy, LogFull
+from tidelog.api.errors import InvalidObjects, LogBusy, LogFull
 from tidelog.api.times import NANOS
 from tidelog.configuration.configuration import SchedulerConfiguration
 from tidelog.daemon.actors.errands import Entry, ErrandBook, KeyedObjects, TabledObjects
@@ -522,6 +522,10 @@ class Runtime:
         while True:
             try:
                 return await self.facts.act(act)
+            except InvalidObjects as error:
+                # An actor made of somebody's template what may not enter; others go on.
+                _log.error("what an actor made is refused", extra=fields(error=str(error)))
+                return []
             except LogFull:
                 await self._sleep(self.limits.full_seconds)
 

@@ -9,20 +9,28 @@
         cluster = await tidelog_sandbox("scheduler.yaml", actors=[NodeAgent()])
         …
 
-pytest finds it by itself where tidelog is installed; without pytest-asyncio the fixtures are not there. docs/testing.md has whole tests.
+    def test_controller_of_ours(tidelog_api_server):          # a Kubernetes API, for any client
+        pods = CoreV1Api(tidelog_api_server.client()).list_pod_for_all_namespaces()
+        …
+
+pytest finds it by itself where tidelog is installed; without pytest-asyncio those for tests that await are not there. docs/testing.md has whole tests.
 Nothing of tidelog is imported until a test asks for one of the fixtures.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AsyncExitStack, ExitStack, suppress
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 if TYPE_CHECKING:
+    from tidelog.testing.api_server import ApiServerThread
     from tidelog.testing.sandbox import Sandbox
 
 MakeSandbox = Callable[..., Awaitable["Sandbox"]]
+MakeApiServer = Callable[..., "ApiServerThread"]
 
 
 async def sandboxes() -> AsyncIterator[MakeSandbox]:
@@ -45,6 +53,30 @@ async def sandboxes() -> AsyncIterator[MakeSandbox]:
 async def cluster(tidelog_sandbox: MakeSandbox) -> Sandbox:
     """A cluster with the default configuration, and nothing in it."""
     return await tidelog_sandbox()
+
+
+@pytest.fixture
+def tidelog_api_servers() -> Iterator[MakeApiServer]:
+    """Makes API servers: `tidelog_api_servers(config, actors=…, clock=SystemClock())`, with the arguments of `Sandbox`."""
+    from tidelog.testing.api_server import ApiServerThread
+
+    made: list[ApiServerThread] = []
+    with ExitStack() as stack:
+
+        def make(config: Any = None, **settings: Any) -> ApiServerThread:
+            server = stack.enter_context(ApiServerThread(config, **settings))
+            made.append(server)
+            return server
+
+        yield make
+        for server in made:
+            server.verify()
+
+
+@pytest.fixture
+def tidelog_api_server(tidelog_api_servers: MakeApiServer) -> ApiServerThread:
+    """A Kubernetes API server with a scheduler, and nothing in it, on a virtual clock: address, kubeconfig, client."""
+    return tidelog_api_servers()
 
 
 # Whoever has tidelog and pytest, but not pytest-asyncio, must be able to run other tests.

@@ -58,7 +58,7 @@ BAD_TEXT = [
     ('{"apiVersion": "v1"}', "kind: Required value"),
     ("apiVersion: v1\nkind: Pdo\n", 'did you mean "Pod"'),
     ("apiVersion: v2\nkind: Pod\n", 'apiVersion: Unsupported value: "v2"'),
-    ("apiVersion: apps/v1\nkind: Deployment\n", "apply the pods that they make"),
+    ("apiVersion: apps/v1\nkind: DaemonSet\n", "apply the pods that they make"),
     ("apiVersion: v1\nkind: Pod\nspec: words\n", "spec: Invalid value"),
     ("apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {containers: {}}\n", "spec.containers"),
     ("apiVersion: v1\nkind: Pod\nmetadata: {name: A_b}\nspec: {containers: [{name: c}]}\n", "metadata.name"),

@@ -136,8 +136,8 @@ def test_unknown_fields_are_tolerated() -> None:
             'kind: Unsupported value: "CompositePodGroup": composite pod groups are not supported; use PodGroup or Workload',
         ),
         (
-            "{apiVersion: apps/v1, kind: Deployment}",
-            'kind: Unsupported value: "Deployment": controllers are not run here; apply the pods that they make',
+            "{apiVersion: apps/v1, kind: DaemonSet}",
+            'kind: Unsupported value: "DaemonSet": controllers are not run here; apply the pods that they make',
         ),
         ("{apiVersion: v1, kind: List, items: 3}", "items: object: Invalid value: 3: must be an object"),
     ],

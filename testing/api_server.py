@@ -95,7 +95,10 @@ class ApiSandbox(Sandbox):
             shutil.rmtree(self.folder, ignore_errors=True)
 
     async def compact(self) -> int:
-        """Drop all records: whoever watches from an older one is told that it is gone. Serving begins anew, as it does after `log compact`."""
+        """Verify the log and drop all records: whoever watches from an older one is told that it is gone. Serving begins anew, as it does after
+        `log compact`."""
+        if not self.log.anchor.seq:
+            await self.verify()
         await self.settled()
         await self.server.__aexit__(None, None, None)
         self.runtime.abandon()
@@ -229,8 +232,13 @@ class ApiServerThread:
         self.call(lambda sandbox: sandbox.compact())
 
     def verify(self) -> None:
-        """Recompute every decision and compare."""
-        self.call(lambda sandbox: sandbox.verify())
+        """Recompute every decision and compare. Of a log that was compacted nothing: that was done before."""
+
+        async def work(sandbox: ApiSandbox) -> None:
+            if not sandbox.log.anchor.seq:
+                await sandbox.verify()
+
+        self.call(work)
 
     def pods(self) -> list[Pod]:
         """All pods."""

@@ -132,7 +132,7 @@ class ApiServer:
             self._following = asyncio.create_task(self.view.follow(), name="tidelog kube view")
             stack.push_async_callback(self._stop_following)
             handler = Handler(self.api, access, settings.limits, version("tidelog"))
-            server = _Server(handler, settings.limits)
+            server = self._server = _Server(handler, settings.limits)
             stack.push_async_callback(server.shutdown, STOP_SECONDS)
             sockets = await asyncio.get_running_loop().create_server(
                 server, sock=listener, ssl=context, backlog=1024
@@ -180,6 +180,12 @@ class ApiServer:
         """What ended the view of the log, if something did."""
         task = self._following
         return task.exception() if task.done() and not task.cancelled() else None
+
+    def cut_connections(self) -> None:
+        """Break every connection off, as a network does: for tests."""
+        for connection in list(self._server.connections):
+            if connection.transport is not None:
+                connection.transport.abort()
 
     async def _close(self, sockets: asyncio.Server, server: _Server) -> None:
         sockets.close()

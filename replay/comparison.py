@@ -7,9 +7,13 @@ from typing import Any
 
 import msgspec
 
+from tidelog.api.objects import Pod
+from tidelog.api.pod_status import is_preempted
 from tidelog.api.times import NANOS
-from tidelog.eventlog.records import OUTCOME_KINDS, Record, Scheduled, decode_outcome
+from tidelog.eventlog.attachment import Attachment, attached
+from tidelog.eventlog.records import OUTCOME_KINDS, ObjectPut, Record, Scheduled, decode_body, decode_outcome
 from tidelog.replay.figures import Figures, figures
+from tidelog.replay.foreign import only_records
 from tidelog.replay.what_if import Divergence, Outcomes
 
 _BESIDE = ("attempt", "observed", "at", "epoch", "score")
@@ -100,11 +104,17 @@ def _results(records: Sequence[Record]) -> dict[str, PodResult]:
     created: dict[str, int] = {}
     found: dict[str, PodResult] = {}
     end = records[-1].at if records else 0
+    attachment: Attachment | None = None
     for record in records:
         key = record.key
-        if record.kind == "ObjectPut" and key.startswith("Pod/") and key not in created:
-            created[key] = record.at
-            found[key] = PodResult(node="", attempts=0, pending_seconds=0.0, evicted=False)
+        if record.kind == "ClusterAttached":
+            attachment = attached(attachment, key, decode_body(record))
+        if record.kind == "ObjectPut" and key.startswith("Pod/"):
+            if key not in created:
+                created[key] = record.at
+                found[key] = PodResult(node="", attempts=0, pending_seconds=0.0, evicted=False)
+            if only_records(attachment):
+                found[key] = _shown(found[key], record, created[key])
         elif record.kind == "ObjectDeleted":
             created.pop(key, None)
         elif record.kind in OUTCOME_KINDS and key in found:
@@ -115,6 +125,20 @@ def _results(records: Sequence[Record]) -> dict[str, PodResult]:
         else msgspec.structs.replace(result, pending_seconds=(end - created[key]) / NANOS)
         for key, result in found.items()
     }
+
+
+def _shown(result: PodResult, record: Record, created: int) -> PodResult:
+    """What a version of the pod shows of another scheduler's decisions."""
+    body = decode_body(record)
+    assert isinstance(body, ObjectPut)
+    pod = body.object
+    if not isinstance(pod, Pod):
+        return result
+    replace = msgspec.structs.replace
+    if pod.spec.node_name and not result.node:
+        waited = round((record.at - created) / NANOS, 3)
+        result = replace(result, node=pod.spec.node_name, pending_seconds=waited)
+    return replace(result, evicted=True) if is_preempted(pod) and not result.evicted else result
 
 
 def _after(result: PodResult, record: Record, created: int) -> PodResult:

@@ -11,14 +11,15 @@ from statistics import fmean, median, pstdev
 import msgspec
 
 from tidelog.api.objects import Node, Object, Pod, PodDisruptionBudget, PodGroup
-from tidelog.api.pod_status import is_terminal
+from tidelog.api.pod_status import is_preempted, is_terminal
 from tidelog.api.resources import CPU, MEMORY
 from tidelog.api.selectors import SelectorError, label_matcher, selector_key
 from tidelog.api.times import NANOS
 from tidelog.eventlog.objects import ObjectTable
-from tidelog.eventlog.records import Record
+from tidelog.eventlog.records import ObjectPut, Record, decode_body
 from tidelog.framework.node_info import NodeInfo, PodInfo
 from tidelog.plugins.pod_topology_spread.constraints import HARD
+from tidelog.replay.foreign import only_records, placed_on
 
 DIGITS = 4
 
@@ -110,6 +111,8 @@ class _Count:
         if record.kind == "ObjectPut" and self.table.get(key) is None:
             self.created[key] = record.at
             self.placed_at.pop(key, None)
+        elif record.kind == "ObjectPut" and only_records(self.table.attachment):
+            self._shown(record)
         elif record.kind == "Scheduled":
             self.placed_at[key] = record.at
             self.waits.append(record.at - self.created.get(key, record.at))
@@ -127,6 +130,20 @@ class _Count:
             "AttemptError",
         ):
             self.attempts += 1
+
+    def _shown(self, record: Record) -> None:
+        """A version of a pod may show where another scheduler has placed it."""
+        old, body = self.table.get(record.key), decode_body(record)
+        assert isinstance(body, ObjectPut)
+        new = body.object
+        if not isinstance(old, Pod) or not isinstance(new, Pod):
+            return
+        if placed_on(old, new):
+            self.placed_at[record.key] = record.at
+            self.waits.append(record.at - self.created.get(record.key, record.at))
+        if is_preempted(new) and not is_preempted(old):
+            self.evictions += 1
+            self.violations += self._violates(old)
 
     def _violates(self, victim: Object | None) -> bool:
         if not isinstance(victim, Pod):

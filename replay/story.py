@@ -42,6 +42,7 @@ from tidelog.eventlog.records import (
 )
 from tidelog.framework.events import ClusterEvent
 from tidelog.queue.entity import AnyEntity, QueuedGroup, QueuedPod, Where
+from tidelog.replay.foreign import rejection_shown
 from tidelog.replay.playback import playback
 from tidelog.replay.words import event_name, short
 from tidelog.scheduler.core import Core
@@ -363,6 +364,17 @@ class Teller:
             of = f", of {short(self._group)}" if self._group else ""
             self._add(record, "created", f"created{priority}{of}{on}")
             return
+        message = (
+            rejection_shown(old, new)
+            if self.core.promises.log_id and not self.core.promises.keeping
+            else None
+        )
+        if message is not None:
+            nominated = new.status.nominated_node_name
+            room = (
+                f"; room is made on {nominated}" if nominated and not old.status.nominated_node_name else ""
+            )
+            self._add(record, "rejected", f"rejected by {new.spec.scheduler_name}: {message}{room}")
         changed = ", ".join(_changes(old, new))
         if changed:
             self._add(record, "updated", f"{record.author} changed {changed}")

@@ -10,6 +10,9 @@ facts out where they stand, and lets them follow the outcomes that it comes to i
 about the same object, as long after it as it was recorded, and none if there is no such outcome. Who is evicted and for whom no reaction was
 recorded is gone when its grace period is over. Ticks are made anew.
 
+In a log that only records a cluster whose own scheduler decides, that scheduler's decisions are what is made anew: the what-if is on its own as soon
+as the whole cluster is there, and takes each version of a pod without them.
+
 A pod that is put whole after it was placed says where it was placed; what the scheduler wrote into it is replaced by what the what-if wrote.
 """
 
@@ -48,6 +51,7 @@ from tidelog.eventlog.records import (
 )
 from tidelog.plugins.registry import Registry
 from tidelog.replay.driver import Driver
+from tidelog.replay.foreign import is_complete, only_records, undecided
 from tidelog.scheduler.recorded import RecordedAttempt, RecordedAttempts, following, recorded_attempts
 
 Configure = Callable[[SchedulerConfiguration], SchedulerConfiguration]
@@ -185,7 +189,9 @@ class _WhatIf:
         self._attempts(record)
         if self.divergence is not None:
             return
-        if any(i.seq == record.seq for i in self.injections):
+        if self._decides_anew():
+            self._leave(record, "from here on the decisions of the cluster's own scheduler are made anew")
+        elif any(i.seq == record.seq for i in self.injections):
             self._leave(record, "an object is put in here")
         elif record.seq in self.drop or record.key in self.drop:
             self._leave(record, "a fact is left out here")
@@ -194,6 +200,11 @@ class _WhatIf:
             self._append(record, decode_body(record))
         elif driver.core.seq < record.seq:
             self._commit(record)
+
+    def _decides_anew(self) -> bool:
+        """The log only records what another scheduler decides, and the whole cluster is there."""
+        attachment = self.recorded.attachment
+        return only_records(attachment) and is_complete(attachment) and bool(self.driver.core.frameworks)
 
     def _attempts(self, record: Record) -> None:
         """Every attempt that was made before this record, in the same place."""
@@ -297,12 +308,27 @@ class _WhatIf:
         if isinstance(body, ObjectPut):
             if before is not None and current is None:
                 return  # It is gone here.
-            body = ObjectPut(object=_rebased(before, body.object, current))
+            body = ObjectPut(object=_rebased(before, self._undecided(before, body.object, current), current))
         elif isinstance(body, ConfigurationLoaded):
             body = self._configured(body)
-        elif record.key and current is None:
+        elif (record.key and current is None) or (
+            isinstance(body, ObjectDeleted) and self._is_anothers_victim(before)
+        ):
             return
         self.driver.append(Draft(body=body, author=record.author, key=record.key, cause=cause))
+
+    def _undecided(self, before: Object | None, new: Object, current: Object | None) -> Object:
+        """The fact without the decisions of the recorded cluster's own scheduler."""
+        if not isinstance(new, Pod) or not only_records(self.recorded.attachment):
+            return new
+        known, here = (obj if isinstance(obj, Pod) else None for obj in (before, current))
+        return undecided(known, new, here, self.driver.core.frameworks)
+
+    def _is_anothers_victim(self, before: Object | None) -> bool:
+        """It went because that scheduler preempted it; whom we preempt goes when its grace period is over."""
+        if not only_records(self.recorded.attachment) or not isinstance(before, Pod):
+            return False
+        return is_preempted(before) and before.spec.scheduler_name in self.driver.core.frameworks
 
     def _inject(self, obj: Object) -> None:
         """Admitted on the objects as the recorded log has them, which is where priority classes and namespaces are."""

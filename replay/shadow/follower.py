@@ -32,8 +32,9 @@ from tidelog.eventlog.records import (
 )
 from tidelog.plugins.registry import Registry
 from tidelog.queue.entity import pod_uid
+from tidelog.replay.foreign import rejection_shown
 from tidelog.replay.shadow.group_judge import GroupJudge, is_about_group
-from tidelog.replay.shadow.judge import BindingJudge, RejectionJudge, Verdict, rejection_of
+from tidelog.replay.shadow.judge import BindingJudge, RejectionJudge, Verdict
 from tidelog.replay.shadow.messages import parsed
 from tidelog.replay.shadow.world import AHEAD_TIME, Entry, World
 from tidelog.scheduler.cluster import wants_node
@@ -127,7 +128,7 @@ class Follower:
 
     def _shows(self, entry: Entry, new: Pod) -> bool:
         old = self.world.pod(entry.record.key, pod_uid(new))
-        return _binds(old, new) or rejection_of(old, new) is not None
+        return _binds(old, new) or rejection_shown(old, new) is not None
 
     def _note(self, entry: Entry) -> None:
         record, body = entry
@@ -158,7 +159,7 @@ class Follower:
         if _binds(old, new):
             yield from self._binding(record, old, new)
             return
-        message = rejection_of(old, new)
+        message = rejection_shown(old, new)
         if message is not None and new.spec.scheduler_name in self.world.frameworks["upstream"]:
             yield from self._rejection(record, old or new, new, message)
 

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from tidelog.api.objects import Pod, pod_condition
+from tidelog.api.objects import Pod
 from tidelog.framework.diagnosis import NO_NODES, FitError
 from tidelog.framework.framework import Feasible, Framework, NodeScores
 from tidelog.framework.interface import CycleState, Status
@@ -24,6 +24,7 @@ from tidelog.plugins.default_preemption.candidates import Candidate, rank
 from tidelog.plugins.default_preemption.plugin import DefaultPreemption
 from tidelog.plugins.image_locality import ImageLocality, pod_images, score_of_size
 from tidelog.queue.entity import pod_uid
+from tidelog.replay.foreign import rejection_shown
 from tidelog.replay.shadow import messages
 from tidelog.replay.shadow.search import Sought, View, first, is_pending
 from tidelog.replay.shadow.world import Step, World
@@ -212,26 +213,8 @@ def is_rejected(step: Step) -> bool:
     """The record shows that a pod was rejected."""
     return (
         isinstance(step.new, Pod)
-        and rejection_of(step.old if isinstance(step.old, Pod) else None, step.new) is not None
+        and rejection_shown(step.old if isinstance(step.old, Pod) else None, step.new) is not None
     )
-
-
-def rejection_of(old: Pod | None, new: Pod) -> str | None:
-    """The message of a rejection that is new in this version; None if there is none."""
-    condition = pod_condition(new, "PodScheduled")
-    if new.spec.node_name or condition is None or condition.status != "False":
-        return None
-    if condition.reason != "Unschedulable":
-        return None
-    if old is not None and old.metadata.uid == new.metadata.uid:
-        before = pod_condition(old, "PodScheduled")
-        if before is not None and (before.status, before.reason, before.message) == (
-            condition.status,
-            condition.reason,
-            condition.message,
-        ):
-            return None
-    return condition.message
 
 
 def explained_by_images(

@@ -72,6 +72,9 @@ class Log:
             self.say(ObjectPut(object=obj), object_key(obj))
         return self
 
+    def delete(self, obj: Object) -> Log:
+        return self.say(ObjectDeleted(uid=obj.metadata.uid), object_key(obj))
+
     def synced(self) -> Log:
         return self.say(KindSynced(kind="Pod", resource_version="1"))
 

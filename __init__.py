@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from tidelog.api.errors import FieldError as FieldError
     from tidelog.api.errors import InternalError as InternalError
     from tidelog.api.errors import InvalidObjects as InvalidObjects
+    from tidelog.api.errors import LogBusy as LogBusy
+    from tidelog.api.errors import LogClockWrong as LogClockWrong
     from tidelog.api.errors import LogDamaged as LogDamaged
     from tidelog.api.errors import LogError as LogError
     from tidelog.api.errors import LogFenced as LogFenced
@@ -78,7 +80,7 @@ if TYPE_CHECKING:
 
 _MODULES: dict[str, tuple[str, ...]] = {
     "api.errors": (
-        "FieldError", "InternalError", "InvalidObjects", "LogDamaged", "LogError", "LogFenced", "LogFull", "LogLocked",
+        "FieldError", "InternalError", "InvalidObjects", "LogBusy", "LogClockWrong", "LogDamaged", "LogError", "LogFenced", "LogFull", "LogLocked",
         "PluginError", "TidelogError", "UsageError",
     ),
     "api.kinds.kind": ("Kind",),

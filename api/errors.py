@@ -12,6 +12,7 @@
     │   ├── LogLocked             another process writes this log
     │   ├── LogFenced             a newer scheduler took the log over; this one's decisions no longer count
     │   ├── LogFull               no room on the disk; nothing of this was written
+    │   ├── LogClockWrong         the machine's clock cannot be right; nothing of this was written
     │   ├── LogBusy               another program is in a transaction on the database; nothing of this was written
     │   ├── LogDamaged            the log has lost or changed records (exit 4)
     │   ├── NoWriter              no process takes requests for this log (eventlog/handover.py)
@@ -195,6 +196,18 @@ class LogBusy(LogError):
             f"{self.path}: another program holds a transaction on it ({self.reason}), so nothing was written: "
             "look for a database tool, or a process that was stopped, and try again"
         )
+
+
+class LogClockWrong(LogError):
+    """The machine's clock cannot be right. Nothing was written."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(path, reason)
+        self.path = path
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"{self.path}: by the machine's clock {self.reason}, so nothing was written: set the clock, and try again"
 
 
 class LogDamaged(LogError):

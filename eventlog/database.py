@@ -284,13 +284,13 @@ def transaction(connection: sqlite3.Connection, work: Callable[[], None]) -> Non
         raise
 
 
-def checkpoint(connection: sqlite3.Connection) -> int:
+def checkpoint(connection: sqlite3.Connection) -> tuple[int, int]:
     """Move the WAL's content into the database, both fsynced. Readers may keep it from finishing, which is no error.
 
-    Returns how many frames the WAL has: they are written over when all of them were moved and nobody reads them.
+    Returns how many frames the WAL has, and how many of them were moved: it is begun anew when that are all.
     """
-    _, frames, _ = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
-    return int(frames)
+    _, frames, moved = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+    return int(frames), int(moved)
 
 
 def free_bytes(connection: sqlite3.Connection) -> int:

@@ -26,8 +26,9 @@ import stat
 import struct
 import tempfile
 from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
 from hashlib import sha256
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
@@ -56,7 +57,13 @@ FRAME_BYTES_MAX = 16 * 2**20
 """A larger message is refused; looking through one of this size holds up the event loop for some tens of milliseconds at worst."""
 
 CONNECTIONS_MAX = 256
-"""More are refused at once; arbitrary."""
+"""Where one more comes, the one that has been silent longest is closed, or else the slowest in the middle of a message; arbitrary."""
+
+BUDGET_BYTES = 64 * 2**20
+"""All large messages that are under way together. One that goes beyond that ends the one that began first."""
+
+SMALL_BYTES = 2**16
+"""What is smaller does not count: a reader has as much in memory of each connection anyway."""
 
 SECONDS_PER_MESSAGE = 30.0
 """A message that has begun must be there after this time. Between messages a client may take as long as it likes."""
@@ -71,6 +78,7 @@ _ADDRESS_BYTES_MAX = 107
 _LENGTH = struct.Struct(">I")
 _LOG = logging.getLogger(__name__)
 
+_Phase = Literal["silent", "sending", "answered"]
 Handler = Callable[[msgspec.Raw], Awaitable[Any]]
 T = TypeVar("T")
 
@@ -103,15 +111,22 @@ def _frame(message: object) -> bytes:
     return _LENGTH.pack(len(data)) + data
 
 
-async def _read_message(reader: asyncio.StreamReader, seconds: float | None, type: type[T]) -> T:
-    """The next message; raises `EOFError` at the end, `_Malformed` for what is none."""
+async def _read_message(
+    reader: asyncio.StreamReader,
+    seconds: float | None,
+    type: type[T],
+    begun: Callable[[int], None] = lambda _: None,
+) -> T:
+    """The next message; raises `EOFError` at the end, `_Malformed` for what is none. `begun` is told how large it is to be."""
     first = await reader.read(1)
     if not first:
         raise EOFError
     async with asyncio.timeout(seconds):
+        begun(0)
         (length,) = _LENGTH.unpack(first + await reader.readexactly(_LENGTH.size - 1))
         if length > FRAME_BYTES_MAX:
             raise _Malformed(f"a message of {length} bytes: at most {FRAME_BYTES_MAX} are taken")
+        begun(length)
         data = await reader.readexactly(length)
     try:
         return msgspec.msgpack.decode(data, type=type)
@@ -278,22 +293,27 @@ class HandoverServer(Closing):
         self._file = os.stat(address)
         self._handler = handler
         self._server: asyncio.Server | None = None
-        self._connections: dict[asyncio.Task[Any], bool] = {}
+        self._connections: dict[asyncio.Task[Any], _Phase] = {}
+        """What each is at; the one that changed last is the last."""
+        self._large: dict[asyncio.Task[Any], int] = {}
+        """Bytes of the large messages that are under way; the one that began first is the first."""
         self._closing = False
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
-        self._connections[task] = False
+        self._make_way()
+        self._connections[task] = "silent"
         try:
             await self._converse(reader, writer, task)
         except (EOFError, OSError, TimeoutError):
             pass  # It hung up, in the middle of a message perhaps, or was too slow.
         except asyncio.CancelledError:
-            # Only `close` does that. What was not sent yet is not waited for.
+            # `close` does that, and who needs the place. What was not sent yet is not waited for.
             writer.transport.abort()
         finally:
-            del self._connections[task]
+            self._connections.pop(task, None)
+            self._large.pop(task, None)
             writer.close()
             with contextlib.suppress(OSError):
                 await writer.wait_closed()
@@ -301,22 +321,59 @@ class HandoverServer(Closing):
     async def _converse(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, task: asyncio.Task[Any]
     ) -> None:
-        if len(self._connections) > CONNECTIONS_MAX:
+        if len(self._connections) > CONNECTIONS_MAX:  # All of them are being answered.
             writer.write(_refusal(LogError("too many connections; try again later")))
             await writer.drain()
             return
         while not self._closing:
             try:
-                message = await _read_message(reader, SECONDS_PER_MESSAGE, msgspec.Raw)
+                message = await _read_message(
+                    reader, SECONDS_PER_MESSAGE, msgspec.Raw, partial(self._begun, task)
+                )
             except _Malformed as error:
                 writer.write(_refusal(TidelogError(str(error))))
                 await writer.drain()
                 return
-            self._connections[task] = True
+            self._is_at(task, "answered")
             answer = await self._answer(message)
-            self._connections[task] = False
+            self._large.pop(task, None)
+            self._is_at(task, "silent")
             writer.write(answer)
             await writer.drain()
+
+    def _is_at(self, task: asyncio.Task[Any], phase: _Phase) -> None:
+        self._connections.pop(task, None)
+        self._connections[task] = phase
+
+    def _begun(self, task: asyncio.Task[Any], size: int) -> None:
+        """A message has begun, and will have so many bytes: there is room for it, or somebody slower makes way."""
+        self._is_at(task, "sending")
+        if size <= SMALL_BYTES:
+            return
+        for other in list(self._large):
+            if sum(self._large.values()) + size <= BUDGET_BYTES:
+                break
+            if self._connections.get(other) == "sending":
+                self._end(other)
+        self._large[task] = size
+
+    def _make_way(self) -> None:
+        """Let one more connection in, if there are too many and one of them is not being answered."""
+        if len(self._connections) < CONNECTIONS_MAX:
+            return
+        for phase in ("silent", "sending"):
+            for task, found in self._connections.items():
+                if found == phase:
+                    self._end(task)
+                    return
+
+    def _end(self, task: asyncio.Task[Any]) -> None:
+        _LOG.warning(
+            "closed a connection that kept others out", extra={"fields": {"open": len(self._connections)}}
+        )
+        self._connections.pop(task, None)
+        self._large.pop(task, None)
+        task.cancel()
 
     async def _answer(self, message: msgspec.Raw) -> bytes:
         try:
@@ -335,8 +392,8 @@ class HandoverServer(Closing):
         if self._server is None:
             return
         self._server.close()
-        for task, busy in list(self._connections.items()):
-            if not busy:
+        for task, phase in list(self._connections.items()):
+            if phase != "answered":
                 task.cancel()
         if self._connections:
             _, late = await asyncio.wait(list(self._connections), timeout=SECONDS_AT_CLOSE)

@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import signal
 import socket
 import time
 
@@ -88,6 +89,11 @@ class WriterLock:
         self._holder = msgspec.structs.replace(self._holder, socket=address)
         self._write(msgspec.json.encode(self._holder))
 
+    def beat(self) -> None:
+        """Show that this process is well: the time of the file changes."""
+        with contextlib.suppress(OSError):
+            os.utime(self._fd)
+
     def opened(self) -> None:
         """The log is open, and nothing is missing that the one before had acknowledged."""
         self._holder = msgspec.structs.replace(self._holder, led=True, before="", seq=0, epoch=0)
@@ -142,6 +148,43 @@ def read_holder(path: str) -> Holder | None:
             return _decoded(file.read(TEXT_BYTES_MAX))
     except OSError:
         return None
+
+
+def end_holder(path: str) -> str:
+    """Kill the process that holds this log's lock, if it is one of this machine; returns what was done.
+
+    By a descriptor of the process, taken before the look whether it is the one that holds the lock: its number may be another's
+    by then. Costs a look at the system's list of locks.
+    """
+    holder = read_holder(path)
+    if holder is None or not holder.pid or holder.host != socket.gethostname():
+        return "nobody on this machine is known to hold its lock"
+    if not hasattr(os, "pidfd_open"):
+        return "this system cannot end a process without mistaking another for it"
+    try:
+        process = os.pidfd_open(holder.pid)
+    except OSError as error:
+        return f"process {holder.pid} cannot be ended: {error.strerror}"
+    try:
+        if not _holds(holder.pid, os.stat(path + ".lock")):
+            return f"process {holder.pid} does not hold its lock"
+        signal.pidfd_send_signal(process, signal.SIGKILL)
+    except OSError as error:
+        return f"process {holder.pid} cannot be ended: {error.strerror}"
+    finally:
+        os.close(process)
+    return f"killed {holder}"
+
+
+def _holds(pid: int, file: os.stat_result) -> bool:
+    """Whether this process has locked this file, as the system says."""
+    place = f"{os.major(file.st_dev):02x}:{os.minor(file.st_dev):02x}:{file.st_ino}"
+    with open("/proc/locks", encoding="ascii") as locks:
+        return any(
+            words[1] == "FLOCK" and words[4:6] == [str(pid), place]
+            for words in map(str.split, locks)
+            if len(words) > 5
+        )
 
 
 def _decoded(text: bytes) -> Holder | None:

@@ -27,8 +27,9 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
 from typing import TypeVar
 
-from tidelog.api.errors import InternalError, LogBusy, LogError, LogFenced, LogFull
+from tidelog.api.errors import InternalError, LogBusy, LogClockWrong, LogError, LogFenced, LogFull
 from tidelog.api.kinds.registry import object_key
+from tidelog.api.times import NANOS, format_time
 from tidelog.eventlog.closing import opens
 from tidelog.eventlog.disk import Disk
 from tidelog.eventlog.memory import MemoryStore
@@ -69,6 +70,12 @@ RECENT_BYTES = 64 * 2**20
 
 DROPPED_AT_LEAST = 20
 """A step of a compaction for which there is no room is tried with fewer records, as long as it has so many."""
+
+LATEST = 7_258_118_400 * NANOS
+"""The year 2200: later times, and what is added to them, would not fit everywhere."""
+
+LEAP_MAX = 5 * 365 * 86_400 * NANOS
+"""A log that nobody has written to for longer is less likely than a clock that is wrong."""
 
 WAIT_SECONDS = 1.0
 """So often a group that met the end of the disk, or another's transaction, is tried again."""
@@ -365,6 +372,13 @@ class Log(LogReader):
         except LogFull as error:
             self._refuse_waiting(error)
             return
+        except LogBusy as error:
+            if self._closing:
+                raise
+            self._wait_for(error)
+            await asyncio.sleep(WAIT_SECONDS)
+            await self._store.tidy()
+            return
         group = _Group(self, self._clock)
         try:
             while self._queue and len(group.records) < GROUP_RECORDS and group.size < GROUP_BYTES:
@@ -391,17 +405,20 @@ class Log(LogReader):
             except (LogFull, LogBusy) as error:
                 if self._closing:
                     raise
-                if self.waits is None:
-                    _log.warning("a group waits to be written", extra={"fields": {"error": str(error)}})
+                self._wait_for(error)
                 if isinstance(error, LogFull):
                     self._refuse_waiting(error)
-                self.waits = error
                 await asyncio.sleep(WAIT_SECONDS)
             else:
                 if self.waits is not None:
                     _log.info("groups are written again")
                 self.waits = None
                 return
+
+    def _wait_for(self, error: LogFull | LogBusy) -> None:
+        if self.waits is None:
+            _log.warning("a group waits to be written", extra={"fields": {"error": str(error)}})
+        self.waits = error
 
     def _refuse_waiting(self, error: LogFull) -> None:
         self.waits = error
@@ -491,7 +508,7 @@ class _Group:
         self.head = head
 
     async def _sequence(self, request: _Request) -> tuple[list[Record], Head]:
-        chain = _Chain(self.head, max(self._clock(), self.head.at))
+        chain = _Chain(self.head, time_after(self.head, self._clock(), self._log.name))
         drafts = self._drafts(request, chain.at)
         if isinstance(drafts, Generator):
             with contextlib.closing(drafts):
@@ -528,6 +545,18 @@ class _Group:
         """Tell the callers that their records may or may not be in the log."""
         for request, _ in self._answers:
             request.refuse(LogError(why))
+
+
+def time_after(head: Head, now: int, name: str) -> int:
+    """The time of what follows this record. Raises LogError for a clock that cannot be right: times of a log never go back, so that one
+    wrong second would stay for ever."""
+    if now > LATEST or (head.seq and now - head.at > LEAP_MAX):
+        shown = format_time(now) if now <= LATEST else "a year after 2200"
+        since = (
+            f", {(now - head.at) // (365 * 86_400 * NANOS)} years after its newest record" if head.seq else ""
+        )
+        raise LogClockWrong(name, f"it is {shown}{since}")
+    return max(now, head.at)
 
 
 class _Chain:

@@ -180,7 +180,7 @@ def _go_on_writing(path: str, disk: Disk, examined: Opened) -> Opened:
 def _checkpoint(connection: sqlite3.Connection) -> int:
     """A checkpoint, which syncs the WAL before it moves anything: the second may wait until there is room."""
     try:
-        return database.checkpoint(connection)
+        return database.checkpoint(connection)[0]
     except sqlite3.Error as error:
         if not is_full(error):
             raise

@@ -10,6 +10,7 @@ ever writes or checkpoints: SQLite before 3.51.3 can corrupt a WAL database othe
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import sqlite3
 from collections.abc import Callable, Sequence
@@ -36,6 +37,16 @@ PAGES_PER_STEP = 256
 
 CHECKPOINT_BYTES = 4 * 2**20
 """Amount appended between checkpoints: a small WAL is a small window for damage, a large one is fewer fsyncs."""
+
+PINNED_BYTES = 64 * 2**20
+"""It is told when the write-ahead log has become so large because somebody reads an old state …"""
+
+PINNED_BYTES_MAX = 2**30
+"""… and nothing more is written when it is as large as this, until he has ended."""
+
+FRAME_BYTES = 4096 + 24
+
+_log = logging.getLogger("tidelog.log")
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -200,6 +211,8 @@ class SqliteStore(_Reading):
         self._identity = opened.identity
         self._since_checkpoint = 0
         self._failed = False
+        self._pinned = 0
+        """Bytes of the write-ahead log, where somebody keeps them from being moved to the database."""
         self._spare = 0
         """So much is free in the file, after a compaction that could not give it back."""
         self._reserve = Reserve(path, disk)
@@ -279,6 +292,11 @@ class SqliteStore(_Reading):
         """As in `Store`: one statvfs, and a stat of the lock file."""
         self.lock.check()
         self._check_room_for(0)
+        if self._pinned >= PINNED_BYTES_MAX:
+            raise LogBusy(
+                self.name,
+                f"somebody reads an old state of it, and its write-ahead log has grown to {self._pinned >> 20} MiB",
+            )
 
     def _check_room_for(self, more: int) -> None:
         """Raise `LogFull` unless so many bytes fit beside what is kept free."""
@@ -292,6 +310,7 @@ class SqliteStore(_Reading):
         """As in `Store`: six calls of `stat`."""
         self.lock.check()
         await self._write(lambda _: None)
+        self.lock.beat()
 
     async def append(self, records: Sequence[Record], head: Head) -> None:
         """As in `Store`."""
@@ -361,14 +380,25 @@ class SqliteStore(_Reading):
 
     async def tidy(self) -> None:
         """As in `Store`: a checkpoint each 4 MiB."""
-        if self._since_checkpoint >= CHECKPOINT_BYTES:
+        if self._since_checkpoint >= CHECKPOINT_BYTES or self._pinned >= PINNED_BYTES:
             self._since_checkpoint = 0
             # What was committed is in the write-ahead log, and waits there.
             with contextlib.suppress(LogFull, LogBusy):
                 await self._write(self._checkpoint)
 
     def _checkpoint(self, connection: sqlite3.Connection) -> None:
-        self._identity.checkpointed(database.checkpoint(connection))
+        frames, moved = database.checkpoint(connection)
+        self._identity.checkpointed(frames)
+        before, self._pinned = self._pinned, (frames * FRAME_BYTES if moved < frames else 0)
+        if before < PINNED_BYTES <= self._pinned:
+            _log.warning(
+                "a reader keeps the write-ahead log from being emptied",
+                extra={"fields": {"log": self.name, "bytes": self._pinned}},
+            )
+        elif before >= PINNED_BYTES and not self._pinned:
+            database.truncate_log(connection)
+            self._identity.checkpointed(database.checkpoint(connection)[0])
+            _log.info("the write-ahead log was emptied", extra={"fields": {"log": self.name}})
         self._reserve.make()
 
     async def put_snapshot(self, snapshot: Snapshot, *, urgent: bool = False) -> None:

@@ -200,8 +200,8 @@ class Store(ReadStore, Protocol):
     """The port for writing a log. One task appends; beside it others may read, and one may put a snapshot or compact."""
 
     def check_room(self) -> None:
-        """Raises `LogFull` when the next group could not be kept, another `LogError` when none ever can. Cheap; called before
-        each group."""
+        """Raises `LogFull` or `LogBusy` when the next group could not be kept now, another `LogError` when none ever can. Cheap; called
+        before each group."""
         ...
 
     async def check(self) -> None:

@@ -65,6 +65,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "lies between them and the snapshot before (default: keep all)",
     )
     parser.add_argument(
+        "--end-silent-leader",
+        metavar="DURATION",
+        help="as a standby, kill a leader on this machine that has shown no sign of life for so long (30s), and take over "
+        "(default: only say so)",
+    )
+    parser.add_argument(
         "--no-standby", action="store_true", help="end with an error if another process holds the log"
     )
     add_cluster_options(parser)
@@ -157,6 +163,9 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(f"--snapshot-every {args.snapshot_every}: must not be below 0")
     if args.kubeconfig is None and args.mode is not None:
         raise UsageError("--mode needs a cluster: name its --kubeconfig")
+    end_silent = None
+    if args.end_silent_leader is not None:
+        end_silent = seconds_of(args.end_silent_leader)
     keep = None if args.keep is None else read_retention(args.keep)
     if keep is not None and not args.snapshot_every:
         raise UsageError(
@@ -169,6 +178,7 @@ def run(args: argparse.Namespace) -> int:
         gates=gates,
         listen=None if args.listen == "off" else args.listen,
         standby=not args.no_standby,
+        end_silent_leader=end_silent,
         limits=Limits(snapshot_every=args.snapshot_every, keep=keep),
     )
 
@@ -263,6 +273,18 @@ def read_key(path: Path | None) -> bytes:
     if len(key) < 16:
         raise UsageError(f"--redact-key {path}: must hold at least 16 bytes")
     return key
+
+
+def seconds_of(text: str) -> float:
+    """The seconds of --end-silent-leader."""
+    from tidelog.api.errors import UsageError
+    from tidelog.daemon.process.retention import read_retention
+    from tidelog.daemon.process.standby import SILENT_SECONDS
+
+    found = read_retention(text, "--end-silent-leader") if text[-1:].isalpha() else None
+    if found is None or found.nanos < SILENT_SECONDS * 1e9:
+        raise UsageError(f"--end-silent-leader {text}: must be a duration of 5s or more, as 30s or 2m")
+    return found.nanos / 1e9
 
 
 def named_gates(text: str | None) -> dict[str, bool] | None:

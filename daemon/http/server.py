@@ -73,6 +73,8 @@ class Server(http.server.ThreadingHTTPServer):
         self.limits = limits
         self._deadlines: dict[Any, float] = {}
         """Open connections. Guarded by the condition, which is notified when one is gone."""
+        self._sending: dict[Any, None] = {}
+        """Those of them whose request has not arrived yet, the oldest first."""
         self._changed = threading.Condition()
         super().__init__(address, _Handler)
 
@@ -105,9 +107,10 @@ class Server(http.server.ThreadingHTTPServer):
     def process_request(self, request: Any, client_address: Any) -> None:
         """Serve the connection in a thread of its own, or turn it away when there are too many."""
         with self._changed:
-            full = len(self._deadlines) >= self.limits.connections
+            full = len(self._deadlines) >= self.limits.connections and not self._make_way()
             if not full:
                 self._deadlines[request] = time.monotonic() + self.limits.request_seconds
+                self._sending[request] = None
         if full:
             _log.debug("turned a connection away", extra=fields(open=self.limits.connections))
             with contextlib.suppress(OSError):
@@ -119,16 +122,27 @@ class Server(http.server.ThreadingHTTPServer):
         else:
             super().process_request(request, client_address)
 
+    def _make_way(self) -> bool:
+        """Cut the connection that has been sending its request for longest: probes send theirs at once, and must get through."""
+        if not self._sending or len(self._deadlines) >= 2 * self.limits.connections:
+            return False
+        slowest = next(iter(self._sending))
+        del self._sending[slowest]
+        _cut(slowest)
+        return True
+
     def shutdown_request(self, request: Any) -> None:
         """The connection is over, however it ended."""
         super().shutdown_request(request)
         with self._changed:
             self._deadlines.pop(request, None)
+            self._sending.pop(request, None)
             self._changed.notify_all()
 
     def request_arrived(self, request: Any) -> None:
         """The request is complete: from now on counts the time for the answer."""
         with self._changed:
+            self._sending.pop(request, None)
             if request in self._deadlines:
                 self._deadlines[request] = time.monotonic() + self.limits.answer_seconds
 

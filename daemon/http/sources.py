@@ -36,6 +36,8 @@ class ProcessState:
         self.began = time.time_ns()
         self.runtime: Runtime | None = None
         """Set when this process leads."""
+        self.leader_silent = 0.0
+        """Seconds for which the one that this standby follows has shown no sign of life."""
         self.kept_out: LogError | None = None
         """Why the log cannot be opened, or not be written to yet."""
         self.core: Core | None = None
@@ -86,6 +88,8 @@ class ProcessState:
             "Log": self.path,
             "Process": os.getpid(),
         }
+        if self.phase == "standby":
+            rows["Leader silent for"] = f"{self.leader_silent:.0f} s"
         core, runtime = self.core, self.runtime
         if core is not None:
             rows |= {
@@ -107,7 +111,9 @@ class ProcessState:
         core, runtime = self.core, self.runtime
         ready = not any(self.ready().values())
         if core is None or core.queue is None:
-            return Statistics(ready=ready, log_bytes=_size(self.path))
+            return Statistics(
+                ready=ready, log_bytes=_size(self.path), leader_silent_seconds=self.leader_silent
+            )
         queue = core.queue.statistics()
         cache = core.cluster.cache
         now = core.at if runtime is None else max(runtime.clock.now(), core.at)
@@ -124,6 +130,7 @@ class ProcessState:
             log_head_seq=core.seq if runtime is None else runtime.log.head.seq,
             log_bytes=_size(self.path),
             epoch=core.epoch,
+            leader_silent_seconds=self.leader_silent,
             ready=ready,
         )
 

@@ -76,6 +76,8 @@ class Statistics(msgspec.Struct, frozen=True, kw_only=True):
     """The seq of the last durable record."""
     log_bytes: int = 0
     """The log's size on disk, with its write-ahead log."""
+    leader_silent_seconds: float = 0.0
+    """For so long the leader that this standby follows has shown no sign of life."""
     epoch: int = 0
     """The newest epoch in the log."""
     ready: bool = False
@@ -205,6 +207,11 @@ def _gauges(now: Callable[[], Statistics]) -> Iterator[Gauge]:
         "tidelog_log_bytes",
         "Size of the log on disk, with its write-ahead log.",
         lambda: {(): now().log_bytes},
+    )
+    yield _gauge(
+        "tidelog_leader_silent_seconds",
+        "For so long the leader that this standby follows has shown no sign of life.",
+        lambda: {(): now().leader_silent_seconds},
     )
     yield _gauge("tidelog_epoch", "Newest epoch in the log.", lambda: {(): now().epoch})
     yield _gauge(

@@ -42,6 +42,9 @@ class Candidate:
     poll_seconds = POLL_SECONDS
     """How often a standby looks whether the lock is free."""
 
+    end_silent_seconds: float | None = None
+    """A standby ends a leader that has shown no sign of life for so long; None: never."""
+
     def __init__(
         self,
         place: Place,
@@ -87,6 +90,9 @@ class Candidate:
 
     def followed(self, core: Core) -> None:
         """This core is kept warm while another process leads."""
+
+    def silent(self, seconds: float) -> None:
+        """The leader has shown no sign of life for so long."""
 
     def kept_out(self, error: LogError) -> None:
         """The log cannot be opened now; it is tried again."""
@@ -157,6 +163,8 @@ class Candidate:
             what=WHAT,
             followed=self.followed,
             poll_seconds=self.poll_seconds,
+            end_silent_seconds=self.end_silent_seconds,
+            silent=self.silent,
         )
         return await standby.take_over()
 

@@ -10,6 +10,7 @@ they wait until it is rung or a time has come, and look again.
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable
 from typing import Protocol
@@ -48,20 +49,47 @@ class Clock(Protocol):
         ...
 
 
-class SystemClock:
-    """The machine's clock, made steady: set back it goes on at its own pace, set forward it follows."""
+LEAP_MAX = 3600 * NANOS
+"""A clock that is set forward by more is not followed: time never goes back, so a glitch would stay for ever."""
 
-    def __init__(
-        self, wall: Callable[[], int] = time.time_ns, steady: Callable[[], int] = time.monotonic_ns
-    ) -> None:
+_log = logging.getLogger("tidelog.clock")
+
+
+def _steady() -> int:
+    """Nanoseconds that also count while the machine sleeps, where the system knows them."""
+    boot = getattr(time, "CLOCK_BOOTTIME", None)
+    return time.monotonic_ns() if boot is None else time.clock_gettime_ns(boot)
+
+
+class SystemClock:
+    """The machine's clock, made steady: set back it goes on at its own pace, set forward it follows, but for more than an hour at once.
+
+    A leap that is larger is refused, and told once: whoever has really set the clock by so much starts the process again.
+    """
+
+    def __init__(self, wall: Callable[[], int] = time.time_ns, steady: Callable[[], int] = _steady) -> None:
         self._wall = wall
         self._steady = steady
         self._last = wall()
         self._last_steady = steady()
+        self.refused = 0
+        """So far ahead is the machine's clock, in nanoseconds, by a leap that is not followed."""
 
     def now(self) -> int:
-        steady = self._steady()
-        self._last = max(self._wall(), self._last + steady - self._last_steady)
+        steady, wall = self._steady(), self._wall()
+        expected = self._last + steady - self._last_steady
+        if wall - expected > LEAP_MAX:
+            if not self.refused:
+                _log.error(
+                    "the machine's clock leapt ahead, and is not followed: set it right, or start again",
+                    extra={"fields": {"seconds": (wall - expected) // NANOS}},
+                )
+            self.refused = wall - expected
+            wall = expected
+        elif self.refused:
+            self.refused = 0
+            _log.info("the machine's clock is followed again")
+        self._last = max(wall, expected)
         self._last_steady = steady
         return self._last
 

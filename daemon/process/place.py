@@ -12,7 +12,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
 from tidelog.eventlog.handover import Handler, serve
-from tidelog.eventlog.lock import read_holder
+from tidelog.eventlog.lock import end_holder, read_holder
 from tidelog.eventlog.log import Log, open_log
 from tidelog.eventlog.opening import log_path
 from tidelog.eventlog.reader import LogReader, open_reader
@@ -23,6 +23,14 @@ class Place(Protocol):
 
     def leader(self) -> str:
         """The process that writes it, for messages."""
+        ...
+
+    def heartbeat(self) -> object:
+        """Something that changes about once a second while whoever leads it is well; None where nobody knows."""
+        ...
+
+    def end_leader(self) -> str:
+        """End the process that leads it, on this machine; what was done, as a sentence. It falls free when that process is gone."""
         ...
 
     async def open_log(self, what: str, clock: Callable[[], int]) -> Log:
@@ -46,6 +54,15 @@ class LogFiles:
 
     def leader(self) -> str:
         return str(read_holder(log_path(self.path)) or "unknown")
+
+    def heartbeat(self) -> object:
+        try:
+            return os.stat(log_path(self.path) + ".lock").st_mtime_ns
+        except OSError:
+            return None
+
+    def end_leader(self) -> str:
+        return end_holder(log_path(self.path))
 
     async def open_log(self, what: str, clock: Callable[[], int]) -> Log:
         return await open_log(self.path, what=what, clock=clock)

@@ -47,6 +47,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """Address of the HTTP endpoints; None for none."""
     standby: bool = True
     """Wait if another process holds the log; False: that is an error."""
+    end_silent_leader: float | None = None
+    """Seconds; None: never."""
     limits: Limits = Limits()
 
 
@@ -73,6 +75,7 @@ class Process(Candidate):
             watcher=self._recorder,
             standby=options.standby,
         )
+        self.end_silent_seconds = options.end_silent_leader
 
     async def run(self) -> None:
         """Return when a signal said to stop; raises what ended it otherwise."""
@@ -92,11 +95,15 @@ class Process(Candidate):
     def followed(self, core: Core) -> None:
         self.state.core = core
 
+    def silent(self, seconds: float) -> None:
+        self.state.leader_silent = seconds
+
     def kept_out(self, error: LogError) -> None:
         self.state.kept_out = error
 
     def taken(self, log: Log) -> None:
         self.state.kept_out = None
+        self.state.leader_silent = 0.0
         log.on_commit = self._recorder.group_committed
 
     @contextlib.asynccontextmanager

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -30,6 +31,9 @@ from tidelog.scheduler.state import SNAPSHOT
 
 POLL_SECONDS = 0.1
 """How often it looks whether the lock is free, and what is new."""
+
+SILENT_SECONDS = 5.0
+"""It is told when the leader has shown no sign of life for so long; it shows one a second."""
 
 POLLS_PER_SNAPSHOT = 50
 """It looks for snapshots at every so-many-th poll."""
@@ -56,7 +60,10 @@ class Standby:
         what: str,
         followed: Callable[[Core], None] = lambda _: None,
         poll_seconds: float = POLL_SECONDS,
+        end_silent_seconds: float | None = None,
+        silent: Callable[[float], None] = lambda _: None,
     ) -> None:
+        """`silent` is told for how many seconds the leader has shown no sign of life; after `end_silent_seconds` it is killed."""
         self._place = place
         self._registry = registry
         self._clock = clock
@@ -64,6 +71,11 @@ class Standby:
         self._followed = followed
         self._poll_seconds = poll_seconds
         self._recovery: Recovery | None = None
+        self._end_silent_seconds = end_silent_seconds
+        self._silent = silent
+        self._beat: object = None
+        self._beat_at = time.monotonic()
+        self._told_of_silence = False
         self._kept_out: LogFull | LogBusy | None = None
         """Why it could not take over when it tried last."""
         self._digest = b""
@@ -86,6 +98,7 @@ class Standby:
                         await reader.close()
                     reader = self._recovery = None
                 polls += 1
+                self._look_after_leader()
                 await asyncio.sleep(self._poll_seconds)
         finally:
             if reader is not None:
@@ -107,6 +120,27 @@ class Standby:
                 _log.warning("cannot take the log over yet", extra=fields(error=str(error)))
             self._kept_out = error
             return None
+
+    def _look_after_leader(self) -> None:
+        """A leader that is stopped, or hangs, keeps the lock for ever; only the end of its process sets it free."""
+        beat, now = self._place.heartbeat(), time.monotonic()
+        if beat is None or beat != self._beat:
+            if self._told_of_silence:
+                _log.info("the leader is well again")
+            self._beat, self._beat_at, self._told_of_silence = beat, now, False
+        silent = now - self._beat_at
+        self._silent(silent)
+        if silent >= SILENT_SECONDS and not self._told_of_silence:
+            self._told_of_silence = True
+            _log.warning(
+                "the leader shows no sign of life",
+                extra=fields(leader=self._place.leader(), seconds=round(silent)),
+            )
+        if self._end_silent_seconds is not None and silent >= self._end_silent_seconds:
+            _log.warning(
+                "ended a silent leader", extra=fields(seconds=round(silent), done=self._place.end_leader())
+            )
+            self._beat_at = now
 
     async def _begin(self) -> LogReader:
         reader = await self._place.open_reader()

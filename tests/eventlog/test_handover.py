@@ -330,17 +330,26 @@ async def test_request_under_way_is_answered_before_the_server_closes(log: Log) 
     await closing
 
 
-async def test_too_many_connections_are_refused_at_once(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_connections_beyond_those_that_are_answered_are_refused_at_once(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(handover, "CONNECTIONS_MAX", 2)
-    async with serve(log, echo):
-        clients = [await connect(log.name) for _ in range(2)]
-        for client in clients:
-            await client.request(0)
+    asked, release = asyncio.Semaphore(0), asyncio.Event()
+
+    async def slow(_: msgspec.Raw) -> Any:
+        asked.release()
+        await release.wait()
+        return "done"
+
+    async with serve(log, slow):
+        waiting = [asyncio.ensure_future(hand_over(log.name, n)) for n in range(2)]
+        for _ in range(2):
+            await asked.acquire()
 
         with pytest.raises(TidelogError, match="too many connections"):
             await hand_over(log.name, 1)
-        for client in clients:
-            await client.close()
+        release.set()
+        assert await asyncio.gather(*waiting) == ["done", "done"]
 
 
 async def test_second_writer_hears_who_holds_the_log_and_can_hand_over(log: Log) -> None:
@@ -465,3 +474,32 @@ def test_private_folder_is_beside_the_temporary_files_where_the_user_has_no_othe
 
     assert folder == str(tmp_path / f"tidelog-{os.geteuid()}")
     assert os.stat(folder).st_mode & 0o777 == 0o700
+
+
+async def test_many_silent_connections_do_not_keep_another_out(log: Log) -> None:
+    async with serve(log, echo) as server:
+        silent = [await asyncio.open_unix_connection(server.address) for _ in range(handover.CONNECTIONS_MAX)]
+        await asyncio.sleep(0)
+        for _ in range(3):
+            assert await hand_over(log.name, "still there") == {"echo": "still there"}
+        assert await silent[0][0].read() == b""
+        for _, writer in silent:
+            writer.close()
+
+
+async def test_large_messages_under_way_have_one_budget(log: Log) -> None:
+    async def size(message: msgspec.Raw) -> Any:
+        return len(bytes(message))
+
+    async with serve(log, size) as server:
+        begun = []
+        for _ in range(10):
+            reader, writer = await asyncio.open_unix_connection(server.address)
+            writer.write((handover.FRAME_BYTES_MAX).to_bytes(4, "big") + b"x" * 100_000)
+            await writer.drain()
+            begun.append((reader, writer))
+        assert await hand_over(log.name, b"y" * 2**20) > 2**20
+        assert sum(server._large.values()) <= handover.BUDGET_BYTES
+        assert await begun[0][0].read() == b""
+        for _, writer in begun:
+            writer.close()

@@ -282,9 +282,9 @@ def head_now_and_then(
         self._head_file.write(head)
 
 
-def no_checkpoint(connection: sqlite3.Connection) -> int:
+def no_checkpoint(connection: sqlite3.Connection) -> tuple[int, int]:
     """What a killed writer did not sync is believed to be on the disk."""
-    return 0
+    return 0, 0
 
 
 MISTAKES: list[tuple[str, type[Recorder], tuple[Any, str, Any] | None, Callable[..., Awaitable[None]]]] = [

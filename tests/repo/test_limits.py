@@ -20,6 +20,7 @@ from tidelog.api.manifests.documents import read_documents
 from tidelog.api.manifests.manifests import OBJECT_BYTES_MAX, VALUES_MAX, load
 from tidelog.api.manifests.yaml_reader import DEPTH_MAX, DOCUMENTS_MAX, INPUT_BYTES_MAX
 from tidelog.api.object_table import ObjectTable
+from tidelog.api.times import NANOS
 from tidelog.api.validation import common as validate_common
 from tidelog.api.validation import devices as validate_devices
 from tidelog.api.validation import groups as validate_groups
@@ -31,11 +32,12 @@ from tidelog.daemon.actors import node_groups
 from tidelog.daemon.http import server as http_server
 from tidelog.daemon.intake import facts
 from tidelog.daemon.intake.messages import OBJECTS_MAX, TEXT_BYTES_MAX, VERSION, read_request
-from tidelog.eventlog import handover, log, records, room
+from tidelog.eventlog import handover, log, records, room, sqlite
 from tidelog.eventlog.log import memory_log
 from tidelog.eventlog.records import Draft, SchedulerStarted
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "limits.md").read_text()
+YEARS = {5: "five"}
 UNSATISFIABLE = validate_placement.UNSATISFIABLE
 HTTP = http_server.Limits()
 VALUES = {
@@ -69,6 +71,13 @@ VALUES = {
     "objects or keys of a request": f"{OBJECTS_MAX:,}",
     "an object's text in a request": f"{OBJECT_BYTES_MAX / 2**20} MiB and {TEXT_BYTES_MAX - OBJECT_BYTES_MAX >> 10} KiB",
     "connections": (str(handover.CONNECTIONS_MAX), str(HTTP.connections)),
+    f"messages of more than {handover.SMALL_BYTES >> 10} KiB that are under way together": (
+        f"{handover.BUDGET_BYTES >> 20} MiB"
+    ),
+    "a write-ahead log that somebody's reading keeps from being emptied": (
+        f"{sqlite.PINNED_BYTES >> 20} MiB; {sqlite.PINNED_BYTES_MAX >> 30} GiB"
+    ),
+    "a time": f"{YEARS[log.LEAP_MAX // (365 * 86_400 * NANOS)]} years after the record before, the year 2200",
     "the time for a message to arrive, once it has begun": f"{handover.SECONDS_PER_MESSAGE:g} s",
     "objects told of in a refusal; broken rules in all": f"{facts.REFUSALS_MAX}; {facts.REFUSED_ERRORS_MAX:,}",
     "warnings told of one request; characters of each": f"{facts.WARNINGS_MAX:,}; {facts.WARNING_LENGTH_MAX:,}",

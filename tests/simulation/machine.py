@@ -185,6 +185,12 @@ class SimPlace:
         held = self._machine.lock
         return "unknown" if held is None else held.program.process.name
 
+    def heartbeat(self) -> object:
+        return None
+
+    def end_leader(self) -> str:
+        return "nobody is ended here"
+
     async def open_log(self, what: str, clock: Callable[[], int]) -> Log:
         lock = SimLock(self._machine, self._program)
         try:

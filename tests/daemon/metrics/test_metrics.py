@@ -83,6 +83,7 @@ log_commit_duration_seconds histogram - 0.0001,2,15
 log_commit_records histogram - 1,2,14
 log_head_seq gauge -
 log_bytes gauge -
+leader_silent_seconds gauge -
 epoch gauge -
 ready gauge -
 watch_events_total counter kind

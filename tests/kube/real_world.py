@@ -60,15 +60,14 @@ class Daemon:
 
     def __init__(
         self,
-        server: RealServer,
+        server: RealServer | Path,
         log: Path,
         mode: str,
         *flags: str,
         user: str = "admin",
         scheduler: str = "tidelog",
-        url: str = "",
     ) -> None:
-        self.server = server
+        """`server`: a real one, or a kubeconfig."""
         self.log = log
         self.port = free_port()
         folder = log.parent
@@ -84,12 +83,7 @@ class Daemon:
                 }
             )
         )
-        kubeconfig = server.kubeconfig(user)
-        if url:
-            changed = json.loads(kubeconfig.read_text())
-            changed["clusters"][0]["cluster"]["server"] = url
-            kubeconfig = folder / "proxied.kubeconfig"
-            kubeconfig.write_text(json.dumps(changed))
+        kubeconfig = server if isinstance(server, Path) else server.kubeconfig(user)
         self.command = [
             *TIDELOG,
             "run",

@@ -546,8 +546,9 @@ def test_rolling_update_and_drain(server: RealServer, tmp_path: Path) -> None:
         until(updated, "the update")
         zones: dict[str, int] = {}
         for pod in server.pods().values():
-            zone = pod["metadata"]["labels"]["topology.kubernetes.io/zone"]
-            zones[zone] = zones.get(zone, 0) + (not pod["metadata"].get("deletionTimestamp"))
+            zone = pod["metadata"]["labels"].get("topology.kubernetes.io/zone")
+            if zone is not None and not pod["metadata"].get("deletionTimestamp"):
+                zones[zone] = zones.get(zone, 0) + 1
         kubectl = [binary("kubectl"), f"--kubeconfig={server.kubeconfig()}"]
         subprocess.run(
             [*kubectl, "drain", "n0", "--timeout=240s", "--ignore-daemonsets"],

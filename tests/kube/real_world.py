@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -260,3 +262,71 @@ class Kubelet(threading.Thread):
     def stop(self) -> None:
         self.done.set()
         self.join()
+
+
+class Proxy(threading.Thread):
+    """Between a daemon and the server: passes bytes on, late, not at all, or never an end."""
+
+    def __init__(self, port: int) -> None:
+        super().__init__(daemon=True)
+        self.delay = 0.0
+        self.silent = False
+        """Connections stay open, and nothing passes."""
+        self.refusing = False
+        self._target = port
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = int(self._listener.getsockname()[1])
+        self._open: list[socket.socket] = []
+
+    def run(self) -> None:
+        while True:
+            try:
+                client, _ = self._listener.accept()
+            except OSError:
+                return
+            if self.refusing:
+                client.close()
+                continue
+            try:
+                server = socket.create_connection(("127.0.0.1", self._target))
+            except OSError:
+                client.close()
+                continue
+            self._open += [client, server]
+            for source, target in ((client, server), (server, client)):
+                threading.Thread(target=self._pass, args=(source, target), daemon=True).start()
+
+    def _pass(self, source: socket.socket, target: socket.socket) -> None:
+        try:
+            while data := source.recv(65_536):
+                if self.delay:
+                    time.sleep(self.delay)
+                while self.silent:
+                    time.sleep(0.05)
+                target.sendall(data)
+        except OSError:
+            pass
+        for each in (source, target):
+            each.close()
+
+    def cut(self) -> None:
+        """Break every connection."""
+        found, self._open = self._open, []
+        for each in found:
+            with contextlib.suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+            each.close()
+
+    def end(self) -> None:
+        self.silent = False
+        self._listener.close()
+        self.cut()
+
+
+def kubeconfig_through(server: RealServer, port: int, folder: Path) -> Path:
+    """A kubeconfig that leads through a proxy."""
+    changed = json.loads(server.kubeconfig().read_text())
+    changed["clusters"][0]["cluster"]["server"] = f"https://127.0.0.1:{port}"
+    path = folder / "proxied.kubeconfig"
+    path.write_text(json.dumps(changed))
+    return path

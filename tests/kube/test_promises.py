@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from tests.kube.live_world import LiveWorld
 from tests.kube.memory_server import MemoryServer
 from tests.kube.test_reader import assert_in_order, assert_same
+from tidelog.api.errors import LogError, LogFull
 from tidelog.api.pod_status import POD_SCHEDULED
 from tidelog.kube.cluster.port import Answer, Request
 
@@ -396,3 +397,72 @@ async def test_whatever_happens_each_pod_is_bound_once(steps: list[tuple[str, in
         assert_same(world)
         await assert_in_order(world)
         await world.verify()
+
+
+async def test_nothing_is_sent_that_is_not_on_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = a_server()
+    async with LiveWorld(server) as world:
+
+        def full() -> None:
+            raise LogFull("live", 0)
+
+        server.add_pod("early")
+        await world.quiet()
+        monkeypatch.setattr(world.store, "check_room", full)
+        for number in range(5):
+            server.add_pod(f"p{number}")
+        await world.advance(20)
+        sent = [r for r in server.requests if is_binding(r)]
+        monkeypatch.undo()
+        await world.advance(20)
+
+        assert len(sent) == 1
+        assert len(server.bound()) == 6
+        await assert_bound_once(world)
+        await world.verify()
+
+
+async def test_log_that_cannot_be_written_any_more_ends_the_process_and_all_writing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    server = a_server()
+    world = LiveWorld(server)
+    await world.start()
+
+    async def broken(*_: Any) -> None:
+        raise LogError("live: the disk is gone")
+
+    monkeypatch.setattr(world.store, "append", broken)
+    for number in range(5):
+        server.add_pod(f"p{number}")
+    with pytest.raises(LogError):
+        await world.advance(5)
+
+    assert not [r for r in server.requests if is_binding(r)]
+    await world.kill()
+
+
+async def test_gated_pod_whose_binding_was_sent_all_the_same_is_refused_and_tried_when_it_may(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    server = a_server()
+    closed: list[bool] = []
+
+    def close(request: Request) -> None:
+        if is_binding(request) and not closed:
+            closed.append(True)
+            server.hold("pods")
+            server.put("pods", "default", "a", spec={"schedulingGates": [{"name": "g"}]})
+
+    server.before = close
+    async with LiveWorld(server) as world:
+        server.add_pod("a")
+        await world.quiet()
+        (failed,) = await world.bodies("WriteFailed")
+        server.let_go()
+        server.put("pods", "default", "a", spec={"schedulingGates": []})
+        await world.advance(10)
+
+        assert (failed.code, failed.final, failed.sent) == (409, True, True)
+        assert "default/a" in server.bound()
+        await assert_bound_once(world)

@@ -14,12 +14,14 @@ import pytest
 from tests.kube.real_world import (
     Daemon,
     Kubelet,
+    Proxy,
     add_nodes,
     add_pods,
     assert_bound_once,
     assert_same,
     at_once,
     failures,
+    kubeconfig_through,
     records_of,
     until,
     verified,
@@ -44,7 +46,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealServer]:
         found.stop()
 
 
-def daemon(server: RealServer, log: Path, mode: str = "schedule", *flags: str, **more: str) -> Daemon:
+def daemon(server: RealServer | Path, log: Path, mode: str = "schedule", *flags: str, **more: str) -> Daemon:
     found = Daemon(server, log, mode, *flags, **more)
     DAEMONS.append(found)
     return found
@@ -265,6 +267,50 @@ def test_two_schedulers_of_which_the_leader_is_killed_or_stands_still(
     assert len(logs) == 2
 
 
+@pytest.mark.parametrize("fault", ["cut", "silent", "slow"])
+def test_network_that_fails_binds_nothing_twice_and_loses_nothing(
+    server: RealServer, tmp_path: Path, fault: str
+) -> None:
+    add_nodes(server, 10)
+    proxy = Proxy(server.port)
+    proxy.start()
+    scheduler = daemon(kubeconfig_through(server, proxy.port, tmp_path), tmp_path / "a" / "c.db")
+    try:
+        until(lambda: scheduler.metric("tidelog_leader") == 1 and scheduler.ready(), "leadership")
+        if fault == "slow":
+            proxy.delay = 0.5
+        add_pods(server, 100, "p")
+        until(server.bound, "the first bindings")
+        if fault == "cut":
+            for seconds in (1, 14):
+                proxy.refusing = True
+                proxy.cut()
+                time.sleep(seconds)
+                proxy.refusing = False
+            add_pods(server, 50, "q")
+        elif fault == "silent":
+            proxy.silent = True
+            until(lambda: scheduler.metric("tidelog_leader") == 0, "the end of its leadership")
+            add_pods(server, 50, "q")
+            proxy.silent = False
+            proxy.cut()
+        else:
+            add_pods(server, 50, "q")
+        until(lambda: all_bound(server, "p", 100) and all_bound(server, "q", 50), "all bound")
+        proxy.delay = 0.0
+        until(lambda: scheduler.metric('tidelog_unsettled{effect="bind"}') == 0, "all settled")
+        assert scheduler.stop() == 0
+    finally:
+        proxy.end()
+    records = verified(scheduler.log)
+    changes = [b.ours for r in records if isinstance(b := decode_body(r), LeadershipChanged)]
+
+    assert_bound_once(server, records, "p", 100)
+    assert_bound_once(server, records, "q", 50)
+    assert changes[0]
+    assert len(changes) >= (3 if fault == "silent" else 1)
+
+
 def test_slow_consumer_misses_nothing(server: RealServer, tmp_path: Path) -> None:
     add_nodes(server, 3)
     add_pods(server, 50, "p", scheduler="nobody")
@@ -389,6 +435,27 @@ def test_heartbeats_cost_no_records(server: RealServer, tmp_path: Path) -> None:
     assert suppressed >= 3_000
     assert not [r for r in records[seq:] if isinstance(decode_body(r), ObjectPut)]
     print(f"{3000 / seconds:.0f} heartbeats/s, {used / 3000 * 1e6:.0f} us of CPU each")
+
+
+def test_images_that_change_on_every_node_cost_decisions_little(server: RealServer, tmp_path: Path) -> None:
+    add_nodes(server, 300)
+    scheduler = daemon(server, tmp_path / "a" / "c.db", "schedule", "--events", "none")
+    until(scheduler.ready, "the first sync")
+
+    def pull(number: int) -> None:
+        images = {"status": {"images": [{"names": [f"example.com/app:{number}"], "sizeBytes": 1_000_000}]}}
+        server.must(
+            "PATCH", f"/api/v1/nodes/n{number}/status", images, type="application/strategic-merge-patch+json"
+        )
+
+    at_once(lambda i=i: (pull(i), server.add_pod(f"p-{i}")) for i in range(300))
+    until(lambda: all_bound(server, "p", 300), "all bound")
+    time.sleep(1)
+    seconds = scheduler.metric("scheduler_scheduling_algorithm_duration_seconds_sum")
+    assert scheduler.stop() == 0
+
+    assert_bound_once(server, verified(scheduler.log), "p", 300)
+    print(f"{seconds / 300 * 1e3:.2f} ms a decision while images change")
 
 
 def test_unschedulable_pods_are_patched_once_each(server: RealServer, tmp_path: Path) -> None:

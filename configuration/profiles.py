@@ -53,6 +53,7 @@ DEFAULT_PLUGINS: tuple[DefaultPlugin, ...] = (
     DefaultPlugin("VolumeZone"),
     DefaultPlugin("PodTopologySpread", 2),
     DefaultPlugin("InterPodAffinity", 2),
+    DefaultPlugin("DynamicResources", 2),
     DefaultPlugin("DefaultPreemption"),
     DefaultPlugin("NodeResourcesBalancedAllocation", 1),
     DefaultPlugin("ImageLocality", 1),

@@ -196,6 +196,8 @@ class ObjectTable:
             case PodConditionSet():
                 self._change_pod(record.key, lambda pod: with_pod_condition(pod, body.condition, record.at))
             case Unschedulable():
+                for write in body.writes:
+                    self._write(write)
                 self._unschedulable(record, body)
             case AttemptError():
                 self._failed(record, body, SCHEDULER_ERROR)

@@ -359,6 +359,8 @@ class Unschedulable(Outcome, frozen=True, kw_only=True):
     """Explanation beyond kube-scheduler's message: a line for every spread constraint that can fall back, or placement."""
     members: tuple[str, ...] = ()
     """Keys of the pods that were rejected together, if the record's key is a group's."""
+    writes: tuple[Write, ...] = ()
+    """What is written so that a later attempt finds a place: done by this record, as those of `Reserved`."""
     same_as: int = 0
     """Seq of an earlier outcome of the same pod with the same content; then all of the above is left out."""
 

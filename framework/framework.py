@@ -561,14 +561,15 @@ class Framework:
             status = result.status
             self._observe("PostFilter", plugin.name, status)
             if not _failing(status):
-                return result
+                return result if merged is None else result._replace(writes=merged.writes + result.writes)
             if status.code is _UNRESOLVABLE:
                 return result._replace(status=status.by(plugin.name), plan=None)
             if not status.is_rejected:
                 return PostFilterResult(_failed("PostFilter", plugin.name, status))
             merged = result if merged is None else _merged(merged, result)
             reasons.extend(status.reasons)
-            first = first or plugin.name
+            first = first if first or not status.reasons else plugin.name
+        first = first or next((plugin.name for plugin in self.post_filter), "")
         status = Status(Code.UNSCHEDULABLE, tuple(reasons), first)
         return (merged or PostFilterResult())._replace(status=status, plan=None)
 
@@ -824,6 +825,7 @@ def _merged(a: PostFilterResult, b: PostFilterResult) -> PostFilterResult:
         refusals=a.refusals + b.refusals,
         blocked_by=a.blocked_by + b.blocked_by,
         in_the_way=a.in_the_way + b.in_the_way,
+        writes=a.writes + b.writes,
     )
 
 

@@ -36,6 +36,7 @@ from tidelog.framework.events import EventRegistration, WaitingPod
 if TYPE_CHECKING:
     from tidelog.api.errors import FieldError
     from tidelog.api.features import FeatureGates
+    from tidelog.framework.devices import Devices
     from tidelog.framework.node_info import NodeInfo, PodInfo
     from tidelog.framework.preemption_plan import PreemptionPlan, PreemptionPort, RefusedEviction
     from tidelog.framework.storage import Storage
@@ -198,6 +199,11 @@ class Listers(Protocol):
         """Claims, volumes, and what says where volumes can be had."""
         ...
 
+    @property
+    def devices(self) -> Devices:
+        """Slices of devices, their classes, and what claims have of them."""
+        ...
+
     def namespace(self, name: str) -> Namespace | None:
         """The namespace of this name."""
         ...
@@ -346,6 +352,8 @@ class PostFilterResult(NamedTuple):
     """Keys of the disruption budgets but for which room could perhaps have been made (KEP-4664)."""
     in_the_way: tuple[str, ...] = ()
     """Plugins that rejected nodes even without the pods that could be made to go, by name."""
+    writes: tuple[Write, ...] = ()
+    """What is to be written so that a later attempt finds a node. The attempt is off if one of these objects changes before it is in the log."""
 
 
 class PermitResult(NamedTuple):

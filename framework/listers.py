@@ -29,6 +29,7 @@ from tidelog.api.objects import (
 )
 from tidelog.api.selectors import SelectorError, label_matcher, map_matcher
 from tidelog.api.writes import Write, written
+from tidelog.framework.devices import Devices
 from tidelog.framework.interface import LevelConstraint
 from tidelog.framework.storage import KINDS_OF_STORAGE, Storage
 
@@ -55,8 +56,9 @@ class Listers:
         self.levels: Callable[[Pod], Sequence[LevelConstraint]] = lambda _pod: ()
         """They answer `gang_of` and `levels_of`; who follows the groups puts himself here."""
         self.generation = 0
-        """Grows with each change of a namespace, Service or controller: of what pods are selected by."""
+        """Grows with each change of a namespace, Service, controller or device class: of what pods are selected and served by."""
         self.storage = Storage()
+        self.devices = Devices()
         self._budgets: dict[str, tuple[PodDisruptionBudget, ...]] = {}
         """What `budgets` answered, until a budget of the namespace changes."""
 
@@ -65,6 +67,7 @@ class Listers:
     def put(self, obj: Object) -> None:
         """A new object or a new version of one."""
         self._count_change(obj)
+        self.devices.put(obj)
         if isinstance(obj, Namespace):
             self._namespaces[obj.metadata.name] = obj
         elif isinstance(obj, KINDS_OF_STORAGE):
@@ -76,6 +79,7 @@ class Listers:
     def delete(self, obj: Object) -> None:
         """The object of this kind, namespace and name is gone."""
         self._count_change(obj)
+        self.devices.delete(obj)
         if isinstance(obj, Namespace):
             self._namespaces.pop(obj.metadata.name, None)
         elif isinstance(obj, KINDS_OF_STORAGE):
@@ -89,7 +93,9 @@ class Listers:
             self._forget_answers(obj)
 
     def _count_change(self, obj: Object) -> None:
-        if isinstance(obj, Namespace | Service | ReplicationController | ReplicaSet | StatefulSet):
+        if isinstance(
+            obj, Namespace | Service | ReplicationController | ReplicaSet | StatefulSet | DeviceClass
+        ):
             self.generation += 1
 
     def _forget_answers(self, obj: Object) -> None:
@@ -111,7 +117,9 @@ class Listers:
         for write in writes:
             found = self.get(write.key)
             before.append((write.key, found))
-            self._show(write.key, written(found, write))
+            after = written(found, write)
+            self._show(write.key, after)
+            self.devices.promised(found, after)
         return before
 
     def restore(self, before: Sequence[tuple[str, Object | None]]) -> None:

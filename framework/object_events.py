@@ -20,7 +20,15 @@ from typing import NamedTuple
 import msgspec
 
 from tidelog.api.kinds.registry import kind_of
-from tidelog.api.objects import Node, Object, Pod, Quantity, pod_condition
+from tidelog.api.objects import (
+    DeviceTaintRule,
+    Node,
+    Object,
+    Pod,
+    Quantity,
+    ResourceSlice,
+    pod_condition,
+)
 from tidelog.api.pod_status import is_terminal
 from tidelog.api.quantity import parse_exact
 from tidelog.api.resources import Requests, occupied_requests
@@ -321,6 +329,12 @@ def _other_effect(old: Object | None, new: Object | None, rules: Rules) -> Effec
     """Add, Update or Delete of a kind whose declaration says that it has events."""
     obj = new if old is None else old
     assert obj is not None
+    if isinstance(obj, DeviceTaintRule):
+        # As kube-scheduler tells it: the slices look different now.
+        changed = Raised(
+            ClusterEvent(Resource.RESOURCE_SLICE, Action.UPDATE), ResourceSlice(), ResourceSlice()
+        )
+        return Effect(old, new, raised=(changed,))
     kind = kind_of(obj)
     if not kind.events or (kind.events == "ours" and rules.upstream):
         return Effect(old, new)

@@ -20,6 +20,7 @@ from tidelog.plugins.default_binder import DefaultBinder
 from tidelog.plugins.default_preemption.plugin import DefaultPreemption
 from tidelog.plugins.devices.dra_test_plugin import DRATestPlugin
 from tidelog.plugins.devices.wait_for_driver import WaitForDriver
+from tidelog.plugins.dynamic_resources.plugin import DynamicResources
 from tidelog.plugins.gang_scheduling import GangScheduling
 from tidelog.plugins.image_locality import ImageLocality
 from tidelog.plugins.inter_pod_affinity.plugin import InterPodAffinity
@@ -58,6 +59,7 @@ IN_TREE: tuple[type[Plugin], ...] = (
     VolumeZone,
     PodTopologySpread,
     InterPodAffinity,
+    DynamicResources,
     DefaultPreemption,
     NodeResourcesBalancedAllocation,
     ImageLocality,
@@ -94,7 +96,6 @@ POINTS: dict[str, tuple[str, ...]] = {
 WEIGHTED_POINTS = ("score", "placementScore")
 
 UNSUPPORTED: dict[str, str] = {
-    "DynamicResources": "claims of devices are not supported",
     "NodeDeclaredFeatures": "nodes' declared features are not looked at",
     "DeferredPodScheduling": "resizing by preemption is not supported",
 }

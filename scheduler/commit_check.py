@@ -60,6 +60,8 @@ class Disturbance(msgspec.Struct, frozen=True, gc=False):
     """How a place that was found for this very pod may not be one any more; empty if it does not."""
     opens: str = ""
     """How it helps who found no node, and cannot know by an event."""
+    devices: frozenset[str] = frozenset()
+    """Devices that somebody else has now, or that are gone: `Device/driver/pool/name`, as plugins name what they read."""
 
 
 class Conflict(NamedTuple):
@@ -113,6 +115,8 @@ def conflict(relies: Relies, notes: Iterable[Disturbance]) -> Conflict | None:
             reason = f"{_name(note.key)}, which was to make room, changed"
         elif note.key in relies.reads:
             reason = f"{note.key} changed"
+        elif note.devices & relies.reads:
+            reason = f"{min(note.devices & relies.reads)} is not to be had any more: {note.key} changed"
         elif note.forbids:
             reason = note.forbids if note.key.split("/")[1] in relies.budgets else ""
         elif not relies.node:
@@ -196,7 +200,21 @@ def _of_devices(seq: int, old: Object | None, new: Object | None) -> Disturbance
             return None
     if isinstance(old, ResourceSlice) and isinstance(new, ResourceSlice) and old.spec == new.spec:
         return None
-    return Disturbance(seq, object_key(found), "", "", Depends.POD, own=f"{object_key(found)} changed")
+    own = f"{object_key(found)} changed"
+    gone = _devices_of(old) - _devices_of(new) if isinstance(old, ResourceSlice) else frozenset()
+    taken = _devices_of(new) - _devices_of(old) if isinstance(new, ResourceClaim) else frozenset()
+    return Disturbance(seq, object_key(found), "", "", Depends.POD, own=own, devices=gone | taken)
+
+
+def _devices_of(obj: Object | None) -> frozenset[str]:
+    """What a claim has, or a slice offers."""
+    if isinstance(obj, ResourceClaim) and obj.status.allocation is not None:
+        results = obj.status.allocation.devices.results
+        return frozenset(f"Device/{r.driver}/{r.pool}/{r.device}" for r in results)
+    if isinstance(obj, ResourceSlice):
+        spec = obj.spec
+        return frozenset(f"Device/{spec.driver}/{spec.pool.name}/{device.name}" for device in spec.devices)
+    return frozenset()
 
 
 def given_back(seq: int, claim: str) -> Disturbance:

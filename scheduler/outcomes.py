@@ -92,6 +92,7 @@ class Outcomes:
         cluster, attempt = self._cluster, body.attempt
         pod, queue = cluster.tried_pod(key), cluster.queue
         uid = pod_uid(pod)
+        self._write(body.writes)
         body = self._rejections.consume(uid, cluster.seq, body)
         self._stop_waiting(uid, key)
         # While it is still in flight: what the rejection itself changes about the pod may be just what a plugin waits for. A
@@ -106,6 +107,14 @@ class Outcomes:
         elif queue is not None:
             queue.fail(uid, body.plugins, body.pending, now=cluster.at, blocked_by=body.blocked_by)
         self._land(attempt, (uid,))
+
+    def _write(self, writes: Iterable[Write]) -> None:
+        """Nobody has gone by these before now, so whoever is in flight and read one of the objects is aborted."""
+        for write in writes:
+            found = self._cluster.objects.get(write.key)
+            changed = written(found, write)
+            if changed is not found:
+                self._cluster.change(write.key, changed)
 
     def errored(self, key: str, body: AttemptError) -> None:
         """The attempt failed; the pod is tried again after its backoff."""

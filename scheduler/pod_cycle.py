@@ -19,6 +19,7 @@ from typing import NamedTuple
 import msgspec
 from msgspec.structs import replace
 
+from tidelog.api.writes import Write
 from tidelog.eventlog.records import (
     AttemptError,
     Body,
@@ -221,7 +222,9 @@ def _make_room(
     if result.status is not None:
         error.post_filter_message = result.status.message
     more_rejectors = rejectors_of_preemption(state, result.in_the_way)
-    outcome = _rejected(key, stamp, error, blocked_by=result.blocked_by, also=more_rejectors)
+    outcome = _rejected(
+        key, stamp, error, blocked_by=result.blocked_by, also=more_rejectors, writes=result.writes
+    )
     refusals = refusal_outcomes(result.refusals, key, stamp._asdict()) if result.refusals else []
     if result.plan is not None:
         more = plan_outcomes(result.plan, key, framework.name, stamp._asdict())
@@ -247,6 +250,7 @@ def _rejected(
     clears: bool = False,
     blocked_by: tuple[str, ...] = (),
     also: tuple[str, ...] = (),
+    writes: tuple[Write, ...] = (),
 ) -> CycleResult:
     """`also`: who else counts as having rejected the pod."""
     plugins = error.unschedulable_plugins
@@ -267,8 +271,10 @@ def _rejected(
         rejections=rejections(error.node_count, error.diagnosis),
         nodes=error.node_count,
         blocked_by=blocked_by,
+        writes=writes,
     )
-    return CycleResult(_with_nomination_cleared(key, stamp, body, clears))
+    read = frozenset(write.key for write in writes)
+    return CycleResult(_with_nomination_cleared(key, stamp, body, clears), reads=read)
 
 
 def _failed(key: str, stamp: Stamp, status: Status, *, clears: bool = False) -> CycleResult:

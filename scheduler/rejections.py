@@ -73,7 +73,7 @@ class Rejections:
 
     def _abbreviated(self, who: str, body: Unschedulable, pods: Iterable[Pod | None]) -> Unschedulable:
         seq, last = self._last.get(who, (0, None))
-        if last is None or not _is_same(body, last):
+        if last is None or body.writes or not _is_same(body, last):
             return body
         if not all(pod is not None and is_rejected_with(pod, body.message) for pod in pods):
             return body

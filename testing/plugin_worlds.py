@@ -34,6 +34,7 @@ from tidelog.api.objects import (
 )
 from tidelog.api.selectors import map_matcher
 from tidelog.api.well_known import HOSTNAME
+from tidelog.framework.devices import Devices
 from tidelog.framework.interface import LevelConstraint
 from tidelog.framework.node_info import NodeInfo, PodInfo
 from tidelog.framework.storage import Storage
@@ -90,7 +91,8 @@ class Cluster:
         self.namespaces = {n.metadata.name: n for n in namespaces}
         self.services = tuple(services)
         self.storage = Storage()
-        """Empty: the worlds have no volumes."""
+        self.devices = Devices()
+        """Both empty: the worlds have no volumes and no devices."""
         self.object_generation = next(_GENERATIONS)
         """No two clusters have the same."""
         self._nodes = {

@@ -47,6 +47,7 @@ _OURS: tuple[Kind, ...] = (
     resource.DEVICE_CLASS,
     resource.RESOURCE_CLAIM,
     resource.RESOURCE_CLAIM_TEMPLATE,
+    resource.DEVICE_TAINT_RULE,
     storage.PERSISTENT_VOLUME_CLAIM,
     storage.PERSISTENT_VOLUME,
     storage.STORAGE_CLASS,

@@ -17,6 +17,7 @@ from tidelog.api.validation.devices import (
     validate_device_class,
     validate_slice,
     validate_slice_update,
+    validate_taint_rule,
     validate_template,
     validate_template_update,
 )
@@ -25,7 +26,9 @@ GROUP = "resource.k8s.io"
 _CLAIM_REDACTION = Redaction(
     kept=(
         "allocationMode", "apiGroup", "capacity", "distinctAttribute", "driver", "expression", "matchAttribute", "resource",
+        "allocationTimestamp", "consumedCapacity", "effect", "operator", "source",
     ),
+    dropped=("data", "networkData", "parameters"),
 )  # fmt: skip
 
 RESOURCE_SLICE = Kind(
@@ -45,7 +48,7 @@ RESOURCE_SLICE = Kind(
         column(ResourceSlice, "POOL", lambda s: s.spec.pool.name),
         column(ResourceSlice, "DEVICES", lambda s: len(s.spec.devices)),
     ),
-    redaction=Redaction(kept=("attributes", "capacity", "driver", "effect", "timeAdded")),
+    redaction=Redaction(kept=("attributes", "capacity", "counters", "driver", "effect", "timeAdded")),
 )
 DEVICE_CLASS = Kind(
     name="DeviceClass",
@@ -61,7 +64,22 @@ DEVICE_CLASS = Kind(
         column(DeviceClass, "EXTENDED RESOURCE", lambda c: c.spec.extended_resource_name),
         column(DeviceClass, "SELECTORS", lambda c: len(c.spec.selectors)),
     ),
-    redaction=Redaction(kept=("expression", "extendedResourceName")),
+    redaction=Redaction(kept=("driver", "expression", "extendedResourceName"), dropped=("parameters",)),
+)
+DEVICE_TAINT_RULE = Kind(
+    name="DeviceTaintRule",
+    type=DeviceTaintRule,
+    group=GROUP,
+    version="v1",
+    plural="devicetaintrules",
+    namespaced=False,
+    other_versions=("v1beta2", "v1alpha3"),
+    validate=validate_taint_rule,
+    columns=(
+        column(DeviceTaintRule, "TAINT", lambda r: r.spec.taint.key),
+        column(DeviceTaintRule, "EFFECT", lambda r: r.spec.taint.effect),
+    ),
+    redaction=Redaction(kept=("driver", "effect", "timeAdded")),
 )
 RESOURCE_CLAIM = Kind(
     name="ResourceClaim",

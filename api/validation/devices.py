@@ -1,23 +1,30 @@
-"""The rules of devices and claims (DRA), as far as shared devices need them."""
+"""The rules of devices and claims (DRA)."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 
 from tidelog.api.device_selectors import DeviceSelectorError, device_matcher
 from tidelog.api.objects import (
+    CapacityRequestPolicy,
+    Counter,
     Device,
     DeviceClaim,
+    DeviceClaimConfiguration,
     DeviceClass,
     DeviceConstraint,
     DeviceRequest,
     DeviceSelector,
+    DeviceSubRequest,
+    DeviceTaintRule,
     ExactDeviceRequest,
     ResourceClaim,
     ResourceClaimSpec,
     ResourceClaimTemplate,
     ResourceSlice,
+    Taint,
 )
+from tidelog.api.validation import common as validate_common
 from tidelog.api.validation import names
 from tidelog.api.validation import placement as validate_placement
 from tidelog.api.validation.field_errors import IMMUTABLE, POSITIVE, ErrorList
@@ -30,6 +37,11 @@ RESULTS_MAX = 32
 CONSTRAINTS_MAX = 32
 SELECTORS_MAX = 32
 RESERVED_MAX = 256
+ALTERNATIVES_MAX = 8
+CONFIGS_MAX = 32
+COUNTER_SETS_MAX = 8
+POLICY_VALUES_MAX = 10
+TOLERATIONS_MAX = 16
 ALLOCATION_MODES = ("ExactCount", "All")
 NODE_FIELDS = "`nodeName`, `nodeSelector`, `allNodes`, `perDeviceNodeSelection`"
 
@@ -56,6 +68,15 @@ def validate_slice(found: ResourceSlice, errors: ErrorList) -> None:
         validate_placement.node_selector(errors, spec.node_selector, "spec.nodeSelector")
     if len(spec.devices) > DEVICES_MAX:
         errors.too_many("spec.devices", len(spec.devices), DEVICES_MAX)
+    if spec.devices and spec.shared_counters:
+        errors.invalid("spec", None, "only one of `sharedCounters`, `devices` is allowed")
+    if len(spec.shared_counters) > COUNTER_SETS_MAX:
+        errors.too_many("spec.sharedCounters", len(spec.shared_counters), COUNTER_SETS_MAX)
+    for index, counters in enumerate(spec.shared_counters):
+        path = f"spec.sharedCounters[{index}]"
+        if not counters.name:
+            errors.required(f"{path}.name")
+        _counters(errors, counters.counters, path)
     seen: set[str] = set()
     for index, device in enumerate(spec.devices):
         path = f"spec.devices[{index}]"
@@ -90,11 +111,63 @@ def _device(errors: ErrorList, device: Device, path: str) -> None:
         where = f"{path}.capacity[{name}]"
         errors.invalid_each(where, name, names.label_key(name))
         quantity(errors, "", capacity.value, f"{where}.value")
+        if capacity.request_policy is not None:
+            _policy(errors, capacity.request_policy, f"{where}.requestPolicy")
+    for index, consumption in enumerate(device.consumes_counters):
+        where = f"{path}.consumesCounters[{index}]"
+        if not consumption.counter_set:
+            errors.required(f"{where}.counterSet")
+        _counters(errors, consumption.counters, where)
     for index, taint in enumerate(device.taints):
-        where = f"{path}.taints[{index}]"
-        errors.invalid_each(f"{where}.key", taint.key, names.label_key(taint.key))
-        if taint.effect not in ("NoSchedule", "NoExecute", "None"):
-            errors.not_supported(f"{where}.effect", taint.effect, ("NoSchedule", "NoExecute", "None"))
+        _taint(errors, taint, f"{path}.taints[{index}]")
+    if device.node_selector is not None:
+        validate_placement.node_selector(errors, device.node_selector, f"{path}.nodeSelector")
+
+
+def _taint(errors: ErrorList, taint: Taint, path: str) -> None:
+    errors.invalid_each(f"{path}.key", taint.key, names.label_key(taint.key))
+    if taint.effect not in ("NoSchedule", "NoExecute", "None"):
+        errors.not_supported(f"{path}.effect", taint.effect, ("NoSchedule", "NoExecute", "None"))
+
+
+def _counters(errors: ErrorList, counters: Mapping[str, Counter], path: str) -> None:
+    if not counters:
+        errors.required(f"{path}.counters")
+    if len(counters) > ATTRIBUTES_MAX:
+        errors.too_many(f"{path}.counters", len(counters), ATTRIBUTES_MAX)
+    for name, counter in counters.items():
+        errors.invalid_each(f"{path}.counters[{name}]", name, names.dns_label(name))
+        quantity(errors, "", counter.value, f"{path}.counters[{name}].value")
+
+
+def _policy(errors: ErrorList, policy: CapacityRequestPolicy, path: str) -> None:
+    limits = policy.valid_range
+    if policy.valid_values and limits is not None:
+        errors.invalid(
+            path,
+            None,
+            "exactly one policy must be specified, cannot specify both `validValues` and `validRange`",
+        )
+    if len(policy.valid_values) > POLICY_VALUES_MAX:
+        errors.too_many(f"{path}.validValues", len(policy.valid_values), POLICY_VALUES_MAX)
+    amounts = {"default": policy.default}
+    amounts |= {f"validValues[{index}]": value for index, value in enumerate(policy.valid_values)}
+    if limits is not None:
+        amounts |= {
+            "validRange.min": limits.min,
+            "validRange.max": limits.max,
+            "validRange.step": limits.step,
+        }
+        if limits.min is None:
+            errors.required(f"{path}.validRange.min")
+    for field, amount in amounts.items():
+        if amount is not None:
+            quantity(errors, "", amount, f"{path}.{field}")
+
+
+def validate_taint_rule(found: DeviceTaintRule, errors: ErrorList) -> None:
+    """Its taint."""
+    _taint(errors, found.spec.taint, "spec.taint")
 
 
 def validate_slice_update(old: ResourceSlice, new: ResourceSlice, errors: ErrorList) -> None:
@@ -109,8 +182,14 @@ def validate_slice_update(old: ResourceSlice, new: ResourceSlice, errors: ErrorL
 
 
 def validate_device_class(found: DeviceClass, errors: ErrorList) -> None:
-    """Its selectors."""
+    """Its selectors and configuration."""
     _selectors(errors, found.spec.selectors, "spec.selectors")
+    for index, config in enumerate(found.spec.config):
+        path = f"spec.config[{index}].opaque"
+        if config.opaque is None:
+            errors.required(path)
+        else:
+            validate_common.raw(errors, config.opaque.parameters, f"{path}.parameters")
 
 
 def _selectors(errors: ErrorList, selectors: Collection[DeviceSelector], path: str) -> None:
@@ -184,8 +263,24 @@ def _claim(errors: ErrorList, claim: DeviceClaim, path: str) -> None:
         if request.name in request_names:
             errors.duplicate(f"{path}.requests[{index}].name", request.name)
         request_names.add(request.name)
+    if len(claim.config) > CONFIGS_MAX:
+        errors.too_many(f"{path}.config", len(claim.config), CONFIGS_MAX)
+    for index, config in enumerate(claim.config):
+        _config(errors, config, f"{path}.config[{index}]", request_names)
     for index, constraint in enumerate(claim.constraints):
         _constraint(errors, constraint, f"{path}.constraints[{index}]", request_names)
+
+
+def _config(
+    errors: ErrorList, config: DeviceClaimConfiguration, path: str, request_names: Iterable[str]
+) -> None:
+    for index, name in enumerate(config.requests):
+        if name.partition("/")[0] not in request_names:
+            errors.invalid(f"{path}.requests[{index}]", name, "must be the name of a request in the claim")
+    if config.opaque is None:
+        errors.required(f"{path}.opaque")
+    else:
+        validate_common.raw(errors, config.opaque.parameters, f"{path}.opaque.parameters")
 
 
 def _request(errors: ErrorList, request: DeviceRequest, path: str) -> None:
@@ -193,13 +288,23 @@ def _request(errors: ErrorList, request: DeviceRequest, path: str) -> None:
         errors.invalid_each(f"{path}.name", request.name, names.dns_label(request.name))
     else:
         errors.required(f"{path}.name")
-    if request.exactly is None:
-        errors.required(f"{path}.exactly", "only exact requests are supported")
-    else:
+    if (request.exactly is None) == (not request.first_available):
+        errors.invalid(path, None, "exactly one of `exactly`, `firstAvailable` is required")
+    if request.exactly is not None:
         _exactly(errors, request.exactly, f"{path}.exactly")
+    if len(request.first_available) > ALTERNATIVES_MAX:
+        errors.too_many(f"{path}.firstAvailable", len(request.first_available), ALTERNATIVES_MAX)
+    seen: set[str] = set()
+    for index, sub in enumerate(request.first_available):
+        where = f"{path}.firstAvailable[{index}]"
+        errors.invalid_each(f"{where}.name", sub.name, names.dns_label(sub.name))
+        if sub.name in seen:
+            errors.duplicate(f"{where}.name", sub.name)
+        seen.add(sub.name)
+        _exactly(errors, sub, where)
 
 
-def _exactly(errors: ErrorList, exact: ExactDeviceRequest, path: str) -> None:
+def _exactly(errors: ErrorList, exact: ExactDeviceRequest | DeviceSubRequest, path: str) -> None:
     _required_name(errors, exact.device_class_name, f"{path}.deviceClassName")
     _selectors(errors, exact.selectors, f"{path}.selectors")
     if exact.allocation_mode and exact.allocation_mode not in ALLOCATION_MODES:
@@ -208,6 +313,18 @@ def _exactly(errors: ErrorList, exact: ExactDeviceRequest, path: str) -> None:
         errors.invalid(f"{path}.count", exact.count, "must not be specified when allocationMode is 'All'")
     elif exact.count is not None and exact.count < 1:
         errors.invalid(f"{path}.count", exact.count, POSITIVE)
+    for name, amount in ({} if exact.capacity is None else exact.capacity.requests).items():
+        quantity(errors, "", amount, f"{path}.capacity.requests[{name}]")
+    if len(exact.tolerations) > TOLERATIONS_MAX:
+        errors.too_many(f"{path}.tolerations", len(exact.tolerations), TOLERATIONS_MAX)
+    for index, toleration in enumerate(exact.tolerations):
+        where = f"{path}.tolerations[{index}]"
+        if toleration.operator not in ("", "Equal", "Exists"):
+            errors.not_supported(f"{where}.operator", toleration.operator, ("Equal", "Exists"))
+        elif not toleration.key and toleration.operator != "Exists":
+            errors.invalid(
+                f"{where}.operator", toleration.operator, "operator must be Exists when `key` is empty"
+            )
 
 
 def _constraint(
@@ -223,5 +340,5 @@ def _constraint(
         if "/" not in attribute:
             errors.invalid(f"{path}.{field}", attribute, "must include a domain")
     for index, name in enumerate(constraint.requests):
-        if name not in request_names:
+        if name.partition("/")[0] not in request_names:
             errors.invalid(f"{path}.requests[{index}]", name, "must be the name of a request in the claim")

@@ -11,7 +11,7 @@ from typing import Any
 
 from tidelog.api.errors import FieldError
 from tidelog.api.features import FeatureGates
-from tidelog.api.objects import Node, Pod
+from tidelog.api.objects import DeviceClass, Node, Pod
 from tidelog.api.resources import (
     CPU,
     EPHEMERAL_STORAGE,
@@ -26,6 +26,7 @@ from tidelog.api.resources import (
     pod_requests,
 )
 from tidelog.api.validation.names import label_key
+from tidelog.framework.devices import CLASS_PREFIX
 from tidelog.framework.events import Action, ClusterEvent, EventRegistration, Hint, Resource, WaitingPod
 from tidelog.framework.interface import (
     Code,
@@ -52,6 +53,7 @@ from tidelog.plugins.node_resources.scoring import (
 
 REASON_TOO_MANY_PODS = "Too many pods"
 _FIRST = (CPU, MEMORY, EPHEMERAL_STORAGE)
+_NONE: frozenset[str] = frozenset()
 _FILTER_STATE = "NodeResourcesFit.wanted"
 _SCORE_STATE = "NodeResourcesFit.scored"
 
@@ -103,14 +105,22 @@ class NodeResourcesFit(Plugin):
 
     def pre_filter(self, state: CycleState, pod: PodInfo, nodes: Sequence[NodeInfo]) -> PreFilterResult:
         """Never skips: a pod without requests still needs one of the node's places for pods."""
-        state.write(_FILTER_STATE, self.wanted(pod.requests))
+        state.write(_FILTER_STATE, (self.wanted(pod.requests), self._backed(pod)))
         return PreFilterResult()
 
+    def _backed(self, pod: PodInfo) -> frozenset[str]:
+        """Resources that a device class serves; a node that has none of one is DynamicResources' business."""
+        names = [name for name, amount in pod.requests.items() if amount and "/" in name]
+        if not names:
+            return _NONE
+        backing = self.handle.listers.devices.class_backing
+        return frozenset(name for name in names if backing(name) is not None)
+
     def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
-        wanted: Wanted | None = state.read(_FILTER_STATE)
-        if wanted is None:
-            wanted = self.wanted(pod.requests)
-        return _shortage(wanted, node)
+        asked: tuple[Wanted, frozenset[str]] | None = state.read(_FILTER_STATE)
+        if asked is None:
+            asked = (self.wanted(pod.requests), self._backed(pod))
+        return _shortage(*asked, node)
 
     def wanted(self, requests: Mapping[str, int]) -> Wanted:
         """What is asked for at all, without what is ignored: cpu, memory and storage first, then by name."""
@@ -155,6 +165,9 @@ class NodeResourcesFit(Plugin):
             EventRegistration(others, self._other_pod_changed),
             EventRegistration(itself, _pod_asks_for_less),
             EventRegistration(nodes, self._node_changed),
+            EventRegistration(
+                ClusterEvent(Resource.DEVICE_CLASS, Action.ADD | Action.UPDATE), _class_changed
+            ),
         ]
 
     def _other_pod_changed(self, waiting: WaitingPod, old: Pod, new: Pod | None) -> Hint:
@@ -173,7 +186,7 @@ class NodeResourcesFit(Plugin):
         """Only if the pod fits on the empty node, and the node is new or has more of something that the pod needs."""
         wanted = self.wanted(counted(pod_requests(waiting.pod)))
         node = NodeInfo(new)
-        if _shortage(wanted, node) is not None:
+        if _shortage(wanted, self._backed(PodInfo(waiting.pod)), node) is not None:
             return Hint.SKIP
         if old is None:
             return Hint.QUEUE
@@ -182,12 +195,23 @@ class NodeResourcesFit(Plugin):
         return Hint.QUEUE if any(grew) else Hint.SKIP
 
 
+def _class_changed(waiting: WaitingPod, old: DeviceClass | None, new: DeviceClass) -> Hint:
+    """A class that serves a resource of the pod is new, or serves it now."""
+    requests = counted(pod_requests(waiting.pod))
+    explicit = new.spec.extended_resource_name
+    if old is None:
+        named = requests.get(f"{CLASS_PREFIX}{new.metadata.name}", 0) or requests.get(explicit or "", 0)
+        return Hint.QUEUE if named else Hint.SKIP
+    is_new = explicit != old.spec.extended_resource_name and bool(requests.get(explicit or "", 0))
+    return Hint.QUEUE if is_new else Hint.SKIP
+
+
 def _pod_asks_for_less(waiting: WaitingPod, old: Pod | None, new: Pod | None) -> Hint:
     """The waiting pod itself was scaled down: there is no telling from here which nodes that opens."""
     return Hint.QUEUE
 
 
-def _shortage(wanted: Wanted, node: NodeInfo) -> Status | None:
+def _shortage(wanted: Wanted, backed: frozenset[str], node: NodeInfo) -> Status | None:
     """All that the node lacks. It is beyond help if it could not hold one of the amounts even when empty."""
     reasons: list[str] = []
     code = Code.UNSCHEDULABLE
@@ -196,7 +220,7 @@ def _shortage(wanted: Wanted, node: NodeInfo) -> Status | None:
     allocatable, requested = node.allocatable, node.requested
     for name, amount in wanted:
         there = allocatable.get(name, 0)
-        if amount > there - requested.get(name, 0):
+        if amount > there - requested.get(name, 0) and (there or name not in backed):
             reasons.append(reason_insufficient(name))
             if amount > there:
                 code = Code.UNSCHEDULABLE_AND_UNRESOLVABLE

@@ -28,6 +28,7 @@ from tidelog.framework.interface import Code, CycleState, Plugin, Status
 from tidelog.framework.node_info import NodeInfo, PodInfo
 from tidelog.framework.node_statuses import NodeStatuses
 from tidelog.plugins.default_preemption.plugin import DefaultPreemption
+from tidelog.plugins.dynamic_resources.plugin import DynamicResources
 from tidelog.plugins.image_locality import ImageLocality
 from tidelog.plugins.inter_pod_affinity.plugin import Incoming, InterPodAffinity
 from tidelog.plugins.node_affinity import NodeAffinity
@@ -72,6 +73,7 @@ _KNOWN: frozenset[type] = frozenset(
         NodeVolumeLimits,
         VolumeBinding,
         VolumeZone,
+        DynamicResources,
     )
 )
 _BY_DOMAINS = (PodTopologySpread, InterPodAffinity)
@@ -111,7 +113,9 @@ class FastEvaluation:
     def __init__(self, framework: Framework) -> None:
         self._framework = framework
         self._knows_all = _knows_all(framework)
-        self._post_filter_needs_no_state = all(type(p) is DefaultPreemption for p in framework.post_filter)
+        self._post_filter_needs_no_state = all(
+            type(p) in (DefaultPreemption, DynamicResources) for p in framework.post_filter
+        )
         """As long as there is no node to try."""
         self._index = NodeIndex(framework.snapshot)
         self._shapes: dict[bytes, _Prepared | _Unknown | None] = {}
@@ -432,9 +436,13 @@ def _pre_filtered(framework: Framework, state: CycleState, pod: PodInfo) -> set[
             continue
         if isinstance(plugin, _ABOUT_VOLUMES) and any(map(matters, pod.pod.spec.volumes)):
             raise NotFast("the pod has volumes")
+        if isinstance(plugin, DynamicResources) and pod.pod.spec.resource_claims:
+            raise NotFast("the pod has claims of devices")
         result = plugin.pre_filter(state, pod, framework.snapshot.nodes)
         if result.nodes is not None:
             raise NotFast(f"{plugin.name} narrows the nodes")
+        if result.status is None and isinstance(plugin, DynamicResources):
+            raise NotFast("a resource of the pod is backed by devices")
         if result.status is not None:
             if result.status.code is not Code.SKIP:
                 raise NotFast(f"{plugin.name} rejects the pod")
@@ -456,6 +464,7 @@ def _evaluation(framework: Framework, state: CycleState, pod: PodInfo, skipped: 
         (plugin, framework.weights.get(plugin.name, 1))
         for plugin in framework.score
         if plugin.name not in unscored
+        and not isinstance(plugin, DynamicResources)  # 0 for all without claims.
     ]
 
     def only(kind: type) -> Callable[[Any], bool]:

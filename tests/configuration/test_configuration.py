@@ -104,6 +104,7 @@ def test_default_profile_is_kube_schedulers() -> None:
         "VolumeZone",
         "PodTopologySpread",
         "InterPodAffinity",
+        "DynamicResources",
     ]
     assert only.points["score"] == (
         EnabledPlugin("TaintToleration", 3),
@@ -210,7 +211,7 @@ def test_profiles_have_their_own_plugins_and_arguments() -> None:
     a, b = found.profiles
     assert (found.profile("a"), found.profile("b"), found.profile("c")) == (a, b, None)
     assert a.points["filter"][-1].name == "MyFilter"
-    assert b.points["filter"][-1].name == "InterPodAffinity"
+    assert b.points["filter"][-1].name == "DynamicResources"
     assert [p.args["InterPodAffinity"]["hardPodAffinityWeight"] for p in (a, b)] == [1, 9]
 
 
@@ -517,8 +518,8 @@ def test_every_mistake_is_reported_at_once() -> None:
             "profiles[0].plugins.multiPoint.enabled[0].name: NodeDeclaredFeatures is left out: nodes' declared",
         ),
         (
-            config_of("DynamicResources", filterTimeout="10s"),
-            "profiles[0].pluginConfig[0].name: DynamicResources is",
+            config_of("NodeDeclaredFeatures", any="10s"),
+            "profiles[0].pluginConfig[0].name: NodeDeclaredFeatures is",
         ),
         (
             plugins(podGroupPostFilter={"enabled": [{"name": "DefaultPreemption"}]}),

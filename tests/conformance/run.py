@@ -44,6 +44,7 @@ FAMILIES = (
     "queue_groups",
     "podgroup",
     "cel",
+    "dra",
     "volumes",
     "volume-dra-hints",
 )

@@ -34,7 +34,9 @@ def answer(case: Case) -> Answer:
     found: Answer = {"registered": bool(registered), "error": False}
     if registered:
         waiting = SimpleNamespace(
-            pod=msgspec.convert(case["pod"], Pod), attempted_at=0, first_rejected_at={plugin.name: 0}
+            pod=msgspec.convert(with_uid(case["pod"]), Pod),
+            attempted_at=0,
+            first_rejected_at={plugin.name: 0},
         )
         hints.ask(found, registered, waiting, old, new)
     if old is not None and new is not None and isinstance(new, Pod):
@@ -44,14 +46,22 @@ def answer(case: Case) -> Answer:
 
 def _object(data: Any, resource: Resource) -> Any:
     name = resource.rpartition("/")[2]
-    return None if data is None else msgspec.convert(data, _TYPES.get(name, Pod))
+    return None if data is None else msgspec.convert(with_uid(data), _TYPES.get(name, Pod))
+
+
+def with_uid(obj: dict[str, Any]) -> dict[str, Any]:
+    """The cases leave out the uids that follow from the names."""
+    meta = dict(obj["metadata"])
+    own = meta["name"] if "namespace" not in meta else f"{meta['namespace']}/{meta['name']}"
+    meta.setdefault("uid", own)
+    return {**obj, "metadata": meta}
 
 
 def _plugin(case: Case) -> Any:
     listers = Listers()
     for key, kind in (("resourceClaims", ResourceClaim), ("deviceClasses", DeviceClass)):
-        for obj in msgspec.convert(case.get(key) or [], list[kind]):  # type: ignore[valid-type]
-            listers.put(obj)
+        for obj in case.get(key) or ():
+            listers.put(msgspec.convert(with_uid(obj), kind))
     handle = SimpleNamespace(
         snapshot=None,
         listers=listers,

@@ -1,0 +1,493 @@
+"""DynamicResources: a pod goes where its claims' devices are, or where devices can be found for them, and is bound when it has them.
+
+    PreEnqueue  every claim must be there
+    PreFilter   what of them is allocated, what has to be
+    Filter      can this node reach what is allocated, and has it devices for the rest (`search`)
+    PostFilter  gives back what an earlier attempt allocated where no node can use it
+    Score       alternatives that were wanted more
+    PreBind     writes allocation and reservation to the claims, and waits for devices that have to get ready first (`binding`)
+
+What is taken is told by the claims alone, promised ones included, so nothing is kept here that a replay would not know: the inventory of
+devices and the sum of the allocations are caches, brought up to date from what changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, ClassVar
+
+from tidelog.api.errors import FieldError
+from tidelog.api.features import FeatureGates
+from tidelog.api.kinds.registry import object_key
+from tidelog.api.objects import AllocationResult, DeviceSubRequest, NodeSelector, Pod, ResourceClaim
+from tidelog.api.selectors import NodeMatcher, SelectorError, node_selector_matcher
+from tidelog.api.times import DURATION_RULE, NANOS, parse_duration
+from tidelog.api.writes import Write
+from tidelog.framework.events import EventRegistration
+from tidelog.framework.interface import (
+    SKIP,
+    Answer,
+    Code,
+    CycleState,
+    FilterPlugin,
+    Handle,
+    Plugin,
+    PluginArgs,
+    PostFilterPlugin,
+    PostFilterResult,
+    PreBindPlugin,
+    PreEnqueuePlugin,
+    PreFilterPlugin,
+    PreFilterResult,
+    ReservePlugin,
+    ScorePlugin,
+    Status,
+    WritesBeforeBinding,
+    unresolvable,
+    unschedulable,
+)
+from tidelog.framework.node_info import NodeInfo, PodInfo
+from tidelog.plugins.dynamic_resources.allocated import Allocated
+from tidelog.plugins.dynamic_resources.allocator import (
+    AllocationError,
+    Allocator,
+    NodeLocalFailure,
+    SearchGivenUp,
+)
+from tidelog.plugins.dynamic_resources.binding import (
+    answer_of,
+    claim_writes,
+    deallocation,
+    deletion,
+    is_for,
+    special_writes,
+)
+from tidelog.plugins.dynamic_resources.claims import NoClaim, claims_of, is_reserved_for
+from tidelog.plugins.dynamic_resources.conditions import Failed, is_late, unready
+from tidelog.plugins.dynamic_resources.extended_resources import (
+    IN_MEMORY,
+    Mapped,
+    backed_requests,
+    requests_and_mappings,
+    special_claim,
+    with_requests,
+)
+from tidelog.plugins.dynamic_resources.hints import registrations
+from tidelog.plugins.dynamic_resources.inventory import Inventory
+from tidelog.plugins.dynamic_resources.result import share_name
+
+CANNOT_ALLOCATE = "cannot allocate all claims"
+NOT_AVAILABLE = "resourceclaim not available on the node"
+LEFT_OVER = "cannot schedule extended resource claim"
+DEALLOCATED = "deallocation of ResourceClaim completed"
+DELETED = "deletion of ResourceClaim completed"
+CANNOT_FIT = "cannot fit resource"
+ALTERNATIVES_MAX = 8
+"""Of a request; the first of them scores as many points."""
+CONSUMERS_MAX = 256
+_STATE = "DynamicResources"
+_RUNNING = 'running PreFilter plugin "DynamicResources": '
+"""kube-scheduler's framework says this before a plugin's error."""
+
+
+class DynamicResourcesArgs(PluginArgs, frozen=True, kw_only=True):
+    filter_timeout: str = "10s"
+    """Taken for kube-scheduler's sake: the search counts steps instead of seconds (docs/devices.md)."""
+    binding_timeout: str = "10m0s"
+    """How long a pod waits for devices that have to be made ready, before it is tried again."""
+
+
+class NodePlan:
+    """What would be allocated on a node."""
+
+    __slots__ = ("allocations", "mappings", "special")
+
+    def __init__(
+        self,
+        allocations: tuple[AllocationResult, ...],
+        special: ResourceClaim | None,
+        mappings: Sequence[Mapped],
+    ) -> None:
+        self.allocations = allocations
+        """For each claim that is not allocated, in the pod's order; the special one's last."""
+        self.special = special
+        """The claim of extended resources, as this node wants it."""
+        self.mappings = mappings
+
+
+class Cycle:
+    """What PreFilter found of the pod, and what Filter found on the nodes."""
+
+    def __init__(self, claims: Sequence[ResourceClaim], special: ResourceClaim | None) -> None:
+        self.claims = claims
+        self.special = special
+        """The claim of extended resources; what it asks for is each node's own."""
+        self.extended: Mapping[str, int] = {}
+        self.reach: list[NodeMatcher | None] = []
+        """Of each claim that is allocated: the nodes from which it can be used."""
+        self.allocator: Allocator | None = None
+        self.plans: dict[str, NodePlan] = {}
+        self.unavailable: dict[int, None] = {}
+        """Claims that some node could not use although they are allocated."""
+
+    @property
+    def to_allocate(self) -> list[ResourceClaim]:
+        """The user's claims that have no devices yet."""
+        return [claim for claim in self.claims if claim.status.allocation is None]
+
+
+class DynamicResources(Plugin):
+    """Finds devices for the claims of pods."""
+
+    name = "DynamicResources"
+    Args = DynamicResourcesArgs
+    too_late: ClassVar[str] = "device binding timeout"
+
+    def __init__(self, args: DynamicResourcesArgs, handle: Handle) -> None:
+        super().__init__(args, handle)
+        self._binding_timeout = parse_duration(args.binding_timeout)
+        self._inventory: tuple[int, Inventory] = (-1, Inventory())
+        self._allocated: tuple[int, Allocated] = (-1, Allocated())
+
+    @classmethod
+    def validate_args(cls, args: Any, path: str, gates: FeatureGates) -> list[FieldError]:
+        """Both are durations, and the wait for devices is at least a second."""
+        found = []
+        for name, value, least in (
+            ("filterTimeout", args.filter_timeout, 0),
+            ("bindingTimeout", args.binding_timeout, NANOS),
+        ):
+            try:
+                is_right = parse_duration(value) >= least
+            except ValueError:
+                found.append(
+                    FieldError(path=f"{path}.{name}", kind="Invalid", value=value, rule=DURATION_RULE)
+                )
+                continue
+            if not is_right:
+                rule = "must be at least 1 second" if least else "must be zero or greater"
+                found.append(FieldError(path=f"{path}.{name}", kind="Invalid", value=value, rule=rule))
+        return found
+
+    # --- caches -----------------------------------------------------------------------------------------------------------
+
+    def inventory(self) -> Inventory:
+        """All devices, as the slices say now."""
+        devices = self.handle.listers.devices
+        generation, found = self._inventory
+        if generation != devices.slices_generation:
+            found = Inventory(devices.slices(), devices.rules(), found)
+            self._inventory = (devices.slices_generation, found)
+        return found
+
+    def allocated(self) -> Allocated:
+        """What all claims have together now."""
+        devices = self.handle.listers.devices
+        generation, found = self._allocated
+        if generation == devices.claims_generation:
+            return found
+        changes = devices.claim_changes(generation) if generation >= 0 else None
+        if changes is None:
+            found = Allocated(devices.claims())
+        else:
+            for old, new in changes:
+                if old is not None:
+                    found.remove(old)
+                if new is not None:
+                    found.add(new)
+        self._allocated = (devices.claims_generation, found)
+        return found
+
+    def _claims_of(self, pod: Pod) -> list[ResourceClaim]:
+        return claims_of(pod, self.handle.listers.devices.claim)
+
+    # --- before any node --------------------------------------------------------------------------------------------------
+
+    def pre_enqueue(self, pod: Pod) -> Status | None:
+        """All claims must be there before it makes sense to look for a node."""
+        try:
+            self._claims_of(pod)
+        except NoClaim as problem:
+            return unresolvable(str(problem))
+        return None
+
+    def pre_filter(self, state: CycleState, pod: PodInfo, nodes: Sequence[NodeInfo]) -> PreFilterResult:
+        devices = self.handle.listers.devices
+        try:
+            claims = self._claims_of(pod.pod)
+        except NoClaim as problem:
+            return PreFilterResult(status=unresolvable(str(problem)))
+        extended = backed_requests(pod.requests, devices.class_backing)
+        special = (
+            special_claim(pod.pod, devices.claims_controlled_by(pod.pod.metadata.uid)) if extended else None
+        )
+        if not claims and special is None:
+            return PreFilterResult(status=SKIP)
+        cycle = Cycle(claims, special)
+        cycle.extended = extended
+        for claim in claims:
+            status = self._look_at(cycle, claim)
+            if status is not None:
+                return PreFilterResult(status=status)
+        if cycle.to_allocate or special is not None:
+            about = (pod.uid, state.turn)
+            cycle.allocator = Allocator(
+                self.inventory(),
+                self.allocated(),
+                devices.device_class,
+                cycle.to_allocate,
+                lambda claim, result: share_name(*about, claim, result),
+            )
+        state.write(_STATE, cycle)
+        return PreFilterResult()
+
+    def _look_at(self, cycle: Cycle, claim: ResourceClaim) -> Status | None:
+        """Note from where an allocated claim can be used; of the others only the classes are checked."""
+        allocation = claim.status.allocation
+        own = f"{claim.metadata.namespace}/{claim.metadata.name}"
+        if self.handle.upstream and self.handle.listers.devices.is_promised(claim):
+            # By default the pod shares what was promised: if the promise is not kept, its attempt is aborted.
+            return unresolvable(f"resource claim {own} is in the process of being allocated")
+        if allocation is not None:
+            try:
+                cycle.reach.append(_reach(allocation.node_selector))
+            except SelectorError as problem:
+                return Status(Code.ERROR, (f"{_RUNNING}{problem}",))
+            return None
+        cycle.reach.append(None)
+        for request in claim.spec.devices.requests:
+            named = (
+                [(request.name, request.exactly.device_class_name)]
+                if request.exactly is not None
+                else [
+                    (f"{request.name}/{sub.name}", sub.device_class_name) for sub in request.first_available
+                ]
+            )
+            if not named:
+                return unresolvable(f"resource claim {own}, request {request.name}: unknown request type")
+            for name, device_class in named:
+                if not device_class:
+                    return Status(Code.ERROR, (f"{_RUNNING}request {name}: unsupported request type",))
+                if self.handle.listers.devices.device_class(device_class) is None:
+                    return unresolvable(f"request {name}: device class {device_class} does not exist")
+        return None
+
+    # --- one node ---------------------------------------------------------------------------------------------------------
+
+    def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
+        cycle: Cycle | None = state.read(_STATE)
+        if cycle is None:
+            return None
+        wanted = self._wanted_of_devices(cycle, node)
+        if isinstance(wanted, Status):
+            return wanted
+        if not cycle.claims and not wanted:
+            return None
+        unavailable = [
+            index
+            for index, claim in enumerate(cycle.claims)
+            if not self._is_available(claim, cycle.reach[index], node, state.at)
+        ]
+        planned: NodePlan | None = None
+        if cycle.allocator is not None and (cycle.to_allocate or wanted):
+            plan = self._plan(cycle, pod.pod, node, wanted)
+            if isinstance(plan, Status):
+                return plan
+            planned = plan
+        if unavailable:
+            cycle.unavailable.update(dict.fromkeys(unavailable))
+            return unresolvable(NOT_AVAILABLE)
+        if planned is not None:
+            cycle.plans[node.name] = planned
+        return None
+
+    def _wanted_of_devices(self, cycle: Cycle, node: NodeInfo) -> tuple[str, ...] | Status:
+        """The extended resources that this node has to give as devices: it offers none of them itself."""
+        special = cycle.special
+        if special is None:
+            return ()
+        if special.spec.devices.requests:
+            return unresolvable(LEFT_OVER)
+        listed = node.node.status.allocatable
+        backing = self.handle.listers.devices.class_backing
+        wanted: list[str] = []
+        for resource in sorted(cycle.extended):
+            if not node.allocatable.get(resource, 0) and backing(resource) is not None:
+                wanted.append(resource)
+            elif resource not in listed:
+                return unresolvable(CANNOT_FIT)
+        return tuple(wanted)
+
+    def _is_available(
+        self, claim: ResourceClaim, reach: NodeMatcher | None, node: NodeInfo, now: int
+    ) -> bool:
+        """Whether an allocated claim can be used from the node, or may still be."""
+        if claim.status.allocation is None:
+            return True
+        if reach is not None and not reach(node.node):
+            return False
+        try:
+            missing = unready(claim)
+        except Failed:
+            return False
+        return missing is None or not is_late(claim, now, self._binding_timeout)
+
+    def _plan(self, cycle: Cycle, pod: Pod, node: NodeInfo, wanted: tuple[str, ...]) -> NodePlan | Status:
+        assert cycle.allocator is not None
+        special: ResourceClaim | None = None
+        mappings: list[Mapped] = []
+        if wanted and cycle.special is not None:
+            backing = self.handle.listers.devices.class_backing
+            requests, mappings = requests_and_mappings(pod, wanted, backing)
+            special = with_requests(cycle.special, requests)
+        try:
+            allocations = cycle.allocator.allocate(node.node, special)
+        except NodeLocalFailure as failure:
+            return unresolvable(str(failure))
+        except SearchGivenUp as limit:
+            text = str(limit)
+            # Upstream ends the attempt when its ten seconds are over; here the other nodes are still looked at.
+            return (
+                Status(Code.ERROR, (f"node {node.name}: {text}",))
+                if self.handle.upstream
+                else unresolvable(text)
+            )
+        except AllocationError as problem:
+            return Status(Code.ERROR, (str(problem),))
+        return (
+            unresolvable(CANNOT_ALLOCATE) if allocations is None else NodePlan(allocations, special, mappings)
+        )
+
+    # --- after all nodes --------------------------------------------------------------------------------------------------
+
+    def post_filter(
+        self, state: CycleState, pod: PodInfo, statuses: Mapping[str, Status]
+    ) -> PostFilterResult:
+        """Give back what is allocated where no node can use it: the first claim that nobody else uses, or what was left of extended resources."""
+        cycle: Cycle | None = state.read(_STATE)
+        if cycle is None:
+            return PostFilterResult(unschedulable())
+        for index in sorted(cycle.unavailable):
+            claim = cycle.claims[index]
+            if is_for(pod.pod, claim):
+                return PostFilterResult(unschedulable(DEALLOCATED), writes=(deallocation(claim),))
+        if cycle.special is not None and cycle.special.metadata.name != IN_MEMORY:
+            return PostFilterResult(unschedulable(DELETED), writes=tuple(deletion(cycle.special)))
+        return PostFilterResult(unschedulable())
+
+    def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
+        """Eight points for a request's first alternative, seven for the second …"""
+        cycle: Cycle | None = state.read(_STATE)
+        plan = None if cycle is None else cycle.plans.get(node.name)
+        if cycle is None or plan is None:
+            return 0
+        fresh = iter(plan.allocations)
+        points = 0
+        for claim in cycle.claims:
+            points += _points(claim, claim.status.allocation or next(fresh))
+        return points
+
+    def normalize_scores(
+        self, state: CycleState, pod: PodInfo, nodes: Sequence[NodeInfo], scores: list[int]
+    ) -> list[int]:
+        most = max(scores, default=0)
+        return [100 * score // most for score in scores] if most else scores
+
+    def reserve(self, state: CycleState, pod: PodInfo, node: str) -> Status | None:
+        """Everything was found in Filter; what is promised is written (`writes`)."""
+        cycle: Cycle | None = state.read(_STATE)
+        if cycle is None:
+            return None
+        if cycle.to_allocate and node not in cycle.plans:
+            return Status(Code.ERROR, ("claim allocation not found for node",))
+        for claim in cycle.claims:
+            is_full = len(claim.status.reserved_for) >= CONSUMERS_MAX
+            if is_full and not is_reserved_for(claim, pod.pod):
+                own = f"{claim.metadata.namespace}/{claim.metadata.name}"
+                return unresolvable(f"resource claim {own} has {CONSUMERS_MAX} consumers already")
+        return None
+
+    def unreserve(self, state: CycleState, pod: PodInfo, node: str) -> None:
+        """What was promised is forgotten with the attempt."""
+
+    # --- before binding ---------------------------------------------------------------------------------------------------
+
+    @property
+    def answer_timeout_seconds(self) -> float:
+        return self._binding_timeout / NANOS
+
+    def writes(self, state: CycleState, pod: PodInfo, node: str) -> Sequence[Write]:
+        """Allocation and reservation of each claim, in the pod's order."""
+        cycle: Cycle | None = state.read(_STATE)
+        if cycle is None:
+            return ()
+        plan = cycle.plans.get(node)
+        fresh = iter(() if plan is None else plan.allocations)
+        found: list[Write] = []
+        for claim in cycle.claims:
+            given = None if claim.status.allocation is not None else next(fresh)
+            found += claim_writes(claim, pod.pod, given, state.at)
+        if plan is not None and plan.special is not None:
+            found += special_writes(plan.special, pod.pod, next(fresh), plan.mappings, state.turn, state.at)
+        return found
+
+    def reads(self, state: CycleState, pod: PodInfo, node: str) -> Iterable[str]:
+        """The claims, and the devices that they get: nobody else may have taken one of them meanwhile."""
+        cycle: Cycle | None = state.read(_STATE)
+        if cycle is None:
+            return
+        yield from map(object_key, cycle.claims)
+        plan = cycle.plans.get(node)
+        for allocation in () if plan is None else plan.allocations:
+            for result in allocation.devices.results:
+                yield f"Device/{result.driver}/{result.pool}/{result.device}"
+
+    def answer(self, pod: PodInfo, node: NodeInfo | None, writes: Sequence[Write]) -> Answer:
+        """Whether every device is ready."""
+        return answer_of(pod.pod, writes, self.handle.listers.devices.claim)
+
+    def pre_bind(self, state: CycleState, pod: PodInfo, node: str) -> Status | None:
+        """Everything is written, and answered."""
+        return None
+
+    # --- hints ------------------------------------------------------------------------------------------------------------
+
+    def events_to_register(self) -> list[EventRegistration]:
+        return registrations(lambda: self.handle.listers.devices.claim)
+
+
+def cycle_of(state: CycleState) -> Cycle | None:
+    """What DynamicResources found in this attempt."""
+    found: Cycle | None = state.read(_STATE)
+    return found
+
+
+def _reach(selector: NodeSelector | None) -> NodeMatcher | None:
+    return None if selector is None else node_selector_matcher(selector)
+
+
+def _points(claim: ResourceClaim, allocation: AllocationResult) -> int:
+    chosen = {result.request for result in allocation.devices.results}
+    return sum(
+        ALTERNATIVES_MAX - index
+        for request in claim.spec.devices.requests
+        if request.exactly is None
+        for index, sub in enumerate(request.first_available)
+        if _reference(request.name, sub) in chosen
+    )
+
+
+def _reference(request: str, sub: DeviceSubRequest) -> str:
+    return f"{request}/{sub.name}"
+
+
+_pre_enqueue: type[PreEnqueuePlugin] = DynamicResources
+_pre_filter: type[PreFilterPlugin] = DynamicResources
+_filter: type[FilterPlugin] = DynamicResources
+_post_filter: type[PostFilterPlugin] = DynamicResources
+_score: type[ScorePlugin] = DynamicResources
+_reserve: type[ReservePlugin] = DynamicResources
+_pre_bind: type[PreBindPlugin] = DynamicResources
+_writes: type[WritesBeforeBinding] = DynamicResources
+
+__all__ = ["IN_MEMORY", "Cycle", "DynamicResources", "DynamicResourcesArgs", "NodePlan", "cycle_of"]

@@ -1,0 +1,394 @@
+"""The search: first fit, depth first, so that the answer is determined by the objects alone.
+
+    place(claim, request, k-th device, start)
+        all claims done                        → found
+        all requests of the claim done         → next claim
+        alternatives                           → the first that leads to a solution of everything after it
+        k devices taken                        → next request
+        more than 32 results                   → TOO_MANY, passed up to the nearest alternative or claim
+        every device from `start` on in turn   → take it, place the next one behind it; give it back if that fails
+
+Upstream tries until ten seconds are over, which for a claim that cannot be fulfilled is 2ⁿ devices. Here what cannot be any more is
+pruned, and steps are counted. Pruning changes no answer: all that keeps a device from being taken stays true while the search goes deeper (it
+is in use, does not match, has an untolerated taint, breaks a constraint, overdraws a counter or capacity), so if fewer devices can be taken
+*now* than a request still needs, it fails. A device on which a selector or an amount fails counts as one that can be taken, so that nobody
+escapes an error that upstream would run into, and nobody runs into one that upstream never reaches.
+
+The search does not call itself: `_place` yields the next position and is sent what came of it, so its depth is no stack of Python's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from fractions import Fraction
+from typing import NamedTuple
+
+from tidelog.api.objects import Node
+from tidelog.plugins.dynamic_resources.allocated import Allocated
+from tidelog.plugins.dynamic_resources.capacity import Consumption, is_left
+from tidelog.plugins.dynamic_resources.constraints import Constraint, constraint_of
+from tidelog.plugins.dynamic_resources.errors import AllocationError, NodeLocalFailure, SearchGivenUp
+from tidelog.plugins.dynamic_resources.inventory import (
+    DeviceKey,
+    DevicePool,
+    PoolDevice,
+    reaches_device,
+)
+from tidelog.plugins.dynamic_resources.requests import RESULTS_MAX, PreparedClaim, Wanted
+
+FAILED, DONE, TOO_MANY = range(3)
+_EAGER_AFTER = 200
+"""Steps after which the search looks ahead. Arbitrary: most end long before."""
+
+
+class Taken(NamedTuple):
+    """A device that the search has given to a request."""
+
+    wanted: Wanted
+    device: PoolDevice
+    consumed: tuple[Consumption, ...]
+    """Of a device that others may have too."""
+    counted: bool
+    """It was taken from the pool's counters."""
+    pool: DevicePool
+
+
+class _Position(NamedTuple):
+    claim: int = 0
+    request: int = 0
+    alternative: int = -1
+    """-1: none is chosen yet."""
+    device: int = 0
+    start: int = 0
+
+
+class Budget:
+    """Steps that are left to an attempt."""
+
+    __slots__ = ("left",)
+
+    def __init__(self, steps: int) -> None:
+        self.left = steps
+
+
+class Search:
+    """One search, on one node."""
+
+    def __init__(
+        self,
+        node: Node,
+        pools: Sequence[DevicePool],
+        claims: Sequence[PreparedClaim],
+        allocated: Allocated,
+        budget: Budget,
+        steps: int,
+    ) -> None:
+        self._node = node
+        self._pools = pools
+        self._claims = claims
+        self._allocated = allocated
+        self._budget = budget
+        self._limit = self._left = min(steps, budget.left)
+        usable = [pool for pool in pools if not (pool.is_incomplete or pool.is_invalid)]
+        self._devices = [(device, pool) for pool in usable for device in pool.devices]
+        self._all: dict[Wanted, list[tuple[PoolDevice, DevicePool]]] = {}
+        self._constraints: list[list[Constraint]] = []
+        self._using: dict[DeviceKey, set[int]] = {}
+        """Device → claims of this search that have it."""
+        self._sharing: dict[DeviceKey, list[dict[str, Fraction]]] = {}
+        """Shared device → what each share consumes."""
+        self._available: dict[DevicePool, dict[tuple[str, str], Fraction]] = {}
+        """Pool → counters, less what was allocated before and what this search has given away."""
+        self.results: list[list[Taken]] = [[] for _ in claims]
+        self.chosen: dict[tuple[int, int], int] = {}
+        """(claim, request) → the alternative that was chosen."""
+
+    @property
+    def steps(self) -> int:
+        """Steps taken so far."""
+        return self._limit - self._left
+
+    def run(self) -> bool:
+        """Whether all claims can be fulfilled; `results` and `chosen` say how. Raises AllocationError, NodeLocalFailure, SearchGivenUp."""
+        try:
+            self._prepare()
+            found = self._solve()
+        finally:
+            self._budget.left -= self.steps
+        if not found and any(pool.is_invalid for pool in self._pools):
+            raise NodeLocalFailure("invalid resource pools were encountered")
+        return found
+
+    def _solve(self) -> bool:
+        stack = [self._place(_Position())]
+        outcome: int | None = None
+        while stack:
+            try:
+                stack.append(self._place(stack[-1].send(outcome)))  # type: ignore[arg-type]
+                outcome = None
+            except StopIteration as end:
+                stack.pop()
+                outcome = end.value
+        return outcome == DONE
+
+    def _spend(self, steps: int = 1) -> None:
+        self._left -= steps
+        if self._left < 0:
+            raise SearchGivenUp(f"the search for devices was given up after {self._limit} steps")
+
+    # --- what is wrong with the claims ------------------------------------------------------------------------------------
+
+    def _prepare(self) -> None:
+        for claim in self._claims:
+            least = sum(
+                min(self._number_of(wanted) for wanted in request.alternatives) for request in claim.requests
+            )
+            if least > RESULTS_MAX:
+                raise AllocationError(
+                    f"claim {claim.name}: number of requested devices {least} exceeds the claim limit of {RESULTS_MAX}"
+                )
+            if claim.bad_constraint >= 0:
+                raise AllocationError(
+                    f"claim {claim.name}, constraint #{claim.bad_constraint}: empty constraint (unsupported constraint type?)"
+                )
+            found = map(constraint_of, claim.claim.spec.devices.constraints)
+            self._constraints.append([one for one in found if one is not None])
+
+    def _number_of(self, wanted: Wanted) -> int:
+        if wanted.error:
+            raise AllocationError(wanted.error)
+        if not wanted.is_all:
+            return wanted.count
+        self._all[wanted] = self._collected(wanted)
+        return len(self._all[wanted])
+
+    def _collected(self, wanted: Wanted) -> list[tuple[PoolDevice, DevicePool]]:
+        """All devices for which the request could ask, in use or not."""
+        found: list[tuple[PoolDevice, DevicePool]] = []
+        for pool in self._pools:
+            if pool.is_incomplete:
+                raise wanted.fail(
+                    f"asks for all devices, but resource pool {pool} is currently being updated"
+                )
+            if pool.is_invalid:
+                raise wanted.fail(f"asks for all devices, but resource pool {pool} is currently invalid")
+            for device in pool.devices:
+                self._spend()
+                if self._is_selectable(wanted, device):
+                    needed = wanted.consumes(device)
+                    if needed is not None and is_left(needed, {}, {}):
+                        found.append((device, pool))
+        return found
+
+    # --- the search -------------------------------------------------------------------------------------------------------
+
+    def _place(self, at: _Position) -> Generator[_Position, int, int]:
+        self._spend()
+        if at.claim == len(self._claims):
+            return DONE
+        requests = self._claims[at.claim].requests
+        if at.request == len(requests):
+            outcome = yield _Position(at.claim + 1)
+            return FAILED if outcome == TOO_MANY else outcome
+        request = requests[at.request]
+        if at.alternative < 0 and request.is_prioritized:
+            return (yield from self._first_available(at, len(request.alternatives)))
+        wanted = request.alternatives[max(at.alternative, 0)]
+        number = len(self._all[wanted]) if wanted.is_all else wanted.count
+        if wanted.is_all and not number:
+            return FAILED
+        if at.device >= number:
+            return (yield _Position(at.claim, at.request + 1))
+        if len(self.results[at.claim]) + number - at.device > RESULTS_MAX:
+            return TOO_MANY
+        if wanted.is_all:
+            return (yield from self._next_of_all(at, wanted))
+        if self.steps > _EAGER_AFTER and self._is_hopeless(at, wanted, number - at.device):
+            return FAILED
+        return (yield from self._any(at, wanted))
+
+    def _first_available(self, at: _Position, count: int) -> Generator[_Position, int, int]:
+        all_too_many = True
+        for index in range(count):
+            outcome = yield _Position(at.claim, at.request, index)
+            if outcome == TOO_MANY:
+                continue
+            all_too_many = False
+            if outcome == DONE:
+                self.chosen[at.claim, at.request] = index
+                return DONE
+        return TOO_MANY if all_too_many else FAILED
+
+    def _next_of_all(self, at: _Position, wanted: Wanted) -> Generator[_Position, int, int]:
+        device, pool = self._all[wanted][at.device]
+        taken = self._take(at.claim, wanted, device, pool)
+        if taken is None:
+            return FAILED
+        outcome = yield at._replace(device=at.device + 1, start=0)
+        if outcome != DONE:
+            self._give_back(at.claim, taken)
+        return outcome
+
+    def _any(self, at: _Position, wanted: Wanted) -> Generator[_Position, int, int]:
+        for index in range(at.start, len(self._devices)):
+            self._spend()
+            device, pool = self._devices[index]
+            if self._is_in_use(at.claim, wanted, device) or not self._is_selectable(wanted, device):
+                continue
+            if not self._has_capacity(wanted, device):
+                continue
+            taken = self._take(at.claim, wanted, device, pool)
+            if taken is None:
+                continue
+            outcome = yield at._replace(device=at.device + 1, start=index + 1)
+            if outcome == DONE:
+                return DONE
+            self._give_back(at.claim, taken)
+            if outcome == TOO_MANY:
+                return TOO_MANY
+        return FAILED
+
+    # --- pruning ----------------------------------------------------------------------------------------------------------
+
+    def _is_hopeless(self, at: _Position, wanted: Wanted, missing: int) -> bool:
+        """Fewer devices can be taken than this request, or one after it, needs."""
+        if self._can_be_taken(at.claim, wanted, at.start, missing) < missing:
+            return True
+        for index in range(at.claim, len(self._claims)):
+            first = at.request + 1 if index == at.claim else 0
+            for request in self._claims[index].requests[first:]:
+                if all(self._is_out_of_reach(index, one) for one in request.alternatives):
+                    return True
+        return False
+
+    def _is_out_of_reach(self, claim: int, wanted: Wanted) -> bool:
+        if wanted.is_all:
+            return False
+        return self._can_be_taken(claim, wanted, 0, wanted.count) < wanted.count
+
+    def _can_be_taken(self, claim: int, wanted: Wanted, start: int, enough: int) -> int:
+        """How many could be taken as things stand, as far as it matters."""
+        count = 0
+        for index in range(start, len(self._devices)):
+            if count >= enough:
+                break
+            self._spend()
+            device, pool = self._devices[index]
+            if self._is_in_use(claim, wanted, device):
+                continue
+            if wanted.may_match(device) and self._is_takeable(claim, wanted, device, pool):
+                count += 1
+        return count
+
+    def _is_takeable(self, claim: int, wanted: Wanted, device: PoolDevice, pool: DevicePool) -> bool:
+        if not self._has_counters(device, pool) or not wanted.tolerates_all(device):
+            return False
+        if not all(
+            one.allows(wanted.request, wanted.alternative, device) for one in self._constraints[claim]
+        ):
+            return False
+        try:
+            return self._has_capacity(wanted, device)
+        except AllocationError:
+            return True
+
+    # --- one device -------------------------------------------------------------------------------------------------------
+
+    def _is_in_use(self, claim: int, wanted: Wanted, device: PoolDevice) -> bool:
+        """With admin access a device may be somebody else's; the same claim does not get it twice."""
+        using = self._using.get(device.key)
+        if wanted.has_admin_access:
+            return bool(using) and using is not None and claim in using
+        return bool(using) or device.key in self._allocated.taken
+
+    def _is_selectable(self, wanted: Wanted, device: PoolDevice) -> bool:
+        before = wanted.steps
+        found = wanted.matches(device)
+        if wanted.steps > before:
+            self._spend(wanted.steps - before)
+        if found and device.of.spec.per_device_node_selection:
+            return reaches_device(self._node, device.device, device.of.metadata.name)
+        return found
+
+    def _has_capacity(self, wanted: Wanted, device: PoolDevice) -> bool:
+        needed = wanted.consumes(device)
+        if needed is None:
+            return False
+        allocating: dict[str, Fraction] = {}
+        for share in self._sharing.get(device.key, ()):
+            for name, amount in share.items():
+                allocating[name] = allocating.get(name, Fraction(0)) + amount
+        return is_left(needed, self._allocated.capacity.get(device.key, {}), allocating)
+
+    def _is_shared_already(self, device: PoolDevice) -> bool:
+        return device.is_shareable and (
+            device.key in self._allocated.shared or bool(self._sharing.get(device.key))
+        )
+
+    def _has_counters(self, device: PoolDevice, pool: DevicePool) -> bool:
+        if not device.consumes or self._is_shared_already(device):
+            return True
+        available = self._counters(pool)
+        wanted: dict[tuple[str, str], Fraction] = {}
+        for counter, amount in device.consumes:
+            wanted[counter] = wanted.get(counter, Fraction(0)) + amount
+        # Any counter of the pool that is overdrawn forbids it, its own or not.
+        return all(left >= wanted.get(counter, 0) for counter, left in available.items())
+
+    def _counters(self, pool: DevicePool) -> dict[tuple[str, str], Fraction]:
+        available = self._available.get(pool)
+        if available is None:
+            available = self._available[pool] = dict(pool.counters)
+            for device in (*pool.devices, *pool.elsewhere):
+                if device.consumes and self._allocated.has(device.key):
+                    for counter, amount in device.consumes:
+                        available[counter] -= amount
+        return available
+
+    def _take(self, claim: int, wanted: Wanted, device: PoolDevice, pool: DevicePool) -> Taken | None:
+        """Give the device to the request if that may be. A constraint that forbids one of *all* devices is an error."""
+        if self._is_in_use(claim, wanted, device) and not (device.is_shareable and wanted.has_admin_access):
+            return None
+        if not self._has_counters(device, pool) or not wanted.tolerates_all(device):
+            return None
+        constraints = self._constraints[claim]
+        if not all(one.allows(wanted.request, wanted.alternative, device) for one in constraints):
+            if wanted.is_all:
+                raise wanted.fail(
+                    f"cannot add device {device.name} because a claim constraint would not be satisfied"
+                )
+            return None
+        if not self._has_capacity(wanted, device):
+            return None
+        consumed = wanted.consumes(device) if device.is_shareable else ()
+        counted = bool(device.consumes) and not self._is_shared_already(device)
+        taken = Taken(wanted, device, consumed or (), counted, pool)
+        self._note(claim, taken)
+        return taken
+
+    def _note(self, claim: int, taken: Taken) -> None:
+        wanted, device = taken.wanted, taken.device
+        for one in self._constraints[claim]:
+            one.add(wanted.request, wanted.alternative, device)
+        if taken.counted:
+            for counter, amount in device.consumes:
+                self._counters(taken.pool)[counter] -= amount
+        if device.is_shareable:
+            shares = self._sharing.setdefault(device.key, [])
+            shares.append({each.name: each.amount for each in taken.consumed})
+        else:
+            self._using.setdefault(device.key, set()).add(claim)
+        self.results[claim].append(taken)
+
+    def _give_back(self, claim: int, taken: Taken) -> None:
+        wanted, device = taken.wanted, taken.device
+        self.results[claim].pop()
+        if device.is_shareable:
+            self._sharing[device.key].pop()
+        else:
+            self._using[device.key].discard(claim)
+        if taken.counted:
+            for counter, amount in device.consumes:
+                self._counters(taken.pool)[counter] += amount
+        for one in reversed(self._constraints[claim]):
+            one.remove(wanted.request, wanted.alternative, device)

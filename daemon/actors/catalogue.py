@@ -37,6 +37,8 @@ ACTORS: Mapping[str, Role] = {
     "volumeController": Role("tidelog.daemon.actors.volume_controller", "VolumeController"),
     "attachController": Role("tidelog.daemon.actors.attach_controller", "AttachController"),
     "workloadController": Role("tidelog.daemon.actors.workload_controller", "WorkloadController"),
+    "claimController": Role("tidelog.daemon.actors.claim_controller", "ClaimController"),
+    "deviceDriver": Role("tidelog.daemon.actors.device_driver", "DeviceDriver"),
 }
 """By their names in the file."""
 

@@ -12,6 +12,7 @@ import msgspec
 
 from tidelog.api.features import FeatureGates
 from tidelog.api.objects import Namespace, Node, Pod
+from tidelog.framework.devices import Devices
 from tidelog.framework.events import ACTION_BY_NAME, ClusterEvent, EventRegistration, Hint, Resource, matches
 from tidelog.framework.object_events import node_events, pod_events
 from tidelog.plugins.registry import Registry
@@ -47,7 +48,7 @@ def _object(data: Any, resource: Resource) -> Any:
 def _plugin(case: Case) -> Any:
     """With default arguments. A hint may look at namespaces, and never at the snapshot."""
     namespaces = {n["metadata"]["name"]: msgspec.convert(n, Namespace) for n in case.get("namespaces", ())}
-    listers = SimpleNamespace(namespace=namespaces.get, owner_selectors=lambda pod: ())
+    listers = SimpleNamespace(namespace=namespaces.get, owner_selectors=lambda pod: (), devices=Devices())
     handle = SimpleNamespace(
         snapshot=None,
         listers=listers,

@@ -36,8 +36,7 @@ def answer(case: Mapping[str, Any]) -> Answer:
     for budget in msgspec.convert(case.get("pdbs", []), list[PodDisruptionBudget]):
         framework.handle.listers.put(budget)
     port = framework.handle.preemption = Preemption(framework, Evictions())
-    (plugin,) = framework.post_filter
-    assert isinstance(plugin, DefaultPreemption)
+    (plugin,) = (p for p in framework.post_filter if isinstance(p, DefaultPreemption))
     pod, state = PodInfo(msgspec.convert(case["pod"], Pod)), CycleState(NOW)
     error = framework.find_feasible(state, pod, nominated_node=pod.pod.status.nominated_node_name)
     assert isinstance(error, FitError), "the pod fits, or its attempt failed"

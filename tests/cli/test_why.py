@@ -205,8 +205,8 @@ def test_why_names_plugin_reason_node_counts_and_what_would_help(case: str, driv
         ),
         (
             pod("p").claim("gpu", claim="mine").build(),
-            "UnsupportedNeeds",
-            "resource claim 'gpu' is not supported without a plugin for it in the profile",
+            "DynamicResources",
+            'could not find ResourceClaim "default/mine"',
         ),
     ],
 )

@@ -25,15 +25,10 @@ def with_volume(**source: Any) -> Pod:
     return replace(built, spec=replace(built.spec, volumes=(Volume(name="data", **source),)))
 
 
-@pytest.mark.parametrize(
-    ("needy", "told"),
-    [
-        (pod().claim("gpu", claim="mine").build(), "resource claim 'gpu'"),
-    ],
-)
-def test_pod_with_an_unsupported_need_is_never_placed_and_told_what_it_is(needy: Pod, told: str) -> None:
+def test_profile_without_the_plugin_for_devices_does_not_place_pods_with_claims_in_ignorance() -> None:
     driver = Driver()
-    driver.start()
+    driver.start(without("DynamicResources"))
+    needy = pod().claim("gpu", claim="mine").build()
     driver.put(b.node("n1").build(), needy, pod("plain").build())
 
     driver.advance(seconds=400)
@@ -42,7 +37,7 @@ def test_pod_with_an_unsupported_need_is_never_placed_and_told_what_it_is(needy:
     assert driver.placements() == {"default/plain": "n1"}
     assert waits is not None
     assert waits.place == "gated"
-    assert f"UnsupportedNeeds: {told} is not supported" in waits.gate
+    assert "UnsupportedNeeds: resource claim 'gpu' is not supported" in waits.gate
 
 
 def test_volumes_that_need_no_node_of_their_own_stand_in_nobodys_way() -> None:

@@ -40,7 +40,7 @@ WORLDS: dict[str, World] = {"NodeName": NamesNodes()}
 
 
 OF_GROUPS = ("placementGenerate", "placementState", "placementScore")
-ELSEWHERE = {"DefaultPreemption", "GangScheduling", "WaitForDriver"}
+ELSEWHERE = {"DefaultPreemption", "DynamicResources", "GangScheduling", "WaitForDriver"}
 """What they promise depends on the core's decisions or on groups and claims: tests/scheduler/test_preemption.py, test_groups.py."""
 
 

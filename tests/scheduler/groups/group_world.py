@@ -43,7 +43,11 @@ def started(*plugins: str, gates: dict[str, bool] | None = None, **section: Any)
     """A scheduler with these plugins beside the default ones."""
     registry = Registry()
     driver = Driver(registry)
-    profiles = [{"plugins": {"multiPoint": {"enabled": [{"name": name} for name in plugins]}}}]
+    everywhere: dict[str, Any] = {"enabled": [{"name": name} for name in plugins]}
+    if {"DRATestPlugin", "WaitForDriver"} & set(plugins):
+        # They look after claims in DynamicResources' place.
+        everywhere["disabled"] = [{"name": "DynamicResources"}]
+    profiles = [{"plugins": {"multiPoint": everywhere}}]
     tidelog = {"featureGates": GATES if gates is None else gates, **section}
     file = {**HEADER, "profiles": profiles, "tidelog": tidelog}
     driver.start(resolve_configuration(file, registry).configuration)

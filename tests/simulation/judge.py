@@ -586,7 +586,7 @@ class Judge:
             and self._gate("DisruptionPolicyInPriorityClass")
         )
         _hold(body.protected == protected, "budget", f"protected is {body.protected}", record)
-        due = [b for b in self.cluster.budgets.values() if self._is_due(b, victim)]
+        due = [b for b in self.cluster.budgets.values() if self._is_due(b, victim, protected)]
         keys = sorted(b.key for b in due)
         if body.protected:
             _hold(
@@ -603,16 +603,17 @@ class Judge:
                 _hold(left > 0, "budget", f"{budget.key} allows {left} more", record)
         self._count("protected" if body.protected else body.method)
 
-    def _is_due(self, budget: SeenBudget, victim: SeenPod) -> bool:
-        """The victim's eviction costs the budget one disruption."""
+    def _is_due(self, budget: SeenBudget, victim: SeenPod, protected: bool) -> bool:
+        """The victim's eviction costs the budget one disruption; that of a protected pod also before it is Ready."""
         if budget.namespace != victim.namespace or not selects(budget.selector, victim.labels):
             return False
-        if victim.phase in ("Pending", "Succeeded", "Failed"):
+        if victim.phase in ("Succeeded", "Failed") or (victim.phase == "Pending" and not protected):
             return False
         since = budget.disrupted.get(victim.name)
         if since is not None and parse_time(victim.obj.metadata.creation_timestamp) <= parse_time(since):
             return False
-        lets_go = budget.obj.spec.unhealthy_pod_eviction_policy == "AlwaysAllow" or budget.has_enough
+        always = budget.obj.spec.unhealthy_pod_eviction_policy == "AlwaysAllow"
+        lets_go = always or (budget.has_enough and not protected)
         return victim.is_ready or not lets_go
 
     def _gate(self, name: str) -> bool:

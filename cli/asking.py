@@ -19,7 +19,11 @@ GROUPS = ("podgroup", "podgroups")
 
 def add_at(parser: argparse.ArgumentParser) -> None:
     """`--at`."""
-    parser.add_argument("--at", metavar="SEQ|TIME", help="as it was after this record, or at this time")
+    parser.add_argument(
+        "--at",
+        metavar="SEQ|TIME",
+        help="as it was after this record, or at this time: 14:03, yesterday 14:03, 2026-03-01T14:03:00Z, or 5m ago",
+    )
 
 
 def pod_key(text: str, namespace: str | None) -> str:

@@ -6,8 +6,10 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-from tidelog.api.errors import LogError, UsageError
-from tidelog.api.times import format_time, parse_time
+from tidelog.api.errors import LogError
+from tidelog.api.times import format_time
+from tidelog.cli.clock import moment_named, zone_notice
+from tidelog.cli.terminal import notice
 from tidelog.eventlog.objects import ObjectTable, load_objects
 from tidelog.eventlog.reader import LogReader, open_reader
 
@@ -22,19 +24,16 @@ class At(NamedTuple):
 NOW = At()
 
 
-def parse_at(text: str | None) -> At:
-    """Parse the value of `--at`; raises UsageError."""
+def parse_at(text: str | None, now: int | None = None) -> At:
+    """Parse the value of `--at`: a record's number, or a time as people say it (`tidelog.cli.clock`). Raises UsageError."""
     if text is None:
         return NOW
     if text.isascii() and text.isdigit() and len(text) < 19:
         return At(seq=int(text))
-    try:
-        return At(time=parse_time(text))
-    except ValueError:
-        raise UsageError(
-            f"--at {text}: must be the number of a record (`tidelog log tail` shows them) "
-            "or a time such as 2026-03-01T14:03:00Z"
-        ) from None
+    at = moment_named(text, time.time_ns() if now is None else now)
+    if said := zone_notice(text, at):
+        notice(said)
+    return At(time=at)
 
 
 async def seq_of(log: LogReader, at: At) -> int:

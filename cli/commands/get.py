@@ -33,7 +33,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-l", "--selector", default="", metavar="SELECTOR", help="only objects with these labels"
     )
-    parser.add_argument("--at", metavar="SEQ|TIME", help="as it was after this record, or at this time")
+    parser.add_argument(
+        "--at",
+        metavar="SEQ|TIME",
+        help="as it was after this record, or at this time: 14:03, yesterday 14:03, 2026-03-01T14:03:00Z, or 5m ago",
+    )
     parser.add_argument("--no-headers", action="store_true", help="leave out the headings of tables")
     add_output(parser, "table", "wide", "json", "yaml", "name")
 

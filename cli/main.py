@@ -56,6 +56,7 @@ VERBS: tuple[Verb, ...] = (
     Verb("ask", "why", "a pod's story: what it waits for, what would help, why this node"),
     Verb("ask", "why-not", "every plugin's verdict on one node for a pod"),
     Verb("ask", "queue", "the pending pods: where each waits, and until when"),
+    Verb("ask", "plan", "where pods would go now, without writing anything"),
     Verb("ask", "page", "a log in the browser: scrub through it, in a file or live"),
     Verb("the log itself", "log tail", "the last records, with -f those to come as well"),
     Verb("the log itself", "log show", "records in full"),

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from tests.cli.conftest import Tidelog
 from tidelog.api.objects import Condition, Node, Pod, Taint
 from tidelog.cli.main import VERBS
+from tidelog.cli.shipped import folder
 from tidelog.daemon.process.logs import configure, fields
 from tidelog.eventlog.records import Draft, PodConditionSet
 from tidelog.replay.driver import Driver
@@ -119,6 +120,8 @@ COMMANDS: list[list[str]] = [
     ["patch-condition", "--dry-run", "pod", "stuck", f"{EVIL}=True"],
     *(["log", "tail", *form] for form in ([], ["-o", "json"], ["-n", "100"])),
     *(["log", "show", "1-40", *form] for form in ([], ["-o", "json"], ["-o", "yaml"])),
+    ["plan", "-f", f"no{EVIL}"],
+    ["plan", "-f", str(folder("examples") / "daemon" / "1-shop.yaml")],
     ["log", "verify"],
     ["log", "export"],
     ["log", "to-test"],

@@ -10,7 +10,7 @@ Serve the log as the Kubernetes API, with the scheduler inside, until SIGTERM: k
 work on it. It listens on this machine only, over HTTPS with a certificate and a token of its own, which are in a
 kubeconfig that nobody else can read. A log that does not exist is made. Needs the extra: pip install 'tidelog[kube]'."""
 EXAMPLES = """\
-  tidelog serve --log cluster.db &
+  tidelog serve --log cluster.db
   export KUBECONFIG=cluster.db.kubeconfig; kubectl get nodes
   tidelog serve --log cluster.db --listen 127.0.0.1:0 --actors actors.yaml
   tidelog serve --log cluster.db --no-scheduler    # another scheduler binds the pods

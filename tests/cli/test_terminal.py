@@ -31,6 +31,7 @@ ELSEWHERE = {
     "demo": "makes its own names",
     "log repair": "asks for a damaged log; what it prints of one are numbers and the path",
     "log compact": "prints numbers and the path",
+    "serve": "prints addresses; what it serves is tested in tests/kube",
     "page": "prints numbers and the path; what the page shows is tested in tests/page",
 }
 
@@ -121,6 +122,7 @@ COMMANDS: list[list[str]] = [
     *(["log", "tail", *form] for form in ([], ["-o", "json"], ["-n", "100"])),
     *(["log", "show", "1-40", *form] for form in ([], ["-o", "json"], ["-o", "yaml"])),
     ["plan", "-f", f"no{EVIL}"],
+    ["shadow", "report"],
     ["plan", "-f", str(folder("examples") / "daemon" / "1-shop.yaml")],
     ["log", "verify"],
     ["log", "export"],

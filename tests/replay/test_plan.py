@@ -11,7 +11,7 @@ from tidelog.replay.driver import Driver
 from tidelog.replay.files import write_log
 from tidelog.replay.history import open_history
 from tidelog.replay.plan import Plan, plan
-from tidelog.testing.builders import node, pdb, pod, pod_group, priority_class
+from tidelog.testing.builders import node, pod, pod_group, priority_class
 
 
 @pytest.fixture
@@ -120,28 +120,6 @@ async def test_plan_at_an_earlier_record_sees_what_was_there(driver: Driver, tmp
     )
 
     assert found.pods[0].node == "a"
-
-
-async def test_plan_says_whose_protection_forbids_a_preemption(driver: Driver, tmp_path: Path) -> None:
-    driver.put(node("a").capacity(cpu="2").build(), pdb("keep", {"app": "db"}, min_available=1))
-    driver.put(priority_class("vip", 1000))
-    driver.put(
-        pod("low")
-        .scheduler("default-scheduler")
-        .label({"app": "db"})
-        .request(cpu="2")
-        .guarded_below(2000)
-        .build()
-    )
-    driver.settle()
-
-    found = await planned(
-        driver,
-        tmp_path,
-        pod("high").scheduler("default-scheduler").request(cpu="2").priority_class("vip").build(),
-    )
-
-    assert (found.pods[0].node, found.pods[0].nominated) == ("", "")
 
 
 async def test_invalid_object_is_refused_before_anything_is_planned(driver: Driver, tmp_path: Path) -> None:

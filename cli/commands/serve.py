@@ -75,6 +75,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="keep a snapshot of the state after so many records, 0 for never (default: %(default)s)",
     )
     parser.add_argument(
+        "--keep",
+        metavar="RECORDS|TIME",
+        help="drop older records while serving: keep so many (100000), or those of so long (30d, 12h); who watches from "
+        "before is told 410 (default: keep all)",
+    )
+    parser.add_argument(
         "--no-standby", action="store_true", help="end with an error if another process holds the log"
     )
     logs.add_options(parser)
@@ -90,6 +96,7 @@ def run(args: argparse.Namespace) -> int:
     from tidelog.daemon.actors.catalogue import read_actors
     from tidelog.daemon.process import logs
     from tidelog.daemon.process.process import Options
+    from tidelog.daemon.process.retention import read_retention
     from tidelog.daemon.process.runtime import Limits
 
     try:
@@ -101,6 +108,11 @@ def run(args: argparse.Namespace) -> int:
     logs.configure(args.log_format, args.verbosity)
     if args.snapshot_every < 0:
         raise UsageError(f"--snapshot-every {args.snapshot_every}: must not be below 0")
+    keep = None if args.keep is None else read_retention(args.keep)
+    if keep is not None and not args.snapshot_every:
+        raise UsageError(
+            "--keep needs snapshots, behind which the log can begin: --snapshot-every must not be 0"
+        )
     if args.insecure_http and (args.token_file or args.client_ca):
         raise UsageError("--insecure-http lets everybody in; leave --token-file and --client-ca out")
     actors = read_actors(args.actors)
@@ -111,7 +123,7 @@ def run(args: argparse.Namespace) -> int:
         gates=named_gates(args.feature_gates),
         listen=None if args.metrics_listen == "off" else args.metrics_listen,
         standby=not args.no_standby,
-        limits=Limits(snapshot_every=args.snapshot_every, decides=not args.no_scheduler),
+        limits=Limits(snapshot_every=args.snapshot_every, keep=keep, decides=not args.no_scheduler),
     )
     settings = Settings(
         listen=args.listen,

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from tidelog.api.kinds.registry import KIND_BY_NAME
-from tidelog.kube.opaque import Shape, shape_of
+from tidelog.kube.opaque import LIST, Shape, shape_of
 from tidelog.kube.resources import ApiResource
 
 UNKNOWN_MAX = 50
@@ -35,6 +35,34 @@ def definition_of(resource: ApiResource) -> str:
     if resource.kind == "Event":
         return f"{resource.group or 'core'}.Event"
     return resource.kind
+
+
+def may_be_unknown(resource: ApiResource, rest: Mapping[str, Any]) -> bool:
+    """Whether it is worth asking for unknown fields: they are all in what is left over, which is small."""
+    fields = definitions().get(definition_of(resource))
+    return fields is not None and _may_be_unknown(rest, fields)
+
+
+def _may_be_unknown(rest: Mapping[str, Any], fields: Fields) -> bool:
+    for name, part in rest.items():
+        if name.endswith(LIST):
+            inner = definitions().get(fields.get(name.removesuffix(LIST), "").removeprefix("[]"))
+            if inner is None or any(_may_be_unknown(item, inner) for item in part.values()):
+                return True
+            continue
+        short = fields.get(name)
+        if short is None or _may_be_unknown_in(part, short):
+            return True
+    return False
+
+
+def _may_be_unknown_in(part: Any, type: str) -> bool:
+    if type.startswith("[]"):
+        return isinstance(part, list) and any(_may_be_unknown_in(item, type[2:]) for item in part)
+    if type.startswith("{}"):
+        return isinstance(part, dict) and any(_may_be_unknown_in(item, type[2:]) for item in part.values())
+    fields = definitions().get(type)
+    return fields is not None and isinstance(part, dict) and _may_be_unknown(part, fields)
 
 
 def unknown_fields(resource: ApiResource, manifest: Mapping[str, Any]) -> list[str]:

@@ -32,7 +32,7 @@ from tidelog.kube import opaque, status
 from tidelog.kube.patches import PatchError, json_patched, strategically_merged
 from tidelog.kube.resources import ApiResource
 from tidelog.kube.serve.items import Item, item_of
-from tidelog.kube.serve.schema import unknown_fields
+from tidelog.kube.serve.schema import may_be_unknown, unknown_fields
 
 STATUS_AT_CREATION = frozenset(("Node", "Namespace", "PodGroup", "ResourceClaim", "ResourceSlice"))
 """Kinds whose status is taken when they are created: others say it through their own path."""
@@ -96,10 +96,9 @@ class Writer:
     def given(self, resource: ApiResource, manifest: Any, namespace: str, options: Options) -> Given:
         """The typed object and what is left over. Raises ApiError."""
         _check_kind(resource, manifest)
-        manifest = without_nulls(manifest)
         meta = manifest.get("metadata")
-        if not isinstance(meta, dict):
-            meta = manifest["metadata"] = {}
+        meta = dict(meta) if isinstance(meta, dict) else {}
+        manifest = {**manifest, "metadata": meta}
         for field in ("managedFields", "selfLink"):
             meta.pop(field, None)
         if resource.namespaced:
@@ -110,16 +109,13 @@ class Writer:
         elif meta.pop("namespace", None):
             raise status.bad_request(f"{resource.kind} is not namespaced")
         kind = KIND_BY_NAME[resource.kind]
-        try:
-            typed: Object = msgspec.convert(manifest, kind.type)
-        except msgspec.ValidationError as error:
-            errors = wrong_types(manifest, kind.type, 10)
-            why = "; ".join(map(str, errors)) if errors else str(error)
-            raise status.bad_request(f"{_cannot_be(resource)}: {why}") from None
+        typed = self._typed(resource, manifest, kind.type)
         rest = opaque.left_over(manifest, kind.type)
+        if rest:
+            rest = without_nulls(rest)
         warnings: tuple[str, ...] = ()
         if rest:
-            unknown = unknown_fields(resource, manifest)
+            unknown = unknown_fields(resource, manifest) if may_be_unknown(resource, rest) else []
             if unknown and options.field_validation == "Strict":
                 raise status.bad_request(
                     f"{_cannot_be(resource)}: strict decoding error: {', '.join(unknown)}"
@@ -127,6 +123,20 @@ class Writer:
             if unknown and options.field_validation != "Ignore":
                 warnings = tuple(unknown)
         return Given(typed, rest, warnings)
+
+    def _typed(self, resource: ApiResource, manifest: dict[str, Any], type: type[Object]) -> Object:
+        try:
+            return msgspec.convert(manifest, type)
+        except msgspec.ValidationError:
+            pass
+        # Absent and null are the same, and few say null.
+        manifest = without_nulls(manifest)
+        try:
+            return msgspec.convert(manifest, type)
+        except msgspec.ValidationError as error:
+            errors = wrong_types(manifest, type, 10)
+            why = "; ".join(map(str, errors)) if errors else str(error)
+            raise status.bad_request(f"{_cannot_be(resource)}: {why}") from None
 
     # --- create -----------------------------------------------------------------------------------------------------------
 

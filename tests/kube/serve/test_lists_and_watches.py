@@ -12,6 +12,9 @@ import aiohttp
 import pytest
 
 from tests.kube.conftest import Client, MakeClient
+from tests.patience import until
+from tidelog.daemon.process.retention import Retention
+from tidelog.daemon.process.runtime import Limits
 from tidelog.kube.serve import shelf
 from tidelog.kube.serve.revisions import end_of, revision
 
@@ -165,6 +168,24 @@ async def test_compaction_makes_old_revisions_expire(client: Client) -> None:
     assert [event["type"] for event in watched] == ["ERROR"]
     assert watched[0]["object"]["code"] == 410
     assert watched[0]["object"]["message"].startswith(f"too old resource version: {revisions[0]} (")
+
+
+async def test_compaction_beside_the_server_makes_old_revisions_expire_and_disturbs_nobody(
+    serve: MakeClient,
+) -> None:
+    client = await serve(limits=Limits(snapshot_every=20, keep=Retention(records=10), retain_every=20))
+    (old,) = await fill(client, "first")
+
+    async with watch(client, resourceVersion=old) as lines:
+        names_put = [f"p-{number}" for number in range(60)]
+        await fill(client, *names_put)
+        seen = await lines.some(60)
+        await until(lambda: client.sandbox.log.anchor.seq > 0)
+    exact = await client.get(ALL_PODS, resourceVersion=old, resourceVersionMatch="Exact")
+
+    assert [name for _, name in seen] == names_put
+    assert exact.status == 410
+    assert len(await names(client)) == 61
 
 
 # --- watches --------------------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import msgspec
@@ -202,6 +203,7 @@ def delete_options(query: Query, body: Any) -> DeleteOptions:
 # --- forms --------------------------------------------------------------------------------------------------------------------
 
 
+@lru_cache(maxsize=128)
 def form_of(accept: str) -> str:
     """What objects are to be sent as: empty for themselves, `Table`, or `PartialObjectMetadata`. The first that is served counts."""
     for part in accept.split(","):

@@ -184,7 +184,7 @@ class Handler:
                 ]
                 return json_of({"paths": paths})
             case ["livez" | "readyz" | "healthz", *_]:
-                if self._api.view.log.failure is not None:
+                if self._api.view.is_ended or self._api.view.log.failure is not None:
                     return Answer(b"the log cannot be written\n", 500, type="text/plain; charset=utf-8")
                 return Answer(b"ok", type="text/plain; charset=utf-8")
             case ["version"]:

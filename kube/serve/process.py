@@ -36,6 +36,9 @@ class ServeProcess(Process):
             super().leading(runtime),
             ApiServer(runtime.log, runtime.facts, runtime.clock, self._settings) as server,
         ):
+            server.on_failure = self.stop
             print(f"serving {runtime.log.name} at {server.url}", file=sys.stderr)
             print(f"export KUBECONFIG={self._settings.kubeconfig}", file=sys.stderr, flush=True)
             yield
+            if server.failure is not None:
+                raise server.failure

@@ -15,6 +15,7 @@ import contextlib
 import ipaddress
 import logging
 import socket
+from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
 from types import TracebackType
@@ -40,6 +41,7 @@ from tidelog.kube.serve.credentials import (
     write_kubeconfig,
 )
 from tidelog.kube.serve.http import Access, Handler, Limits
+from tidelog.kube.serve.telling import Telling
 from tidelog.kube.serve.view import LogView
 from tidelog.kube.serve.writes import bootstrap
 
@@ -111,6 +113,8 @@ class ApiServer:
         self._facts = facts
         self._clock = clock
         self.settings = settings
+        self.on_failure: Callable[[], None] = lambda: None
+        """Called when the log cannot be served any more; `failure` says why."""
         host, self._port = parse_listen(settings.listen)
         self._host = _address(host)
         if settings.insecure and not ipaddress.ip_address(self._host).is_loopback:
@@ -129,7 +133,9 @@ class ApiServer:
             await bootstrap(self._facts)
             self.view = await LogView.of(self._log)
             self.api = Api(self._facts, self.view, self._clock)
+            self.view.on_record = Telling(self.view, self.api.beside).note
             self._following = asyncio.create_task(self.view.follow(), name="tidelog kube view")
+            self._following.add_done_callback(self._ended)
             stack.push_async_callback(self._stop_following)
             handler = Handler(self.api, access, settings.limits, version("tidelog"))
             server = self._server = _Server(handler, settings.limits)
@@ -174,6 +180,11 @@ class ApiServer:
         if ipaddress.ip_address(self._host).is_unspecified:
             host = "localhost"
         return f"{'http' if self.settings.insecure else 'https'}://{host}:{self._port}"
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _log.error("the log cannot be served any more", extra=fields(error=str(error)))
+            self.on_failure()
 
     @property
     def failure(self) -> BaseException | None:

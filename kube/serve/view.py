@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import NamedTuple
 
 from tidelog.api.errors import LogError
 from tidelog.api.kinds.registry import KINDS
 from tidelog.eventlog.log import Log
 from tidelog.eventlog.objects import Entry, ObjectTable, load_objects
+from tidelog.eventlog.records import Body, Record
 from tidelog.kube.serve.items import Item, item_of
 from tidelog.kube.serve.revisions import end_of, revision, spot_of
 from tidelog.kube.serve.shelf import Change, Shelf
@@ -52,8 +53,12 @@ class LogView:
     def __init__(self, log: Log, table: ObjectTable) -> None:
         self.log = log
         self.shelves: dict[str, Shelf] = {kind.name: Shelf(kind.name) for kind in KINDS}
+        self.on_record: Callable[[Record, Body], None] | None = None
+        """Told of each record that has been consumed."""
         self._table = table
         self._moved = asyncio.Event()
+        self.is_ended = False
+        """It does not keep up any more."""
         self._pasts: OrderedDict[tuple[str, int], Listed] = OrderedDict()
         self._reading = asyncio.Semaphore(AT_ONCE)
         for shelf in self.shelves.values():
@@ -83,12 +88,16 @@ class LogView:
         try:
             async for batch in self.log.tail_batches(self._table.seq + 1):
                 for count, record in enumerate(batch, start=1):
-                    self._table.apply(record, self.log.body_of(record))
+                    body = self.log.body_of(record)
+                    self._table.apply(record, body)
+                    if self.on_record is not None:
+                        self.on_record(record, body)
                     if count % RECORDS_PER_TURN == 0:
                         self._ring()
                         await asyncio.sleep(0)
                 self._ring()
         finally:
+            self.is_ended = True
             for shelf in self.shelves.values():
                 shelf.cut_all()
             self._ring()
@@ -108,8 +117,8 @@ class LogView:
         """Return when everything is shown that was durable when this was called."""
         wanted = self.log.head.seq
         while self._table.seq < wanted:
-            if self.log.failure is not None:
-                raise LogError(str(self.log.failure))
+            if self.is_ended or self.log.failure is not None:
+                raise LogError(str(self.log.failure or f"{self.log.name} is not served any more"))
             await self._moved.wait()
 
     # --- the past -------------------------------------------------------------------------------------------------------

@@ -214,3 +214,21 @@ async def test_address_that_is_taken_is_told(client: Client) -> None:
         await other.__aenter__()
     await other.runtime.stop()
     await other.log.close()
+
+
+async def test_view_that_fails_is_told_and_does_not_let_clients_wait(client: Client) -> None:
+    failed = asyncio.Event()
+    client.sandbox.server.on_failure = failed.set
+
+    def fail(*_: object) -> None:
+        raise RuntimeError("boom")
+
+    client.sandbox.server.view.on_record = fail
+    await client.post(
+        PODS, {"metadata": {"name": "web"}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+    )
+    await failed.wait()
+
+    assert (await client.get(PODS)).status == 500
+    assert (await client.get("/readyz")).status == 500
+    assert str(client.sandbox.server.failure) == "boom"

@@ -32,6 +32,15 @@ class Difference(NamedTuple):
 
 
 DIFFERENCES = (
+    Difference(
+        r"kube-scheduler: missing metadata\.annotations$",
+        "the recorded objects were made by kubectl, which left a note",
+    ),
+    Difference(
+        r"kube-scheduler: missing (metadata\.finalizers|spec\.disruptionMode)$|kube-scheduler: header warning",
+        NO_DEFAULTS,
+    ),
+    Difference(r"kube-scheduler: value metadata\.generation", "a deletion is no change of what is wanted"),
     Difference(r".*: missing (.*\.)?metadata\.managedFields", NO_MANAGED_FIELDS),
     Difference(
         r".*: missing (.*\.)?spec\.(containers\[\d+\]\.(terminationMessagePath|terminationMessagePolicy|imagePullPolicy)|restartPolicy|"

@@ -107,8 +107,8 @@ class Teller:
 
     # --- what must have happened before ---------------------------------------------------------------------------------
 
-    async def pod(self, name: str, app: str = "t", **spec: Any) -> Any:
-        resources = {"requests": {"cpu": "100m", "memory": "64Mi"}}
+    async def pod(self, name: str, app: str = "t", cpu: str = "100m", **spec: Any) -> Any:
+        resources = {"requests": {"cpu": cpu, "memory": "64Mi"}}
         manifest = {
             "metadata": {"name": name, "namespace": "default", "labels": {"app": app}},
             "spec": {
@@ -217,6 +217,31 @@ BETWEEN = {
 }
 
 
+async def before_kube_scheduler(teller: Teller) -> None:
+    """What kube-scheduler found: nodes, a class, two groups, and pods of which some run already when a victim is looked for."""
+    await teller.nodes()
+    await teller.must(
+        "POST", "/apis/scheduling.k8s.io/v1/priorityclasses", {"metadata": {"name": "high"}, "value": 1000}
+    )
+    for name in ("g1", "g2"):
+        gang = {"metadata": {"name": name}, "spec": {"schedulingPolicy": {"gang": {"minCount": 2}}}}
+        await teller.must("POST", "/apis/scheduling.k8s.io/v1beta1/namespaces/default/podgroups", gang)
+    for name, cpu in (
+        ("plain-0", "100m"),
+        ("plain-1", "100m"),
+        ("toobig-0", "40"),
+        ("low-0", "3500m"),
+        ("low-1", "3500m"),
+        ("low-2", "3500m"),
+    ):
+        await teller.pod(name, name.rpartition("-")[0], cpu, schedulerName="default-scheduler")
+    await teller.pod("pre-0", "pre", "3", schedulerName="default-scheduler", priorityClassName="high")
+    for name, cpu, group in (("gang", "50m", "g1"), ("gangbig", "50", "g2")):
+        for number in range(2):
+            more = {"schedulingGroup": {"podGroupName": group}, "schedulerName": "default-scheduler"}
+            await teller.pod(f"{name}-{number}", name, cpu, **more)
+
+
 async def nothing(teller: Teller) -> None:
     pass
 
@@ -230,6 +255,7 @@ FLOWS = {
     "events": nothing,
     "dropped-fields": nothing,
     "podgroup": nothing,
+    "kube-scheduler": before_kube_scheduler,
 }
 OURS = ("desiredCount", "preferred", "podGroups", "workloadRef")
 """Fields of the KEPs: named in the flow, so that their differences have a reason of their own."""

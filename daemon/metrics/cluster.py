@@ -34,6 +34,7 @@ class ClusterStatistics(msgspec.Struct, frozen=True, kw_only=True):
     events_posted: Values = {}
     events_dropped: Values = {}
     late_bindings: Values = {}
+    shadow: Values = {}
 
 
 class Told(msgspec.Struct, frozen=True, kw_only=True):
@@ -158,6 +159,13 @@ FAMILIES: tuple[Told, ...] = (
         name="tidelog_late_bindings_total",
         kind="counter",
         help="Pods that were seen bound to a node that was closed or gone by then: nobody guards the node after a binding was sent.",
+    ),
+    Told(
+        field="shadow",
+        name="tidelog_shadow_total",
+        kind="counter",
+        help="Decisions of the cluster's own scheduler by what they are by our rules (docs/shadow.md).",
+        labels=("verdict",),
     ),
 )
 

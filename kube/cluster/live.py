@@ -216,6 +216,7 @@ class LiveCluster(Gate):
             events_posted={(): events.posted} if events is not None else {},
             events_dropped={(): events.dropped} if events is not None else {},
             late_bindings={(): counts.late} if schedules else {},
+            shadow={(name,): n for name, n in sorted(self.shadow.counts.items())} if self.shadow else {},
         )
 
     # --- the session ------------------------------------------------------------------------------------------------------

@@ -57,6 +57,7 @@ async def test_a_binding_that_we_would_not_make_is_refused() -> None:
         bind(world.server, "web", "small")
 
         assert await judged(world, 1) == {"refused": 1}
+        assert world.live.statistics().shadow == {("refused",): 1}
 
 
 async def test_verdicts_are_records_on_demand_and_the_report_says_the_same() -> None:

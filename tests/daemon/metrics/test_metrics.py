@@ -103,6 +103,7 @@ leader gauge -
 events_posted_total counter -
 events_dropped_total counter -
 late_bindings_total counter -
+shadow_total counter verdict
 """
 ROOT = Path(__file__).resolve().parents[3]
 RESOURCE_LABELS = ("namespace", "pod", "node", "scheduler", "priority", "resource", "unit")

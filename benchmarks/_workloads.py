@@ -7,12 +7,12 @@ two runs write the same facts. What the suite does in the background by the cloc
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from tidelog.api.objects import Object, Pod
+from tidelog.api.objects import AwsElasticBlockStore, ClaimVolume, Object, Pod, Volume
 from tidelog.testing.builders import (
     HOSTNAME,
     RACK,
@@ -26,6 +26,7 @@ from tidelog.testing.builders import (
     priority_class,
     service,
 )
+from tidelog.testing.storage import claim, csi_node, storage_class, volume
 
 SPREAD_ZONES = ("moon-1", "moon-2", "moon-3")
 NODES_PER_RACK = 100
@@ -326,6 +327,34 @@ def _node_update(nodes: int, pods: int) -> Story:
     return Story([*_ALL_SPACES, *without], measured, background)
 
 
+def _volumes(driver: str) -> Callable[[int, int], Story]:
+    """Pods with a claim each, bound to a volume of its own before the pod comes. An empty driver: volumes of the old in-tree kind, on nodes that tell no limit."""
+
+    def build(nodes: int, pods: int) -> Story:
+        def used(name: str, space: str, count: int) -> Iterator[Object]:
+            for one in _copies(name, count, _default(space)):
+                assert isinstance(one, Pod)
+                yield from _with_volume(one, driver)
+
+        registered = [csi_node(n.metadata.name, {driver: 39}) for n in _nodes(nodes)] if driver else []
+        setup = [*_ALL_SPACES, storage_class("gp2"), *_nodes(nodes), *registered]
+        return Story([*setup, *used("init", "init", min(1_000, nodes))], list(used("pod", "measured", pods)))
+
+    return build
+
+
+def _with_volume(one: Pod, driver: str) -> Iterator[Object]:
+    meta = one.metadata
+    name = f"pv-{meta.name}"
+    bound = claim(f"claim-{meta.name}", "1Gi", "gp2", namespace=meta.namespace, volume=name)
+    made = volume(name, "1Gi", "gp2", bound=bound, driver=driver)
+    if not driver:
+        disk = AwsElasticBlockStore(volume_id=f"vol-{name}")
+        made = replace(made, spec=replace(made.spec, csi=None, aws_elastic_block_store=disk))
+    mounted = Volume(name="vol", persistent_volume_claim=ClaimVolume(claim_name=bound.metadata.name))
+    yield from (bound, made, replace(one, spec=replace(one.spec, volumes=(mounted,))))
+
+
 def _roomy(_: int, n: NodeBuilder) -> NodeBuilder:
     return n.capacity(cpu="4", memory="32Gi", pods="90000")
 
@@ -367,6 +396,12 @@ WORKLOADS: dict[str, Workload] = {
     "TopologyAwareScheduling": Workload("gangs of 4, each in one rack", 5_000, 3_000, _gangs(4, RACK)),
     "TopologyAwareSchedulingLarge": Workload(
         "gangs of 1,000, each in one rack", 5_000, 3_000, _gangs(1_000, RACK)
+    ),
+    "SchedulingInTreePVs": Workload(
+        "pods with a bound volume of the old kind each", 5_000, 2_000, _volumes("")
+    ),
+    "SchedulingCSIPVs": Workload(
+        "pods with a bound CSI volume each, on nodes with limits", 5_000, 5_000, _volumes("ebs.csi.aws.com")
     ),
     "heterogeneous": Workload("no two pods alike", 5_000, 5_000, _heterogeneous),
 }

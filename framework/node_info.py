@@ -20,6 +20,7 @@ from tidelog.api.resources import (
     effective_requests,
     parse_requests,
 )
+from tidelog.api.volumes import matters
 from tidelog.framework.affinity_terms import NO_TERMS, PodTerms, compile_terms
 
 HostPort = tuple[str, str, int]
@@ -59,6 +60,7 @@ class PodInfo:
         "score_requests",
         "terminating",
         "uid",
+        "volumes",
     )
 
     def __init__(self, pod: Pod) -> None:
@@ -82,6 +84,8 @@ class PodInfo:
         self.non_zero_memory: int = amounts.non_zero_memory
         """What it takes from the node it is on where NodeResourcesFit scores others: with defaults."""
         self.host_ports: tuple[HostPort, ...] = host_ports_of(pod)
+        self.volumes = sum(map(matters, spec.volumes)) if spec.volumes else 0
+        """How many of its volumes have a say in where it runs."""
         self.claims: tuple[tuple[str, str], ...] = claims_mounted_by(pod) if spec.volumes else ()
         """Namespace and name of each claim that a `persistentVolumeClaim` volume names."""
         affinity = spec.affinity
@@ -160,6 +164,7 @@ class NodeInfo:
         "requested",
         "required_anti_affinity_pods",
         "used_ports",
+        "volumes",
     )
 
     def __init__(self, node: Node, pods: Iterable[PodInfo] = ()) -> None:
@@ -183,6 +188,8 @@ class NodeInfo:
         self.non_zero_memory = 0
         self.used_ports: dict[tuple[str, int], dict[str, int]] = {}
         """(protocol, port) → IP → how many pods hold it; more than one only if somebody bound them past us."""
+        self.volumes = 0
+        """How many volumes the pods have here, those of one claim counted for each; most have none."""
         self.claims: dict[tuple[str, str], int] = {}
         """Namespace and name of a PersistentVolumeClaim → how many pods here mount it."""
         self.set_node(node)
@@ -219,6 +226,7 @@ class NodeInfo:
         for ip, protocol, port in pod.host_ports:
             holders = self.used_ports.setdefault((protocol, port), {})
             holders[ip] = holders.get(ip, 0) + 1
+        self.volumes += pod.volumes
         for claim in pod.claims:
             self.claims[claim] = self.claims.get(claim, 0) + 1
         if self._journal is not None:
@@ -247,6 +255,7 @@ class NodeInfo:
                 del holders[ip]
                 if not holders:
                     del self.used_ports[protocol, port]
+        self.volumes -= removed.volumes
         for claim in removed.claims:
             self.claims[claim] -= 1
             if not self.claims[claim]:
@@ -313,6 +322,7 @@ class NodeInfo:
         other.requested = self.requested.copy()
         other.non_zero_cpu = self.non_zero_cpu
         other.non_zero_memory = self.non_zero_memory
+        other.volumes = self.volumes
         other.claims = self.claims.copy() if self.claims else {}
         other.used_ports = {key: holders.copy() for key, holders in self.used_ports.items()}
         return other

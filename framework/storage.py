@@ -6,7 +6,7 @@ record is in the log. `put` and `delete` cost the same however many objects ther
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 from tidelog.api.objects import Object
@@ -42,6 +42,10 @@ class Storage:
     def __init__(self) -> None:
         self.generation = 0
         """Grows with each change of any of them."""
+        self.csi_generation = 0
+        """Grows with each change of what drivers and nodes say of themselves."""
+        self.attachment_generation = 0
+        """Grows with each change of a VolumeAttachment."""
         self._tables: dict[type, dict[tuple[str, str], Any]] = {kind: {} for kind in KINDS_OF_STORAGE}
         self._by_class = _Index[PersistentVolume](class_of)
         self._capacities = _Index[CSIStorageCapacity](lambda found: found.storage_class_name)
@@ -59,7 +63,7 @@ class Storage:
         table = self._tables.get(type(obj))
         if table is None:
             return
-        self.generation += 1
+        self._count(obj)
         key = (obj.metadata.namespace, obj.metadata.name)
         old, table[key] = table.get(key), obj
         index = self._indexes.get(type(obj))
@@ -71,12 +75,19 @@ class Storage:
         table = self._tables.get(type(obj))
         if table is None:
             return
-        self.generation += 1
+        self._count(obj)
         key = (obj.metadata.namespace, obj.metadata.name)
         old = table.pop(key, None)
         index = self._indexes.get(type(obj))
         if index is not None:
             index.change(key, old, None)
+
+    def _count(self, obj: Object) -> None:
+        self.generation += 1
+        if isinstance(obj, CSINode | CSIDriver):
+            self.csi_generation += 1
+        elif isinstance(obj, VolumeAttachment):
+            self.attachment_generation += 1
 
     # --- what plugins ask ---------------------------------------------------------------------------------------------
 
@@ -116,6 +127,14 @@ class Storage:
     def attachments_to(self, node: str) -> Sequence[VolumeAttachment]:
         """What is attached, or about to be, to the node of this name, by name."""
         return self._attachments.of(node)
+
+    def csi_nodes(self) -> Iterable[CSINode]:
+        """All of them, in no order that means anything."""
+        return self._tables[CSINode].values()
+
+    def most_attachments(self) -> int:
+        """How many there are to a node, at most."""
+        return max(map(len, self._attachments.values()), default=0)
 
     def _get(self, kind: type[_K], namespace: str, name: str) -> _K | None:
         found: _K | None = self._tables[kind].get((namespace, name))

@@ -166,7 +166,7 @@ def limits_advice(seen: Examination, nodes: Sequence[NodeInfo]) -> Iterator[str]
         csi_node = storage.csi_node(node.name)
         limits = limits_of(csi_node)
         try:
-            wanted = volumes_of(seen.pod.pod, storage, csi_node, is_new=True)
+            wanted = volumes_of(seen.pod.pod, storage, csi_node is not None, is_new=True)
             attached = attached_to(node, storage, csi_node)
         except LookupFailed:
             continue

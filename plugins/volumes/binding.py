@@ -65,7 +65,7 @@ from tidelog.plugins.node_resources.scoring import (
 )
 from tidelog.plugins.volumes.answers import answer, writes_of
 from tidelog.plugins.volumes.claims import LookupFailed, concerns_claim, error, not_found, not_owner, queue_if
-from tidelog.plugins.volumes.in_tree import TranslationError, affinity_for
+from tidelog.plugins.volumes.in_tree import TranslationError, affinity_for, affinity_of_migrated, kind_of
 from tidelog.plugins.volumes.matching import Candidates, reaches, requested
 from tidelog.plugins.volumes.plan import Binding, Plan
 from tidelog.plugins.volumes.provisioning import Lacking, limit_of, provisions
@@ -158,7 +158,21 @@ class VolumeBinding(Plugin):
         except LookupFailed as failure:
             return PreFilterResult(status=_of_pre_filter(failure.status))
         state.write(_STATE, found)
+        if not found.delayed and all(map(self._is_everywhere, found.bound)):
+            return PreFilterResult(status=SKIP)
         return PreFilterResult()
+
+    def _is_everywhere(self, claim: PersistentVolumeClaim) -> bool:
+        """The claim's volume is there, and every node reaches it."""
+        volume = self._storage.volume(claim.spec.volume_name)
+        if volume is None or volume.spec.node_affinity is not None:
+            return False
+        if kind_of(volume.spec) is None:
+            return True
+        try:
+            return affinity_of_migrated(volume) is None
+        except TranslationError:
+            return False
 
     def _claim_of(self, pod: Pod, name: str, is_ephemeral: bool) -> PersistentVolumeClaim:
         claim = self._storage.claim(pod.metadata.namespace, name)

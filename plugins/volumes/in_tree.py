@@ -149,9 +149,19 @@ def _region_of(zones: list[str]) -> str:
 def affinity_for(volume: PersistentVolume, csi_node: CSINode | None) -> NodeSelector | None:
     """Which nodes reach the volume, in the labels by which this node's drivers say so; None: all. Raises TranslationError."""
     kind = kind_of(volume.spec)
-    own = volume.spec.node_affinity.required if volume.spec.node_affinity is not None else None
     if kind is None or not is_migrated_on(kind, csi_node):
-        return own
+        return _own_affinity(volume)
+    return affinity_of_migrated(volume)
+
+
+def _own_affinity(volume: PersistentVolume) -> NodeSelector | None:
+    return None if volume.spec.node_affinity is None else volume.spec.node_affinity.required
+
+
+def affinity_of_migrated(volume: PersistentVolume) -> NodeSelector | None:
+    """As `affinity_for`, for a node that leaves volumes of this kind to their driver. Raises TranslationError."""
+    kind, own = kind_of(volume.spec), _own_affinity(volume)
+    assert kind is not None
     handle_of_volume(volume, kind)  # What the driver cannot read is an error, wherever it could be reached.
     return _translated(volume, own, kind.topology_key) if kind.topology_key else own
 

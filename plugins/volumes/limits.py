@@ -28,6 +28,7 @@ from tidelog.framework.interface import (
     unschedulable,
 )
 from tidelog.framework.node_info import NodeInfo, PodInfo
+from tidelog.framework.snapshot import Snapshot
 from tidelog.framework.storage import Storage
 from tidelog.plugins.volumes.claims import (
     NO_NAME,
@@ -74,20 +75,24 @@ class NodeVolumeLimits(Plugin):
 
     def __init__(self, args: None, handle: Handle) -> None:
         super().__init__(args, handle)
-        self._attached: dict[str, tuple[int, int, Attached]] = {}
-        """Node → generations of node and storage, and what was attached then."""
+        self._attached: dict[str, tuple[int, tuple[str, ...], Attached]] = {}
+        """Node → generation of the storage, uids of its pods, and what was attached then."""
+        self._room = Room(handle)
 
     def pre_filter(self, state: CycleState, pod: PodInfo, nodes: Sequence[NodeInfo]) -> PreFilterResult:
-        """Skips a pod without a volume that a driver could have to attach."""
-        volumes = pod.pod.spec.volumes
-        return PreFilterResult() if any(map(_may_count, volumes)) else PreFilterResult(status=SKIP)
+        """Skips a pod without a volume that a driver could have to attach, and one whose volumes every node can take."""
+        if not any(map(_may_count, pod.pod.spec.volumes)):
+            return PreFilterResult(status=SKIP)
+        if not self.handle.upstream and self._room.is_everywhere(pod.pod):
+            return PreFilterResult(status=SKIP)
+        return PreFilterResult()
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
         """Counts what is attached and what would have to be, by driver."""
         storage = self.handle.listers.storage
         csi_node = storage.csi_node(node.name)
         try:
-            wanted = volumes_of(pod.pod, storage, csi_node, is_new=True)
+            wanted = _wanted(state, pod.pod, storage, csi_node is not None)
             if not wanted:
                 return None
             missing = _missing_driver(wanted, storage, csi_node)
@@ -107,11 +112,11 @@ class NodeVolumeLimits(Plugin):
         return None
 
     def _attached_to(self, node: NodeInfo, storage: Storage, csi_node: CSINode | None) -> Attached:
-        known = self._attached.get(node.name)
-        if known is not None and known[:2] == (node.generation, storage.generation) and node.generation:
+        known, looked_at = self._attached.get(node.name), (storage.generation, tuple(node.pods))
+        if known is not None and known[:2] == looked_at:
             return known[2]
-        found = attached_to(node, storage, csi_node)
-        self._attached[node.name] = (node.generation, storage.generation, found)
+        found = attached_to(node, storage, csi_node, strict=self.handle.upstream)
+        self._attached[node.name] = (*looked_at, found)
         return found
 
     def events_to_register(self) -> Sequence[EventRegistration]:
@@ -135,12 +140,20 @@ def limits_of(csi_node: CSINode | None) -> dict[str, int]:
     }
 
 
-def attached_to(node: NodeInfo, storage: Storage, csi_node: CSINode | None) -> Attached:
-    """What the pods on the node have attached, and what is attached to it besides. Raises LookupFailed."""
+def attached_to(
+    node: NodeInfo, storage: Storage, csi_node: CSINode | None, *, strict: bool = False
+) -> Attached:
+    """What the pods on the node have attached, and what is attached to it besides. Raises LookupFailed if it is `strict`:
+    then a pod there whose ephemeral claim is another's fails whoever is to be placed, as in kube-scheduler."""
     by_pods: Volumes = {}
     for other in node.pods.values():
-        if other.pod.spec.volumes:
-            by_pods |= volumes_of(other.pod, storage, csi_node, is_new=False)
+        if not other.pod.spec.volumes:
+            continue
+        try:
+            by_pods |= volumes_of(other.pod, storage, csi_node is not None, is_new=False)
+        except LookupFailed:
+            if strict:
+                raise
     found = dict(by_pods)
     for attachment in storage.attachments_to(node.name):
         key = _attachment_key(attachment, storage)
@@ -159,8 +172,18 @@ def _attachment_key(attachment: VolumeAttachment, storage: Storage) -> str:
     return f"{attachment.spec.attacher}/{volume.spec.csi.volume_handle}"
 
 
-def volumes_of(pod: Pod, storage: Storage, csi_node: CSINode | None, *, is_new: bool) -> Volumes:
-    """The pod's volumes that a driver attaches. Raises LookupFailed; a claim that is missing only matters if the pod `is_new`."""
+def _wanted(state: CycleState, pod: Pod, storage: Storage, has_csi_node: bool) -> Volumes:
+    """Of the pod to be placed, once for all nodes. Raises LookupFailed."""
+    key = f"NodeVolumeLimits.wanted.{has_csi_node}"
+    found: Volumes | None = state.read(key)
+    if found is None:
+        found = volumes_of(pod, storage, has_csi_node, is_new=True)
+        state.write(key, found)
+    return found
+
+
+def volumes_of(pod: Pod, storage: Storage, has_csi_node: bool, *, is_new: bool) -> Volumes:
+    """The pod's volumes that a driver attaches; those of the old kinds only where the node `has_csi_node`. Raises LookupFailed; a claim that is missing only matters if the pod `is_new`."""
     found: Volumes = {}
     for use in claim_uses(pod):
         if not use.claim:
@@ -171,10 +194,10 @@ def volumes_of(pod: Pod, storage: Storage, csi_node: CSINode | None, *, is_new: 
                 where = f"{pod.metadata.namespace}/{use.claim}"
                 raise LookupFailed(unresolvable(f"looking up PVC {where}: {not_found(use.claim)}"))
             continue
-        driver, handle = _driver_of_claim(claim, storage, csi_node)
+        driver, handle = _driver_of_claim(claim, storage, has_csi_node)
         if driver and handle:
             found[f"{driver}/{handle}"] = driver
-    if csi_node is not None:
+    if has_csi_node:
         found.update(_inline(pod))
     return found
 
@@ -193,21 +216,19 @@ def _inline(pod: Pod) -> Iterator[tuple[str, str]]:
         yield f"{kind.driver}/{handle}", kind.driver
 
 
-def _driver_of_claim(
-    claim: PersistentVolumeClaim, storage: Storage, csi_node: CSINode | None
-) -> tuple[str, str]:
+def _driver_of_claim(claim: PersistentVolumeClaim, storage: Storage, has_csi_node: bool) -> tuple[str, str]:
     """Who attaches the claim's volume, and by which handle; empty if it is not counted."""
     volume = storage.volume(claim.spec.volume_name) if claim.spec.volume_name else None
     if volume is None:
-        return _driver_of_class(claim, storage, csi_node)
-    return _driver_of_volume(volume, csi_node)
+        return _driver_of_class(claim, storage, has_csi_node)
+    return _driver_of_volume(volume, has_csi_node)
 
 
-def _driver_of_volume(volume: PersistentVolume, csi_node: CSINode | None) -> tuple[str, str]:
+def _driver_of_volume(volume: PersistentVolume, has_csi_node: bool) -> tuple[str, str]:
     if volume.spec.csi is not None:
         return volume.spec.csi.driver, volume.spec.csi.volume_handle
     kind = kind_of(volume.spec)
-    if kind is None or not kind.is_migrated or csi_node is None:
+    if kind is None or not kind.is_migrated or not has_csi_node:
         return "", ""
     try:
         return kind.driver, handle_of_volume(volume, kind)
@@ -215,9 +236,7 @@ def _driver_of_volume(volume: PersistentVolume, csi_node: CSINode | None) -> tup
         return "", ""
 
 
-def _driver_of_class(
-    claim: PersistentVolumeClaim, storage: Storage, csi_node: CSINode | None
-) -> tuple[str, str]:
+def _driver_of_class(claim: PersistentVolumeClaim, storage: Storage, has_csi_node: bool) -> tuple[str, str]:
     """Of a volume that is still to be made: the class says by whom. A provisioner counts as a driver even if it is none."""
     found = storage.storage_class(class_of(claim))
     if found is None:
@@ -227,7 +246,7 @@ def _driver_of_class(
     kind = kind_named(found.provisioner)
     if kind is None:
         return found.provisioner, handle
-    return (kind.driver, handle) if kind.is_migrated and csi_node is not None else ("", "")
+    return (kind.driver, handle) if kind.is_migrated and has_csi_node else ("", "")
 
 
 def _missing_driver(wanted: Volumes, storage: Storage, csi_node: CSINode | None) -> str:
@@ -238,6 +257,84 @@ def _missing_driver(wanted: Volumes, storage: Storage, csi_node: CSINode | None)
         if found is not None and found.spec.prevent_pod_scheduling_if_missing:
             return driver
     return ""
+
+
+# --- whether it need be asked -------------------------------------------------------------------------------------------
+
+
+class Room:
+    """Whether every node can take some more volumes, by bounds that are kept: the fullest node, and the lowest limit.
+
+    A look costs the nodes that changed since the last one.
+    """
+
+    def __init__(self, handle: Handle) -> None:
+        self._handle = handle
+        self._loads: dict[str, int] = {}
+        """Node → how many volumes its pods have."""
+        self._counts: Counter[int] = Counter()
+        """So many volumes → on how many nodes."""
+        self._seen = -1
+        self._limits: dict[str, int] = {}
+        """Driver → the lowest limit of any node."""
+        self._csi_seen = -1
+        self._attached = (-1, 0)
+
+    def is_everywhere(self, pod: Pod) -> bool:
+        """No node can have too many with the pod's volumes, and no driver of theirs has to be looked for."""
+        storage = self._handle.listers.storage
+        try:
+            wanted = volumes_of(pod, storage, True, is_new=True)
+        except LookupFailed:
+            return False
+        self._follow_drivers(storage)
+        for driver, count in Counter(wanted.values()).items():
+            found = storage.csi_driver(driver)
+            if found is not None and found.spec.prevent_pod_scheduling_if_missing:
+                return False
+            if driver in self._limits and self._most(storage) + count > self._limits[driver]:
+                return False
+        return True
+
+    def _follow_drivers(self, storage: Storage) -> None:
+        if self._csi_seen == storage.csi_generation:
+            return
+        self._csi_seen = storage.csi_generation
+        self._limits = {}
+        for csi_node in storage.csi_nodes():
+            for driver, limit in limits_of(csi_node).items():
+                self._limits[driver] = min(limit, self._limits.get(driver, limit))
+
+    def _most(self, storage: Storage) -> int:
+        """So many volumes no node has more of."""
+        if self._attached[0] != storage.attachment_generation:
+            self._attached = (storage.attachment_generation, storage.most_attachments())
+        self._follow_nodes()
+        return max(self._counts, default=0) + self._attached[1]
+
+    def _follow_nodes(self) -> None:
+        snapshot = self._handle.snapshot
+        if not isinstance(snapshot, Snapshot):
+            self._counts = Counter(node.volumes for node in snapshot.nodes)
+            return
+        changed = snapshot.changed_since(self._seen) if self._seen >= 0 else None
+        if changed is None:
+            self._loads = {node.name: node.volumes for node in snapshot.nodes}
+            self._counts = Counter(self._loads.values())
+        else:
+            for name in changed:
+                self._change(name, snapshot.get(name))
+        self._seen = snapshot.generation
+
+    def _change(self, name: str, node: NodeInfo | None) -> None:
+        old = self._loads.pop(name, None)
+        if old is not None:
+            self._counts[old] -= 1
+            if not self._counts[old]:
+                del self._counts[old]
+        if node is not None:
+            self._loads[name] = node.volumes
+            self._counts[node.volumes] += 1
 
 
 # --- hints --------------------------------------------------------------------------------------------------------------

@@ -1,0 +1,182 @@
+"""What the recorded cases do not ask of the plugins for volumes: preemption, bounds that spare a look, crashes that are repaired, other modes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tidelog.api.objects import LabelSelector, Object, ObjectMeta
+from tidelog.api.quantity import parse_exact
+from tidelog.api.storage import CSIStorageCapacity
+from tidelog.configuration.configuration import resolve_configuration
+from tidelog.eventlog.records import Nominated, Unschedulable, decode_body
+from tidelog.plugins.registry import Registry
+from tidelog.plugins.volumes.matching import Candidates
+from tidelog.replay.driver import Driver
+from tidelog.replay.verify import verify
+from tidelog.testing import builders as b
+from tidelog.testing import storage as s
+
+HOST = "kubernetes.io/hostname"
+
+
+def started(*objects: Object, compat: str = "default") -> Driver:
+    driver = Driver()
+    document = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "tidelog": {"compat": compat},
+    }
+    driver.start(resolve_configuration(document, Registry()).configuration)
+    driver.put(*objects)
+    return driver
+
+
+def pod(name: str, *claims: str, priority: int = 0) -> Any:
+    found = b.pod(name).request(cpu="1").priority(priority).scheduler("default-scheduler")
+    for claim in claims:
+        found = found.pvc(claim)
+    return found
+
+
+def bound(name: str, **volume: Any) -> list[Object]:
+    claim = s.claim(name, volume=f"v-{name}")
+    return [claim, s.volume(f"v-{name}", bound=claim, **volume)]
+
+
+def last(driver: Driver) -> Any:
+    return decode_body(driver.records[-1])
+
+
+def test_preemption_frees_an_attachment() -> None:
+    driver = started(
+        b.node("n").capacity(cpu="8").build(),
+        s.csi_node("n", {s.PROVISIONER: 1}),
+        *bound("low"),
+        *bound("high"),
+        pod("low", "low").on("n").build(),
+    )
+
+    driver.put(pod("high", "high", priority=10).build())
+    driver.settle()
+
+    nominated = [body for r in driver.records if isinstance(body := decode_body(r), Nominated) and body.node]
+    assert [(body.node, body.victims) for body in nominated] == [("n", ("Pod/default/low",))]
+    assert verify(driver.records, driver.registry).first_difference is None
+
+
+def test_preemption_takes_a_claim_for_one_pod_alone_from_its_holder() -> None:
+    claim = s.claim("only", volume="v", modes=["ReadWriteOncePod"])
+    driver = started(
+        *(b.node(name).capacity(cpu="8").build() for name in ("m", "n")),
+        claim,
+        s.volume("v", bound=claim),
+        pod("holder", "only").on("n").build(),
+    )
+
+    driver.put(pod("high", "only", priority=10).build())
+    driver.settle()
+
+    nominated = [body for r in driver.records if isinstance(body := decode_body(r), Nominated) and body.node]
+    assert [(body.node, body.victims) for body in nominated] == [("n", ("Pod/default/holder",))]
+
+
+def test_preemption_does_not_help_where_the_volume_is_not() -> None:
+    driver = started(
+        b.node("n").label({HOST: "n"}).capacity(cpu="1").build(),
+        *bound("data", on={HOST: "elsewhere"}),
+        pod("low").on("n").build(),
+    )
+
+    driver.put(pod("high", "data", priority=10).build())
+    driver.settle()
+
+    assert isinstance(last(driver), Unschedulable)
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 5)), max_size=25), st.integers(0, 3))
+def test_bounds_let_no_pod_past_a_limit(story: list[tuple[int, int]], limit: int) -> None:
+    """Skipping NodeVolumeLimits where every node has room gives the same places as asking about every node."""
+    found = []
+    for compat in ("default", "upstream"):
+        driver = started(compat=compat)
+        for name in ("m", "n"):
+            driver.put(b.node(name).capacity(cpu="40").build(), s.csi_node(name, {s.PROVISIONER: limit}))
+        driver.put(*(obj for i in range(6) for obj in bound(f"c{i}")))
+        for number, (step, which) in enumerate(story):
+            if step < 2:
+                driver.put(pod(f"p{number}", f"c{which}").build())
+            elif (known := driver.core.objects.get(f"Pod/default/p{which}")) is not None:
+                driver.delete(known)
+            driver.settle()
+        found.append(driver.placements())
+    assert found[0] == found[1]
+
+
+def test_capacity_that_only_says_how_large_a_volume_may_be_counts_as_none_and_crashes_nobody() -> None:
+    capacity = CSIStorageCapacity(
+        metadata=ObjectMeta(name="c", namespace="kube-system"),
+        storage_class_name="fast",
+        node_topology=LabelSelector(),
+        maximum_volume_size="5Gi",
+    )
+    driver = started(
+        *(b.node(name).build() for name in ("m", "n")),
+        s.storage_class(),
+        s.csi_driver(storage_capacity=True),
+        capacity,
+        s.claim("data"),
+    )
+
+    driver.put(pod("web", "data").build())
+    driver.settle()
+
+    assert driver.kinds()[-1] == "Reserved"
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 4), st.sampled_from(["a", "b", ""])), max_size=8),
+    st.integers(1, 4),
+    st.sampled_from("abc"),
+)
+def test_looked_up_volume_is_the_one_that_trying_all_would_find(
+    volumes: list[tuple[int, str]], wanted: int, host: str
+) -> None:
+    made = [
+        s.volume(f"v{i}", f"{size}Gi", on={HOST: where} if where else None)
+        for i, (size, where) in enumerate(volumes)
+    ]
+    claim = s.claim("c", f"{wanted}Gi", "local")
+    reached = [
+        v
+        for v, (_, where) in zip(made, volumes, strict=True)
+        if where in ("", host) and parse_exact(v.spec.capacity["storage"]) >= parse_exact(f"{wanted}Gi")
+    ]
+    best = min(
+        reached, key=lambda v: (parse_exact(v.spec.capacity["storage"]), v.metadata.name), default=None
+    )
+
+    assert Candidates(claim, made).on({HOST: host}, set()) == best
+
+
+@pytest.mark.parametrize("compat", ["default", "upstream"])
+def test_driver_that_counts_space_no_more_wakes_pods_with_claims(compat: str) -> None:
+    """kube-scheduler looks at inline volumes only, so that such a pod waits for five minutes there."""
+    driver = started(
+        b.node("n").build(),
+        s.storage_class(),
+        s.csi_driver(storage_capacity=True),
+        s.claim("data"),
+        compat=compat,
+    )
+    driver.put(pod("web", "data").build())
+    driver.settle()
+    assert isinstance(last(driver), Unschedulable)
+
+    driver.put(s.csi_driver(storage_capacity=False))
+    driver.advance(20)
+
+    assert (driver.kinds()[-1] == "Reserved") is (compat == "default")

@@ -18,6 +18,7 @@ from tidelog.cli.demo import daemon as demo_daemon
 from tidelog.cli.demo import gangs as demo_gangs
 from tidelog.cli.demo import preemption as demo_preemption
 from tidelog.cli.demo import spread as demo_spread
+from tidelog.cli.demo import volumes as demo_volumes
 from tidelog.cli.main import main
 from tidelog.cli.shipped import folder
 from tidelog.cli.terminal import colourful
@@ -47,6 +48,8 @@ def tell(log: Path | None) -> None:
     demo_preemption.tell()
     story.say("All or nothing", "Gangs that are placed whole, into one rack:")
     demo_gangs.tell()
+    story.say("Where the data are", "Pods whose volumes keep them in their zones, with a volume controller:")
+    demo_volumes.tell()
     story.say("The log", f"It is {log}, one file with its head beside it. Go on with it:")
     print(f"{INDENT}export TIDELOG_LOG={shlex.quote(str(log))}")
     program = "tidelog" if shutil.which("tidelog") else _shown(Path(sys.argv[0]))

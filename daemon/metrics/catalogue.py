@@ -454,7 +454,7 @@ def add_unused(new: Catalogue) -> None:
         *driver,
         unused=no_devices,
     )
-    no_volumes = "volumes are not supported; pods that need them are refused by name"
+    no_volumes = "VolumeBinding keeps no cache of its own; its errors are counted as those of any plugin"
     new.counter(
         "scheduler_volume_binder_cache_requests_total",
         "Requests to the volume binder's cache.",

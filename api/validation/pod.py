@@ -36,6 +36,8 @@ PROTOCOLS = ("TCP", "UDP", "SCTP")
 PREEMPTION_POLICIES = ("PreemptLowerPriority", "Never")
 RESTART_POLICIES = ("Always", "OnFailure", "Never")
 PHASES = ("Pending", "Running", "Succeeded", "Failed", "Unknown")
+CLAIMS_MAX = 32
+"""So many volumes of a pod may stand for claims. Each costs an attempt up to 10 ms at 5,000 nodes. Kubernetes has no limit; no node attaches many more."""
 PORT_RULE = in_range(1, 65535)
 CHANGEABLE = (
     "`spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,"
@@ -279,7 +281,13 @@ def resource_claims(errors: ErrorList, claims: Iterable[PodResourceClaim], path:
                 errors.invalid_each(f"{where}.{field}", value, names.dns_subdomain(value))
 
 
-def _volumes(errors: ErrorList, volumes: Iterable[Volume]) -> None:
+def _volumes(errors: ErrorList, volumes: Sequence[Volume]) -> None:
+    claims = sum(
+        volume.persistent_volume_claim is not None or volume.ephemeral is not None for volume in volumes
+    )
+    if claims > CLAIMS_MAX:
+        rule = f"must have at most {CLAIMS_MAX} volumes with claims"
+        errors.add("spec.volumes", "TooMany", claims, rule)
     seen: set[str] = set()
     for index, volume in enumerate(volumes):
         path = f"spec.volumes[{index}]"

@@ -68,7 +68,7 @@ from tidelog.plugins.volumes.claims import LookupFailed, concerns_claim, error, 
 from tidelog.plugins.volumes.in_tree import TranslationError, affinity_for, affinity_of_migrated, kind_of
 from tidelog.plugins.volumes.matching import Candidates, reaches, requested
 from tidelog.plugins.volumes.plan import Binding, Plan
-from tidelog.plugins.volumes.provisioning import Lacking, limit_of, provisions
+from tidelog.plugins.volumes.provisioning import Lacking, Provision, Provisioning, limit_of
 
 REASON_AFFINITY = "node(s) didn't match PersistentVolume's node affinity"
 REASON_NO_VOLUMES = "node(s) didn't find available persistent volumes to bind"
@@ -100,6 +100,7 @@ class Claims:
         self.plans: dict[str, Plan] = {}
         """Node → what would become of the claims there."""
         self._candidates: dict[int, Candidates] = {}
+        self._provisioning: dict[int, Provisioning] = {}
 
     def candidates(self, claim: PersistentVolumeClaim, storage: Storage) -> Candidates:
         """The volumes that would do for one of them. Raises SelectorError."""
@@ -107,6 +108,13 @@ class Claims:
         if found is None:
             found = Candidates(claim, storage.volumes_of_class(class_of(claim)))
             self._candidates[id(claim)] = found
+        return found
+
+    def provisioning(self, claim: PersistentVolumeClaim, storage: Storage) -> Provisioning:
+        """How volumes are made for one of them. Raises LookupFailed."""
+        found = self._provisioning.get(id(claim))
+        if found is None:
+            found = self._provisioning[id(claim)] = Provisioning(claim, storage)
         return found
 
 
@@ -266,8 +274,13 @@ class VolumeBinding(Plugin):
                 raise LookupFailed(
                     error(f"error converting claim selector to label selector: {problem}")
                 ) from None
-        made = provisions(to_make, node.labels, self._storage)
-        return made if isinstance(made, Lacking) else Plan(tuple(bindings), tuple(made))
+        made: list[Provision] = []
+        for claim in to_make:
+            provision = claims.provisioning(claim, self._storage).on(node.labels)
+            if isinstance(provision, Lacking):
+                return provision
+            made.append(provision)
+        return Plan(tuple(bindings), tuple(made))
 
     # --- which node is better -----------------------------------------------------------------------------------------
 

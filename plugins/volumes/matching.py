@@ -87,7 +87,9 @@ class Candidates:
         ]
         if self._anywhere:
             lists.append(self._anywhere)
-        return iter(lists[0]) if len(lists) == 1 else merge(*lists, key=_rank)
+        if len(lists) < 2:
+            return iter(lists[0] if lists else ())
+        return merge(*lists, key=_rank)
 
 
 def _rank(candidate: _Candidate) -> int:

@@ -32,26 +32,42 @@ class Provision(NamedTuple):
     """Where the space was found, if anybody counts it."""
 
 
-def provisions(
-    claims: Sequence[PersistentVolumeClaim], labels: Labels, storage: Storage
-) -> list[Provision] | Lacking:
-    """How all the claims get volumes that are made for a node with these labels. Raises LookupFailed."""
-    found = []
-    for claim in claims:
+class Provisioning:
+    """How volumes are made for one claim; what does not depend on the node is found once."""
+
+    def __init__(self, claim: PersistentVolumeClaim, storage: Storage) -> None:
+        """Raises LookupFailed."""
         name = class_of(claim)
         if not name:
             where = f"{claim.metadata.namespace}/{claim.metadata.name}"
             raise LookupFailed(error(f'no class for claim "{where}"'))
-        storage_class = storage.storage_class(name)
-        if storage_class is None:
+        found = storage.storage_class(name)
+        if found is None:
             raise LookupFailed(error(f'failed to find storage class "{name}"'))
-        if not can_provision(storage_class) or not is_allowed(storage_class.allowed_topologies, labels):
+        self._claim = claim
+        self._class = found
+        self._storage = storage
+        self._everywhere: Provision | Lacking | None = None
+        """The answer, where it is the same for all nodes."""
+        if not can_provision(found):
+            self._everywhere = Lacking.VOLUMES
+        elif not found.allowed_topologies and not self._counts_space():
+            self._everywhere = Provision(claim)
+
+    def on(self, labels: Labels) -> Provision | Lacking:
+        """For a node with these labels."""
+        if self._everywhere is not None:
+            return self._everywhere
+        if not is_allowed(self._class.allowed_topologies, labels):
             return Lacking.VOLUMES
-        capacity = _space(claim, storage_class, labels, storage)
-        if isinstance(capacity, Lacking):
-            return capacity
-        found.append(Provision(claim, capacity))
-    return found
+        space = _space(self._claim, self._class, labels, self._storage) if self._counts_space() else None
+        return space if isinstance(space, Lacking) else Provision(self._claim, space)
+
+    def _counts_space(self) -> bool:
+        """Somebody says how much there is, and the claim says how much it wants."""
+        driver = self._storage.csi_driver(self._class.provisioner)
+        counts = driver is not None and bool(driver.spec.storage_capacity)
+        return counts and STORAGE in self._claim.spec.resources.requests
 
 
 def is_allowed(terms: Sequence[TopologySelectorTerm], labels: Labels) -> bool:
@@ -66,12 +82,7 @@ def is_allowed(terms: Sequence[TopologySelectorTerm], labels: Labels) -> bool:
 def _space(
     claim: PersistentVolumeClaim, storage_class: StorageClass, labels: Labels, storage: Storage
 ) -> CSIStorageCapacity | Lacking | None:
-    """Where there is enough space, None if nobody counts it. Every claim is looked at alone."""
-    if STORAGE not in claim.spec.resources.requests:
-        return None
-    driver = storage.csi_driver(storage_class.provisioner)
-    if driver is None or not driver.spec.storage_capacity:
-        return None
+    """Where there is enough space. Every claim is looked at alone."""
     wanted = Fraction(*size(claim.spec.resources.requests))
     for capacity in storage.capacities_of_class(storage_class.metadata.name):
         most = limit_of(capacity)

@@ -173,6 +173,9 @@ class NodeScores(NamedTuple):
     """The weighted sums, in the order of the nodes."""
 
 
+NOTHING_READ: frozenset[str] = frozenset()
+
+
 class PromisedWrites(NamedTuple):
     """What one plugin has to have written before a pod is bound."""
 
@@ -693,22 +696,25 @@ class Framework:
 
     def run_writes(self, state: CycleState, pod: PodInfo, node: str) -> tuple[PromisedWrites, ...] | Status:
         """What each plugin has to have written before the pod can be bound there, if anything. Asked between Permit and PreBind; a status is an error."""
-        found: list[PromisedWrites] = []
+        found: tuple[PromisedWrites, ...] = ()
         for plugin in self._writers:
             try:
-                writes = tuple(plugin.writes(state, pod, node))
-                seconds = plugin.answer_timeout_seconds if writes else 0.0
+                writes = plugin.writes(state, pod, node)
+                if writes:
+                    timeout = int(plugin.answer_timeout_seconds * NANOS)
+                    found = (*found, PromisedWrites(plugin.name, tuple(writes), timeout))
             except Exception as error:
                 return _crashed("PreBind", plugin.name, error)
-            if writes:
-                found.append(PromisedWrites(plugin.name, writes, int(seconds * NANOS)))
-        return tuple(found)
+        return found
 
     def read_for(self, state: CycleState, pod: PodInfo, node: str) -> frozenset[str]:
         """Keys of the objects beside pods and nodes by which the node was chosen."""
-        if not self._writers:
-            return frozenset()
-        return frozenset(key for plugin in self._writers for key in plugin.reads(state, pod, node))
+        found = NOTHING_READ
+        for plugin in self._writers:
+            keys = plugin.reads(state, pod, node)
+            if keys:
+                found = found.union(keys)
+        return found
 
     def answers(
         self, pod: PodInfo, node: NodeInfo | None, writes: Sequence[Write]

@@ -306,7 +306,7 @@ class VolumeBinding(Plugin):
     def answer_timeout_seconds(self) -> float:
         return float(self.args.bind_timeout_seconds)
 
-    def reads(self, state: CycleState, pod: PodInfo, node: str) -> Iterable[str]:
+    def reads(self, state: CycleState, pod: PodInfo, node: str) -> Sequence[str]:
         """The claims, their volumes, and what the node can attach."""
         claims: Claims | None = state.read(_STATE)
         if claims is None:
@@ -320,6 +320,9 @@ class VolumeBinding(Plugin):
 
     def writes(self, state: CycleState, pod: PodInfo, node: str) -> Sequence[Write]:
         """Volume and claim put together, and the node named to whoever makes volumes."""
+        claims: Claims | None = state.read(_STATE)
+        if claims is None or not claims.delayed:
+            return ()
         return writes_of(plan_for(state, node), node)
 
     def pre_bind(self, state: CycleState, pod: PodInfo, node: str) -> Status | None:

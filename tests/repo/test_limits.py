@@ -27,6 +27,7 @@ from tidelog.api.validation import groups as validate_groups
 from tidelog.api.validation import placement as validate_placement
 from tidelog.api.validation.field_errors import ERRORS_MAX
 from tidelog.api.validation.names import NAME_LENGTH_MAX, SUBDOMAIN_LENGTH_MAX
+from tidelog.api.validation.pod import CLAIMS_MAX
 from tidelog.configuration import strict
 from tidelog.daemon.actors import node_groups
 from tidelog.daemon.http import server as http_server
@@ -54,6 +55,7 @@ VALUES = {
     "the name part of a label key, a label value, a DNS label": f"{NAME_LENGTH_MAX} characters",
     "a name, a label key's prefix": f"{SUBDOMAIN_LENGTH_MAX} characters",
     "a quantity": f"{quantity._LENGTH_MAX} characters",
+    "volumes of a pod that stand for claims": str(CLAIMS_MAX),
     "nesting of what is stored as it came (volumes' sources)": f"{validate_common.RAW_DEPTH_MAX} levels",
     "groups of a workload; claims of a group": f"{validate_groups.GROUPS_MAX}; {validate_groups.CLAIMS_MAX}",
     "devices of a slice; attributes and capacities of a device": (

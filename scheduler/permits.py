@@ -175,12 +175,16 @@ class Permits:
 
     def next_deadline(self) -> int | None:
         """When the first of those is over that an attempt can end; 0: now."""
+        if not self._permits:
+            return None
         if self._first_judged() is not None:
             return 0
         return min((p.deadline for p in self._permits.values() if self._can_end(p)), default=None)
 
     def take_due(self, now: int) -> Permit | None:
         """The first that has its answers, or whose time is over. An attempt must end it now, together with those `ending_with` it."""
+        if not self._permits:
+            return None
         found = self._first_judged()
         if found is None and self._earliest <= now:
             found = next((p for p in self._permits.values() if p.deadline <= now and self._can_end(p)), None)

@@ -23,6 +23,7 @@ from msgspec.structs import replace
 from tidelog.api.errors import FieldError
 from tidelog.api.kinds.registry import KIND_OF_TYPE, object_key
 from tidelog.api.objects import (
+    ClaimVolume,
     Deployment,
     Job,
     Object,
@@ -31,8 +32,10 @@ from tidelog.api.objects import (
     Pod,
     ReplicaSet,
     StatefulSet,
+    Volume,
 )
 from tidelog.api.pod_status import GRACE_SECONDS, is_terminal
+from tidelog.api.storage import PersistentVolumeClaim, PersistentVolumeClaimStatus
 from tidelog.api.times import NANOS, format_time
 from tidelog.daemon.actors.protocol import NOTHING, Deeds, Errand, Objects
 from tidelog.eventlog.records import Body, Draft, ObjectDeleted, ObjectPut, Record
@@ -258,7 +261,7 @@ class _Look:
                     "statefulset.kubernetes.io/pod-name": name,
                     "apps.kubernetes.io/pod-index": str(ordinal),
                 }
-                self._make(name=name, labels=labels)
+                self._make(name=name, labels=labels, volumes=self._volumes(owner, name))
             elif is_terminal(pod):
                 self.drafts.append(_end(pod, self._at))
             if in_turn and (pod is None or not is_ready(pod) or pod.metadata.deletion_timestamp):
@@ -273,6 +276,29 @@ class _Look:
         self._state(
             replicas=len(pods), readyReplicas=ready, currentReplicas=len(pods), availableReplicas=ready
         )
+
+    def _volumes(self, owner: StatefulSet, pod: str) -> tuple[Volume, ...]:
+        """Those of the set's volumeClaimTemplates for this pod. A claim that is missing is made; nobody takes it back when the pod goes."""
+        found = []
+        for template in (self._rest.get("spec") or {}).get("volumeClaimTemplates") or ():
+            try:
+                claim = msgspec.convert(template, PersistentVolumeClaim)
+            except msgspec.ValidationError:
+                continue
+            volume, meta = claim.metadata.name, owner.metadata
+            name = f"{volume}-{pod}"
+            labels = owner.spec.selector.match_labels if owner.spec.selector else {}
+            made = ObjectMeta(
+                name=name,
+                namespace=meta.namespace,
+                labels={**labels, **claim.metadata.labels},
+                annotations=claim.metadata.annotations,
+            )
+            claim = replace(claim, metadata=made, status=PersistentVolumeClaimStatus())
+            if self._objects.get(object_key(claim)) is None:
+                self.drafts.append(Draft(body=ObjectPut(object=claim), author="", key=object_key(claim)))
+            found.append(Volume(name=volume, persistent_volume_claim=ClaimVolume(claim_name=name)))
+        return tuple(found)
 
     def job(self, owner: Job) -> None:
         """Pods until enough have succeeded."""
@@ -386,8 +412,9 @@ class _Look:
         generate_name: str = "",
         labels: Mapping[str, str] | None = None,
         annotations: Mapping[str, str] | None = None,
+        volumes: tuple[Volume, ...] = (),
     ) -> None:
-        """A pod of the template. Nothing, if that is none."""
+        """A pod of the template, with these volumes in the place of its own of their names. Nothing, if there is no template."""
         template = self._template()
         if template is None:
             return
@@ -404,7 +431,9 @@ class _Look:
         except (msgspec.ValidationError, TypeError):
             return
         rest = left_over(manifest, Pod)
-        pod = replace(pod, metadata=meta)
+        named = {volume.name for volume in volumes}
+        kept = tuple(volume for volume in pod.spec.volumes if volume.name not in named)
+        pod = replace(pod, metadata=meta, spec=replace(pod.spec, volumes=(*kept, *volumes)))
         draft = Draft(
             body=ObjectPut(object=pod, opaque=dumped(rest) if rest else ""), author="", key=object_key(pod)
         )

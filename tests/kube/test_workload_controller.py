@@ -6,6 +6,7 @@ from typing import Any
 
 from tests.kube.conftest import Client, MakeClient
 from tidelog.daemon.actors.node_agent import NodeAgent
+from tidelog.daemon.actors.volume_controller import VolumeController
 from tidelog.daemon.actors.workload_controller import WorkloadController
 
 APPS = "/apis/apps/v1/namespaces/default"
@@ -222,3 +223,37 @@ async def test_restart_makes_no_pod_twice(serve: MakeClient) -> None:
     await client.sandbox.advance(30)
 
     assert [pod["metadata"]["uid"] for pod in await pods(client)] == before
+
+
+async def test_stateful_set_with_claim_templates_gets_a_volume_for_each_pod_and_keeps_them(
+    serve: MakeClient,
+) -> None:
+    client = await serve(actors=[NodeAgent(), WorkloadController(), VolumeController()])
+    allocatable = {"cpu": "9", "memory": "9Gi", "pods": "99"}
+    await client.post("/api/v1/nodes", {"metadata": {"name": "n1"}, "status": {"allocatable": allocatable}})
+    classes = {
+        "metadata": {"name": "fast"},
+        "provisioner": "d.example.com",
+        "volumeBindingMode": "WaitForFirstConsumer",
+    }
+    await client.post("/apis/storage.k8s.io/v1/storageclasses", classes)
+    spec = {
+        "accessModes": ["ReadWriteOnce"],
+        "storageClassName": "fast",
+        "resources": {"requests": {"storage": "1Gi"}},
+    }
+    claims = [{"metadata": {"name": "data"}, "spec": spec}]
+
+    await put(client, f"{APPS}/statefulsets", workload(2, serviceName="x", volumeClaimTemplates=claims))
+    await client.sandbox.advance(20)
+
+    found = await pods(client)
+    assert [(p["metadata"]["name"], p["spec"].get("nodeName")) for p in found] == [
+        ("x-0", "n1"),
+        ("x-1", "n1"),
+    ]
+    made = (await client.get("/api/v1/namespaces/default/persistentvolumeclaims")).body["items"]
+    assert [(c["metadata"]["name"], c["status"]["phase"]) for c in made] == [
+        ("data-x-0", "Bound"),
+        ("data-x-1", "Bound"),
+    ]

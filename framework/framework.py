@@ -711,9 +711,7 @@ class Framework:
         """Keys of the objects beside pods and nodes by which the node was chosen."""
         found = NOTHING_READ
         for plugin in self._writers:
-            keys = plugin.reads(state, pod, node)
-            if keys:
-                found = found.union(keys)
+            found = found.union(plugin.reads(state, pod, node))
         return found
 
     def answers(

@@ -515,7 +515,7 @@ class WritesBeforeBinding(Protocol):
         """What is to be written, in this order, for the pod to run on the node."""
         ...
 
-    def reads(self, state: CycleState, pod: PodInfo, node: str) -> Sequence[str]:
+    def reads(self, state: CycleState, pod: PodInfo, node: str) -> Iterable[str]:
         """Keys of the objects by which the node was chosen: the attempt is off if one changes before it is in the log."""
         ...
 

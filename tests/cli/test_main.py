@@ -68,7 +68,7 @@ def test_examples_of_a_verb_parse(verb: cli.Verb) -> None:
 
     assert commands
     for command in commands:
-        words = shlex.split(command)[1:]
+        words = shlex.split(command, comments=True)[1:]
         assert words[: len(verb.name.split())] == verb.name.split()
         cli.parser_of(verb).parse_intermixed_args(words[len(verb.name.split()) :])
 

@@ -75,6 +75,44 @@ VERBS: tuple[Verb, ...] = (
 )
 _VERB_BY_NAME = {verb.name: verb for verb in VERBS}
 _GROUP_WORDS = tuple(dict.fromkeys(verb.name.split()[0] for verb in VERBS if " " in verb.name))
+KUBECTL = frozenset(
+    [
+        "annotate",
+        "api-resources",
+        "api-versions",
+        "attach",
+        "autoscale",
+        "cluster-info",
+        "cordon",
+        "cp",
+        "create",
+        "diff",
+        "drain",
+        "edit",
+        "exec",
+        "label",
+        "logs",
+        "patch",
+        "port-forward",
+        "replace",
+        "rollout",
+        "scale",
+        "set",
+        "taint",
+        "top",
+        "uncordon",
+        "wait",
+    ]
+)
+"""Verbs that kubectl has, and that it does on the log by way of `tidelog serve`."""
+MEANT = {
+    "events": "log tail", "explain": "why", "help": "--help", "history": "log tail", "logs": "log tail",
+    "pending": "queue", "pods": "get pods", "nodes": "get nodes", "status": "queue", "start": "run", "simulate": "replay what-if",
+    "what-if": "replay what-if", "verify": "log verify", "ui": "page", "dashboard": "page", "show": "log show",
+}  # fmt: skip
+"""What people say → the verb that does it."""
+_SUGGESTED = [name for name in _VERB_BY_NAME if name != "delete"]
+"""Verbs that a misspelled one may be taken for: never one that takes something away."""
 _GLOBAL_WITH_VALUE = ("--log", "--feature-gates")
 _GLOBAL_FLAGS = ("--debug",)
 
@@ -124,6 +162,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _dispatch(arguments: list[str]) -> int:
     head, rest = _split_globals(arguments)
+    if rest[:1] == ["help"] and len(rest) > 1:
+        rest = [*rest[1:], "--help"]
     if not rest or rest[0] in ("-h", "--help", "help"):
         print(overview())
         return 0
@@ -139,6 +179,10 @@ def _dispatch(arguments: list[str]) -> int:
         raise _unknown_verb(name)
     module = load(verb)
     args = parser_of(verb).parse_intermixed_args(head + rest[len(words) :])
+    if args.feature_gates is not None:
+        from tidelog.api.features import parse_feature_gates
+
+        parse_feature_gates(args.feature_gates)  # A name that is no gate is wrong with every verb.
     return module.run(args)
 
 
@@ -172,7 +216,13 @@ def _unknown_verb(name: str) -> Exception:
         return UsageError(f"`tidelog {name}` needs one more word: {choices}")
     if name.startswith("-"):
         return UsageError(f"unknown option {safe(name)!r} before the verb (see `tidelog --help`)")
-    close = difflib.get_close_matches(name, _VERB_BY_NAME, n=1, cutoff=0.5)
+    if name.split(maxsplit=1)[0] in KUBECTL:
+        word = safe(name.split(maxsplit=1)[0])
+        return UsageError(
+            f"`tidelog {word}` is not needed: `tidelog serve` serves the log as the Kubernetes API, and `kubectl {word}` works on it"
+        )
+    meant = MEANT.get(name.split(maxsplit=1)[0])
+    close = [meant] if meant else difflib.get_close_matches(name, _SUGGESTED, n=1, cutoff=0.6)
     hint = f"; did you mean `tidelog {close[0]}`?" if close else ""
     return UsageError(f"unknown verb '{safe(name)}'{hint} (see `tidelog --help`)")
 

@@ -229,3 +229,34 @@ def test_version_says_what_it_runs_on(tidelog) -> None:
         "msgspec",
     ]
     assert tidelog("--version") == ran
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["explain", "web-1"], "did you mean `tidelog why`?"),
+        (["events"], "did you mean `tidelog log tail`?"),
+        (["drain", "node-1"], "`kubectl drain` works on it"),
+        (["aply"], "did you mean `tidelog apply`?"),
+    ],
+)
+def test_words_of_others_lead_to_what_does_the_same(tidelog, words: list[str], said: str) -> None:
+    ran = tidelog(*words)
+
+    assert ran.code == 2
+    assert said in ran.err
+
+
+def test_nothing_that_takes_away_is_suggested(tidelog) -> None:
+    assert "delete" not in tidelog("delte").err
+
+
+def test_help_of_a_verb_is_also_its_own(tidelog) -> None:
+    assert tidelog("help", "why").out == tidelog("why", "--help").out
+
+
+def test_unknown_feature_gate_is_refused_by_verbs_that_do_not_need_gates(tidelog, tmp_path) -> None:
+    ran = tidelog("get", "pods", "--log", tmp_path / "none.db", "--feature-gates", "Foo=true")
+
+    assert ran.code != 0
+    assert "Foo" in ran.err

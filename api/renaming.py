@@ -40,6 +40,8 @@ _EVERYWHERE = Redaction(
     label_keys=("key",),
 )  # fmt: skip
 """Fields of records, metadata, conditions and selectors; what a kind has besides is in its declaration."""
+_AMOUNTS = frozenset(("allocatable", "capacity", "hard", "limits", "overhead", "requests"))
+"""Fields that map resources to amounts. A resource with a slash in its name is an extended one: somebody's, as the name of a product is."""
 _PAIRS = frozenset(("labels", "matchLabels", "nodeSelector"))
 _COINED = re.compile(r"(^|[.])(kubernetes|k8s)[.]io(/|$)")
 """Keys of labels and taints that Kubernetes coined."""
@@ -86,6 +88,14 @@ class Renaming:
         """The key of a label or taint."""
         return text if _COINED.search(text) else self.name(text)
 
+    def resource(self, text: str) -> str:
+        """The name of a resource."""
+        return self.name(text) if "/" in text and not _COINED.search(text) else text
+
+    def configuration(self, value: Any) -> Any:
+        """A configuration as plain data."""
+        return value
+
     def label_value(self, key: str, text: str) -> str:  # noqa: ARG002 # Another renaming may keep the values of some keys.
         """The value of a label or taint of this key."""
         return self.name(text)
@@ -123,7 +133,13 @@ class Renaming:
         if parent == "disruptedPods":
             return [(self.name(key), part)]
         if key == "configuration":
-            return [(key, part)]
+            return [(key, self.configuration(part))]
+        if (
+            key in _AMOUNTS
+            and isinstance(part, dict)
+            and not any(isinstance(v, dict | list) for v in part.values())
+        ):
+            return [(key, {self.resource(resource): amount for resource, amount in part.items()})]
         if self.drops and key in fields.dropped:
             return []
         if (key in fields.kept or key in self.kept) and (
@@ -167,6 +183,9 @@ class Pseudonyms(Renaming):
         return f"x-{hmac.digest(self._key, text.encode(), 'sha256').hex()[:16]}"
 
     def label_key(self, text: str) -> str:
+        return text
+
+    def resource(self, text: str) -> str:
         return text
 
     def label_value(self, key: str, text: str) -> str:

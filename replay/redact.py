@@ -2,7 +2,7 @@
 
 Every name (of objects, namespaces, labels and their values, taints, images, containers, gates, …) is replaced by a number, the same name by
 the same number everywhere, and in such a way that names sort as they did. Annotations, descriptions and messages are dropped. What is kept is
-what Kubernetes itself has coined, resources and their amounts, times, and the configuration, except for the place it was read from; also the
+what Kubernetes itself has coined, its resources and all amounts, times, and the configuration, except for the place it was read from and the extended resources that it names; also the
 CEL expressions of device selectors, and the names of drivers and attributes that these speak of.
 
 The outcomes are not translated but decided anew, attempt by attempt, from the redacted facts: so no text of theirs can give anything away, and
@@ -37,6 +37,8 @@ from tidelog.replay.driver import Driver
 from tidelog.replay.verify import Progress
 from tidelog.scheduler.recorded import RecordedAttempts, following
 
+_NAMING_RESOURCES = frozenset(("ignoredResourceGroups", "ignoredResources", "resources"))
+"""Settings of plugins."""
 _NUMBER = re.compile(r"-?[0-9]+")
 
 
@@ -91,6 +93,32 @@ class _Names(Renaming):
             return self._found[text]
         self._found[text] = ""
         return text
+
+    def configuration(self, value: Any) -> Any:
+        """Plugins' settings name resources, which have other names here."""
+        if isinstance(value, dict):
+            return {
+                key: self._resources(part) if key in _NAMING_RESOURCES else self.configuration(part)
+                for key, part in value.items()
+            }
+        return [self.configuration(part) for part in value] if isinstance(value, list | tuple) else value
+
+    def _resources(self, value: Any) -> Any:
+        if isinstance(value, dict):
+            return {
+                k: self._resources(part) if k in ("name", "resources") else part for k, part in value.items()
+            }
+        if isinstance(value, list | tuple):
+            return [self._resources(part) for part in value]
+        # A group is the part before the slash.
+        is_group = isinstance(value, str) and "." in value and "/" not in value
+        return (
+            self.resource(f"{value}/")[:-1]
+            if is_group
+            else self.resource(value)
+            if isinstance(value, str)
+            else value
+        )
 
     def annotation(self, key: str, text: str) -> str:
         return self.name(text) if key in NAMING_ANNOTATIONS else text

@@ -14,6 +14,7 @@ from tests.replay.histories import SCHEDULER, node, pod, random_history
 from tidelog.api.errors import TidelogError
 from tidelog.api.objects import Pod
 from tidelog.cli.main import main
+from tidelog.configuration.configuration import resolve_configuration
 from tidelog.eventlog.log import open_log
 from tidelog.eventlog.records import OUTCOME_KINDS
 from tidelog.framework.interface import CycleState, Plugin
@@ -77,6 +78,49 @@ def test_a_redacted_log_holds_none_of_the_names(secret: Driver) -> None:
     everything = b" ".join(r.key.encode() + b" " + r.body for r in made.records).decode(errors="replace")
     assert [name for name in SECRETS if name in everything] == []
     assert made.names > 20
+
+
+def test_extended_resources_have_other_names_in_objects_and_in_settings_alike() -> None:
+    driver = Driver()
+    resources = [{"name": "acme.example/oracle-chip", "weight": 3}, {"name": "cpu", "weight": 1}]
+    fit = {
+        "scoringStrategy": {"type": "MostAllocated", "resources": resources},
+        "ignoredResources": ["vault.example/token"],
+        "ignoredResourceGroups": ["payroll.example"],
+    }
+    configuration = resolve_configuration(
+        {
+            "apiVersion": "kubescheduler.config.k8s.io/v1",
+            "kind": "KubeSchedulerConfiguration",
+            "profiles": [
+                {"schedulerName": SCHEDULER, "pluginConfig": [{"name": "NodeResourcesFit", "args": fit}]}
+            ],
+        },
+        driver.registry,
+    ).configuration
+    driver.start(configuration)
+    for i in range(3):
+        amounts = {"cpu": "4", "acme.example/oracle-chip": 4 + i, "pods": 10}
+        driver.put(b.node(f"n{i}").capacity(amounts).build())
+    for i in range(6):
+        wanted = {
+            "cpu": "500m",
+            "acme.example/oracle-chip": 1 + i % 2,
+            "vault.example/token": 1,
+            "payroll.example/seat": 2,
+        }
+        driver.put(b.pod(f"p{i}").request(wanted).limit(wanted).scheduler(SCHEDULER).build())
+    driver.settle()
+    assert [r.kind for r in driver.records].count("Scheduled") == 6
+
+    made = redact(driver.records, Registry())
+
+    everything = b" ".join(r.key.encode() + b" " + r.body for r in made.records).decode(errors="replace")
+    assert [
+        name for name in ("acme", "oracle", "vault", "token", "payroll", "seat") if name in everything
+    ] == []
+    assert "cpu" in everything
+    assert verify(made.records, Registry()).first_difference is None
 
 
 def test_a_redacted_log_verifies_and_decides_the_same(secret: Driver) -> None:

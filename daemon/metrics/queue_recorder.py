@@ -8,14 +8,18 @@ Costs: 0.2 µs for an entity that enters a queue, 0.6 µs for an answer of a hin
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from time import perf_counter_ns
 
 from tidelog.daemon.metrics.catalogue import QueueMetrics
 from tidelog.daemon.metrics.families import Count, Distribution
+from tidelog.daemon.process.logs import HINTS, fields
 from tidelog.framework.events import ClusterEvent
 from tidelog.queue.entity import AnyEntity, QueuedGroup, QueuedPod, Where
 from tidelog.queue.hints import QueueObserver
+
+_log = logging.getLogger(HINTS)
 
 
 class QueueRecorder(QueueObserver):
@@ -61,6 +65,9 @@ class QueueRecorder(QueueObserver):
 
     def hint_answered(self, waiting: QueuedPod, plugin: str, event: ClusterEvent, answer: str) -> None:
         """A hint was asked: `Queue`, `QueueSkip` or `Error`."""
+        if _log.isEnabledFor(logging.DEBUG):
+            told = fields(pod=waiting.key, plugin=plugin, event=event.label, hint=answer)
+            _log.debug("a QueueingHint answered", extra=told)
         key = plugin, event, answer, plugin in waiting.pending_plugins
         duration, verdicts = self._hints.get(key) or self._start_hint(key)
         verdicts.value += 1

@@ -25,6 +25,8 @@ from tidelog.api.times import NANOS, format_time
 
 Format = Literal["text", "json"]
 FORMATS: tuple[Format, ...] = ("text", "json")
+HINTS = "tidelog.hints"
+"""Each answer of a QueueingHint is a line of this logger."""
 VALUE_MAX = 4096
 """Characters of one value. Arbitrary; the longest FailedScheduling messages have some hundred."""
 
@@ -48,7 +50,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         dest="verbosity",
         action="count",
         default=0,
-        help="more log lines: -v each decision and request, -vv also those of libraries",
+        help="more log lines: -v each decision and request, -vv also each answer of a QueueingHint, -vvv also those of libraries",
     )
 
 
@@ -67,8 +69,10 @@ def configure(
     root = logging.getLogger()
     root.handlers = [other for other in root.handlers if not isinstance(other, _Handler)]
     root.addHandler(handler)
-    root.setLevel(logging.DEBUG if verbosity > 1 else logging.WARNING)
+    root.setLevel(logging.DEBUG if verbosity > 2 else logging.WARNING)
     logging.getLogger("tidelog").setLevel(logging.DEBUG if verbosity else logging.INFO)
+    # There are many of these: a level of their own.
+    logging.getLogger(HINTS).setLevel(logging.DEBUG if verbosity > 1 else logging.INFO)
     logging.captureWarnings(True)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from tidelog.api.objects import Node
 from tidelog.daemon.metrics.metrics import Metrics, Statistics
 from tidelog.daemon.metrics.queue_recorder import QueueRecorder
+from tidelog.daemon.process.logs import HINTS
 from tidelog.framework.events import Action, ClusterEvent, EventRegistration, Hint, Resource, WaitingPod
 from tidelog.framework.interface import Plugin
 from tidelog.plugins.priority_sort import PrioritySort
@@ -123,6 +125,23 @@ def test_answer_of_a_hint_is_counted_with_its_time_and_verdict(
     }
     assert dict(bench.values("tidelog_requeue_total")) == {("Fit", "NodeAdd", verdict): 1}
     assert dict(bench.values("scheduler_event_handling_duration_seconds")) == {("NodeAdd",): 2 * MILLISECOND}
+
+
+def test_answer_of_a_hint_is_a_log_line_at_a_level_of_its_own(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    bench.reject()
+    caplog.set_level(logging.INFO, HINTS)
+    bench.node_arrives("bad")
+    assert caplog.records == []
+
+    caplog.set_level(logging.DEBUG, HINTS)
+    bench.node_arrives("good")
+
+    (line,) = caplog.records
+    told: dict[str, object] = line.fields  # type: ignore[attr-defined]
+    assert line.getMessage() == "a QueueingHint answered"
+    assert (told["plugin"], told["event"], told["hint"]) == ("Fit", "NodeAdd", "Queue")
 
 
 def test_answer_without_a_beginning_is_counted_without_a_time(bench: Bench) -> None:

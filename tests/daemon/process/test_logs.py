@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidelog.daemon.process.logs import (
+    HINTS,
     VALUE_MAX,
     Format,
     JsonFormatter,
@@ -164,16 +165,18 @@ def test_exception_is_in_the_same_line(stream: io.StringIO, format: Format) -> N
     [
         (0, ["tidelog info", "library warning"]),
         (1, ["tidelog debug", "tidelog info", "library warning"]),
-        (2, ["tidelog debug", "tidelog info", "library debug", "library warning"]),
+        (2, ["tidelog debug", "tidelog info", "hint", "library warning"]),
+        (3, ["tidelog debug", "tidelog info", "hint", "library debug", "library warning"]),
     ],
 )
-def test_verbosity_opens_our_own_lines_first_and_then_those_of_libraries(
+def test_verbosity_opens_our_own_lines_first_then_hints_and_then_those_of_libraries(
     stream: io.StringIO, verbosity: int, shown: list[str]
 ) -> None:
     configure("json", verbosity, stream)
 
     logging.getLogger("tidelog.http").debug("tidelog debug")
     logging.getLogger("tidelog.http").info("tidelog info")
+    logging.getLogger(HINTS).debug("hint")
     logging.getLogger("aiosqlite").debug("library debug")
     logging.getLogger("asyncio").warning("library %s", "warning")
 

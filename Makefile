@@ -72,6 +72,9 @@ soak: $(STAMP) ## a daemon under churn for MINUTES: does it grow, does it slow d
 mutation-score: $(STAMP) ## how many of SAMPLE deliberate mistakes in queue/ and scheduler/ the tests notice (long)
 	$(BIN)/python tools/mutation_score.py queue scheduler --sample $(SAMPLE) --seed $(SEED)
 
+mutants: $(STAMP) ## which of forty deliberate bugs, named in tools/deliberate_bugs.toml, the tests notice (long)
+	$(BIN)/python tools/deliberate_bugs.py
+
 format: $(STAMP) ## format and repair what ruff can
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
@@ -82,4 +85,4 @@ wheel: $(STAMP) ## build the wheel into dist/
 clean: ## remove everything that is not in git
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage*
 
-.PHONY: help install demo docs simulate fuzz laws torture soak test check-lint check-types check-imports check-tests conformance mutation-score format wheel clean
+.PHONY: help install demo docs simulate fuzz laws torture soak test check-lint check-types check-imports check-tests conformance mutation-score mutants format wheel clean

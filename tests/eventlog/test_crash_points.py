@@ -19,6 +19,7 @@ from tidelog.eventlog.reader import open_reader
 from tidelog.eventlog.records import Draft, Tick
 from tidelog.eventlog.repair import repair
 from tidelog.eventlog.sqlite import SqliteStore
+from tidelog.eventlog.transfer import export_log, import_log
 from tidelog.eventlog.verify import verify
 from tidelog.testing.faulty_disk import FaultyDisk
 
@@ -132,3 +133,35 @@ async def test_crash_while_a_log_is_created_leaves_none_or_a_usable_one(camera: 
         async with open_log(camera.copies / str(copy) / "c.db") as log:
             assert log.head.seq == 0
             await log.append([tick(0)])
+
+
+@pytest.mark.parametrize("what", ["new", "repair", "import"])
+async def test_names_are_durable_before_anything_rests_on_them(what: str, tmp_path: Path) -> None:
+    """A file that was made or renamed is gone after a power loss, or has its old name, until its folder was synced."""
+    steps: list[str] = []
+    disk, path = FaultyDisk(steps.append), tmp_path / "c.db"
+    if what == "new":
+        async with open_log(path, disk=disk) as log:
+            opened = len(steps)
+            await log.append([Draft(body=Tick(), author="cluster")])
+    else:
+        async with open_log(path) as log:
+            await log.append([Draft(body=Tick(), author="cluster")])
+        if what == "repair":
+            path.with_name("c.db.head").unlink()
+            await repair(path, accept_loss=True, disk=disk)
+        else:
+            lines: list[bytes] = []
+            async with open_reader(path) as reader:
+                await export_log(reader, lines.append)
+            await import_log(tmp_path / "d.db", b"".join(lines).splitlines(), disk=disk)
+        opened = len(steps)
+
+    done = [step.removeprefix("after ") for step in steps[:opened] if step.startswith("after")]
+    renames = [place for place, step in enumerate(done) if step == "rename"]
+    assert renames
+    for place in renames:
+        # Between a rename and its sync nothing is written: it would rest on the name.
+        following = done[place + 1 :]
+        synced = following.index("sync_folder")
+        assert set(following[:synced]) <= {"rename"}, done

@@ -17,16 +17,19 @@ from tidelog.eventlog.memory import MemoryStore
 from tidelog.eventlog.reader import open_reader
 from tidelog.eventlog.records import (
     BODY_BYTES_MAX,
+    AttemptAborted,
     ConfigurationLoaded,
     Draft,
+    Evicted,
     ObjectPut,
+    Outcome,
     Record,
     Scheduled,
     SchedulerStarted,
     Tick,
     decode_body,
 )
-from tidelog.eventlog.store import Head
+from tidelog.eventlog.store import Head, Snapshot
 
 
 class Clock:
@@ -722,3 +725,36 @@ async def test_bodies_that_have_one_reader_are_not_kept_for_ever(monkeypatch: py
 
         assert len(log._bodies) == 3
         assert [log.body_of(record) for record in records] == first
+
+
+async def test_snapshot_of_another_history_is_not_used() -> None:
+    """Its bytes are sound; but it was computed from a record that is not the one of this log."""
+    store = MemoryStore()
+    async with Log(store) as log:
+        await log.append([tick(), tick(), tick()])
+        await log.put_snapshot("objects", 1, b"ours")
+        other = Snapshot.make("objects", 2, b"\x01" * 32, b"of a log that was cut, and grew anew")
+        assert other.is_sound
+        await store.put_snapshot(other)
+
+        found = await log.snapshot("objects")
+
+        assert found is not None
+        assert (found.seq, found.blob) == (1, b"ours")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        Evicted(epoch=1, attempt=1, observed=1, at=0, preemptor="Pod/default/x", node="n"),
+        AttemptAborted(epoch=1, attempt=1, observed=1, at=0, reason="gone"),
+    ],
+)
+async def test_nothing_that_an_older_epoch_decided_is_appended(body: Outcome) -> None:
+    async with await memory_log() as log:
+        await log.take_over("first")
+        await log.take_over("second")
+
+        with pytest.raises(LogFenced, match="epoch 1 is over"):
+            await log.append([Draft(body=body, author="scheduler", key="Pod/default/web")])
+        assert log.head.seq == 2

@@ -66,6 +66,7 @@ from tidelog.eventlog.records import (
 )
 from tidelog.eventlog.store import CHANGES, EMPTY, Snapshot
 from tidelog.eventlog.verify import verify
+from tidelog.testing import builders
 from tidelog.testing.store_contract import head_after
 
 START = 1_700_000_000 * NANOS
@@ -621,3 +622,21 @@ def test_the_attachment_is_in_snapshots_whole_or_of_changes() -> None:
     assert loaded is not None
     assert loaded.attachment == story.table.attachment
     assert loaded.digest() == story.table.digest()
+
+
+async def test_budget_that_was_deleted_is_not_in_a_table_that_is_loaded_from_changes() -> None:
+    async with await memory_log() as log:
+        budget = builders.pdb("web", {"app": "web"}, min_available=1)
+        key = "PodDisruptionBudget/default/web"
+        await log.append([Draft(body=ObjectPut(object=budget), author="cluster", key=key)])
+        table = await load_objects(log)
+        await log.put_snapshot(SNAPSHOT, table.seq, table.encode())
+        mark = table.mark()
+        await log.append([Draft(body=ObjectDeleted(), author="cluster", key=key)])
+        later = await load_objects(log)
+        await log.put_snapshot(SNAPSHOT + CHANGES, later.seq, later.encode_changes(mark))
+
+        found = await load_objects(log)
+
+        assert found.get(key) is None
+        assert found.digest() == later.digest()

@@ -187,3 +187,14 @@ def test_a_failed_attempt_costs_what_concerns_it_and_not_what_happened_to_others
 
     assert [e.new.metadata.name for e in found] == ["p7"]
     assert asked == [NODE_ADD]
+
+
+def test_everything_since_the_pop_is_shown_however_much_it_is() -> None:
+    f = Flights()
+    f.begin("a")
+
+    for _ in range(5_000):
+        f.happen(NODE_LABEL, node("n"))
+
+    assert f.missed("a", NODE_LABEL) == list(range(1, 5_001))
+    assert f.line() == ["a", *range(1, 5_001)]

@@ -108,3 +108,16 @@ def test_node_that_nobody_is_nominated_to_any_more_is_forgotten() -> None:
     nominator.forget(pod("c"))
 
     assert nominator.nodes() == ["n1"]
+
+
+def test_restored_nominations_are_in_the_order_in_which_they_were_made() -> None:
+    """Who was nominated first is looked at first, and a restarted scheduler must decide as the one before."""
+    nominator, other = Nominator(), Nominator()
+    for name, node in (("b", "n2"), ("c", "n1"), ("a", "n2"), ("d", "n1"), ("b", "n2")):
+        nominator.nominate(pod(name), node)
+
+    other.restore([(found.pod, node) for found, node in nominator.nominations()])
+
+    assert other.nodes() == nominator.nodes() == ["n2", "n1"]
+    assert names(other, "n2") == names(nominator, "n2") == ["a", "b"]
+    assert names(other, "n1") == names(nominator, "n1") == ["c", "d"]

@@ -179,3 +179,20 @@ def test_changes_are_small_where_little_changed() -> None:
     whole, changes = encode_state(driver.core), encode_state(driver.core, since=earlier)
 
     assert len(changes) < len(whole) / 4
+
+
+def test_object_that_was_deleted_between_two_captures_stays_deleted() -> None:
+    driver = Driver()
+    driver.start()
+    budget = b.pdb("web", {"app": "web"}, min_available=1)
+    driver.put(node("n1"), budget)
+    first = capture_state(driver.core)
+    whole = encode_state(driver.core)
+    driver.delete(budget)
+
+    found = load_state(whole, driver.registry, [encode_state(driver.core, first)])
+
+    assert found is not None
+    assert sorted(found.objects) == sorted(driver.core.objects)
+    assert "PodDisruptionBudget/default/web" not in found.objects
+    assert found.digest() == driver.core.digest()

@@ -10,6 +10,7 @@ from tidelog.daemon.process.compaction import compact
 from tidelog.daemon.process.place import LogFiles
 from tidelog.daemon.process.standby import Standby
 from tidelog.eventlog.log import open_log
+from tidelog.eventlog.reader import LogReader
 from tidelog.eventlog.records import Draft, ObjectPut
 from tidelog.plugins.registry import Registry
 from tidelog.scheduler.core import Core
@@ -49,4 +50,43 @@ async def test_standby_that_has_read_only_a_snapshot_takes_over_a_log_that_was_c
     taken = await standby.take_over()
 
     assert sorted(taken.core.objects) == ["Node//n1", "Node//n2", "Node//n3"]
+    await taken.log.close()
+
+
+async def test_standby_begins_anew_where_the_log_is_another_of_the_same_length(tmp_path: Path) -> None:
+    """As a repair or an import leaves one: what it has read is not what stands there."""
+    path, other, registry = tmp_path / "c.db", tmp_path / "other.db", Registry()
+    for place, names in ((path, ("n1", "n2")), (other, ("m1", "m2"))):
+        async with open_log(place) as log:
+            for name in names:
+                await log.append([node(name)])
+    follows: asyncio.Future[Core] = asyncio.get_running_loop().create_future()
+    read = asyncio.Event()
+
+    class Watched(Standby):
+        async def _read(self, log: LogReader, *, look_for_snapshots: bool = False) -> None:
+            await super()._read(log, look_for_snapshots=look_for_snapshots)
+            read.set()
+
+    log = await open_log(path)
+    standby = Watched(
+        LogFiles(path),
+        registry,
+        SystemClock(),
+        what="test",
+        followed=lambda core: None if follows.done() else follows.set_result(core),
+        poll_seconds=3600,
+    )
+    taking = asyncio.create_task(standby.take_over())
+    await follows
+    await read.wait()
+    await log.close()
+    for suffix in ("", ".head"):
+        other.with_name(other.name + suffix).rename(path.with_name(path.name + suffix))
+    taking.cancel()
+    await asyncio.gather(taking, return_exceptions=True)
+
+    taken = await standby.take_over()
+
+    assert sorted(taken.core.objects) == ["Node//m1", "Node//m2"]
     await taken.log.close()

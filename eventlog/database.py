@@ -316,8 +316,8 @@ def is_incremental(connection: sqlite3.Connection) -> bool:
 
 def give_back(connection: sqlite3.Connection, pages: int) -> bool:
     """Give so many free pages at most back to the file system, in one transaction; whether there are more."""
-    # SQLite does a page at each step of the statement, which has no rows.
-    connection.execute(f"PRAGMA incremental_vacuum({pages})").fetchall()
+    # SQLite does a page at each step of the statement, and Python's `execute` takes one step of what has no columns.
+    connection.executescript(f"PRAGMA incremental_vacuum({pages})")
     return free_bytes(connection) > 0
 
 

@@ -19,6 +19,7 @@ from tidelog.eventlog.lock import WriterLock
 from tidelog.eventlog.log import open_log
 from tidelog.eventlog.reader import open_reader
 from tidelog.eventlog.records import ChainBroken, Draft, Tick
+from tidelog.eventlog.sqlite import PAGES_PER_STEP
 from tidelog.eventlog.store import EMPTY, Head
 from tidelog.testing.faulty_disk import FaultyDisk, sqlite_error
 
@@ -253,6 +254,30 @@ async def test_log_of_an_older_version_is_written_anew_once_and_gives_back_page_
         await log.put_snapshot("objects", log.head.seq, b"small")
         await log.reclaim()
         assert path.stat().st_size <= after + 8 * 4096
+
+
+async def test_free_pages_are_given_back_many_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, steps = tmp_path / "c.db", 0
+    give_back = database.give_back
+
+    def counted(connection: sqlite3.Connection, pages: int) -> bool:
+        nonlocal steps
+        steps += 1
+        return give_back(connection, pages)
+
+    async with open_log(path) as log:
+        await log.append([Draft(body=Tick(), author="cluster")])
+        await log.put_snapshot("objects", 1, bytes(8 * 2**20))
+        await log.append([Draft(body=Tick(), author="cluster")])
+        await log.put_snapshot("objects", 2, b"small")
+        await log.compact()
+        monkeypatch.setattr(database, "give_back", counted)
+        await log.reclaim()
+        assert path.stat().st_size < 2**18
+
+    assert steps <= 8 * 2**20 // 4096 // PAGES_PER_STEP + 3
 
 
 async def old_log(folder: Path) -> Path:

@@ -31,7 +31,7 @@ class FeatureGates(msgspec.Struct, frozen=True, kw_only=True, rename="pascal", f
     """KEP-4664: disruption budgets that preemption must not break."""
 
 
-class Gate(msgspec.Struct, frozen=True, kw_only=True):
+class FeatureGate(msgspec.Struct, frozen=True, kw_only=True):
     """The effect of a gate, in two half sentences."""
 
     name: str
@@ -46,38 +46,38 @@ class Gate(msgspec.Struct, frozen=True, kw_only=True):
         return bool(getattr(FeatureGates(), _FIELD_OF_GATE[self.name]))
 
 
-GATES: tuple[Gate, ...] = (
-    Gate(
+GATES: tuple[FeatureGate, ...] = (
+    FeatureGate(
         name="PodTopologySpreadFallbackMode",
         proposal="KEP-3990",
         on="hard topology spread falls back to soft when its fallbackCriteria hold",
         off="pods with fallbackCriteria are refused",
     ),
-    Gate(
+    FeatureGate(
         name="MinDomainsInPodTopologySpread",
         proposal="KEP-3022",
         on="minDomains counts",
         off="minDomains is dropped from new pods",
     ),
-    Gate(
+    FeatureGate(
         name="SchedulerQueueingHints",
         proposal="KEP-4247",
         on="plugins' hints decide which events wake a rejected pod",
         off="every event that a rejecting plugin registered for wakes it",
     ),
-    Gate(
+    FeatureGate(
         name="TopologyAwareWorkloadScheduling",
         proposal="KEP-5732",
         on="groups with a topology constraint are placed whole into one domain",
         off="groups with a topology constraint are refused",
     ),
-    Gate(
+    FeatureGate(
         name="WorkloadBasicPolicyDesiredCount",
         proposal="KEP-5732",
         on="placements with room for desiredCount pods are preferred",
         off="groups with a desiredCount are refused",
     ),
-    Gate(
+    FeatureGate(
         name="DisruptionPolicyInPriorityClass",
         proposal="KEP-4664",
         on="preemptors below allowDisruptionByPriorityGreaterThanOrEqual keep to disruption budgets",

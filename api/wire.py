@@ -86,7 +86,7 @@ class StatusDetails(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     causes: tuple[StatusCause, ...] = ()
 
 
-class Status(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class ApiStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The API server's own answer: to a write, or at the end of a watch."""
 
     status: str = ""
@@ -115,7 +115,7 @@ class _List(msgspec.Struct, frozen=True):
 _read_line = msgspec.json.Decoder(Line).decode
 _read_meta = msgspec.json.Decoder(_OfMeta).decode
 _read_list = msgspec.json.Decoder(_List).decode
-_read_status = msgspec.json.Decoder(Status).decode
+_read_status = msgspec.json.Decoder(ApiStatus).decode
 _plain = msgspec.json.Decoder().decode
 
 
@@ -150,16 +150,16 @@ def read_meta(raw: bytes | msgspec.Raw) -> Meta:
         raise Unreadable("the metadata of an object", str(error)) from None
 
 
-def read_status(raw: bytes | msgspec.Raw) -> Status:
+def read_status(raw: bytes | msgspec.Raw) -> ApiStatus:
     """A Status; one without content for anything else, since a proxy may answer in the server's place."""
     try:
         return _read_status(raw)
     except (msgspec.MsgspecError, RecursionError):
         pass
     try:
-        return msgspec.convert(without_nulls(_plain(raw)), Status)
+        return msgspec.convert(without_nulls(_plain(raw)), ApiStatus)
     except (msgspec.MsgspecError, RecursionError):
-        return Status()
+        return ApiStatus()
 
 
 def read_object(kind: str, raw: bytes | msgspec.Raw) -> Object:

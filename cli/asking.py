@@ -43,22 +43,22 @@ def pod_key(text: str, namespace: str | None) -> str:
     return f"Pod/{first or namespace or DEFAULT_NAMESPACE}/{name}"
 
 
-class Moment(NamedTuple):
+class QuestionTime(NamedTuple):
     """A record, and the time that the question counts from."""
 
     seq: int
     at: int
 
 
-async def moment_of(history: History, at: At) -> Moment:
+async def moment_of(history: History, at: At) -> QuestionTime:
     """The moment that `--at` names; now, where it names none."""
     _collect_little()
     seq = await seq_of(history.log, at)
     if at == NOW:
-        return Moment(seq, time.time_ns())
+        return QuestionTime(seq, time.time_ns())
     if at.time is not None:
-        return Moment(seq, at.time)
-    return Moment(seq, (await history.log.record(seq)).at if seq > history.log.anchor.seq else 0)
+        return QuestionTime(seq, at.time)
+    return QuestionTime(seq, (await history.log.record(seq)).at if seq > history.log.anchor.seq else 0)
 
 
 def _collect_little() -> None:
@@ -66,7 +66,7 @@ def _collect_little() -> None:
     gc.set_threshold(200_000, 50, 1_000)
 
 
-async def state_at(path: Path, at: At) -> tuple[Core, Moment]:
+async def state_at(path: Path, at: At) -> tuple[Core, QuestionTime]:
     """The scheduler's state at a moment, attempts in flight included."""
     async with open_history(path) as history:
         moment = await moment_of(history, at)

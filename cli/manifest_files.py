@@ -12,7 +12,7 @@ from tidelog.api.errors import InvalidObjects, TidelogError, UsageError
 from tidelog.api.manifests.documents import INPUT_BYTES_MAX
 from tidelog.api.manifests.manifests import load
 from tidelog.api.objects import Object
-from tidelog.daemon.intake.messages import Refusal, Refused
+from tidelog.daemon.intake.messages import Refused, RefusedObject
 
 SUFFIXES = (".yaml", ".yml", ".json")
 
@@ -30,14 +30,14 @@ def read_manifests(names: Sequence[str], *, namespace: str, recursive: bool) -> 
     Raises Refused with the errors of all files, so that one run shows everything that is to be repaired.
     """
     found: list[Manifest] = []
-    refusals: list[Refusal] = []
+    refusals: list[RefusedObject] = []
     texts = 0
     for source, data in _texts(names, recursive):
         texts += 1
         try:
             found += (Manifest(source, obj) for obj in load(data, source, namespace=namespace))
         except InvalidObjects as error:
-            refusals.append(Refusal(subject=error.subject, errors=error.errors))
+            refusals.append(RefusedObject(subject=error.subject, errors=error.errors))
     if refusals:
         raise Refused(refusals, texts)
     if not found:

@@ -29,8 +29,8 @@ from tidelog.configuration.file_v1 import (
     PluginEntry,
     Plugins,
     PluginSet,
+    ProfileSection,
 )
-from tidelog.configuration.file_v1 import Profile as ProfileSection
 from tidelog.configuration.profiles import (
     ALL,
     MULTI_POINT,

@@ -67,7 +67,7 @@ class PluginConfig(_File, frozen=True, kw_only=True):
     args: dict[str, Any] = {}
 
 
-class Profile(_File, frozen=True, kw_only=True):
+class ProfileSection(_File, frozen=True, kw_only=True):
     scheduler_name: str | None = None
     percentage_of_nodes_to_score: int | None = None
     plugins: Plugins = Plugins()
@@ -123,7 +123,7 @@ class KubeSchedulerConfiguration(_File, frozen=True, kw_only=True):
     percentage_of_nodes_to_score: int | None = None
     pod_initial_backoff_seconds: int = 1
     pod_max_backoff_seconds: int = 10
-    profiles: tuple[Profile, ...] = ()
+    profiles: tuple[ProfileSection, ...] = ()
     extenders: tuple[dict[str, Any], ...] = ()
     leader_election: LeaderElection | None = None
     client_connection: ClientConnection | None = None

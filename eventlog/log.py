@@ -90,7 +90,7 @@ Clock = Callable[[], int]
 OnCommit = Callable[[Sequence[Record], int], None]
 
 
-class Moment:
+class AppendMoment:
     """The log at the moment when a callable's drafts are numbered. Valid only during the call."""
 
     __slots__ = ("_log", "_older", "_sequenced", "at", "epoch", "seq")
@@ -113,7 +113,7 @@ class Moment:
 Drafts = Generator[Draft | None, None, None]
 """Drafts as they are made; None is no draft, only a place to rest. Closed when a draft is refused."""
 
-Decide = Callable[[Moment], Iterable[Draft] | Drafts]
+Decide = Callable[[AppendMoment], Iterable[Draft] | Drafts]
 
 
 class _Request:
@@ -250,7 +250,7 @@ class Log(LogReader):
     async def take_over(self, holder: str) -> Record:
         """Record that a scheduler takes this log: its epoch is one more than that of the one before."""
 
-        def start(moment: Moment) -> list[Draft]:
+        def start(moment: AppendMoment) -> list[Draft]:
             body = SchedulerStarted(epoch=moment.epoch + 1, holder=holder)
             return [Draft(body=body, author="scheduler")]
 
@@ -522,7 +522,7 @@ class _Group:
     def _drafts(self, request: _Request, at: int) -> Iterable[Draft] | Drafts:
         what = request.what
         if callable(what):
-            return what(Moment(self._log, self.head, at, request.older, self.records))
+            return what(AppendMoment(self._log, self.head, at, request.older, self.records))
         return what
 
     async def _follow(self, drafts: Drafts, chain: _Chain) -> None:

@@ -98,7 +98,7 @@ _BESIDE = "/"
 """Where it has what is known of entries beside seq and object, in the same way."""
 
 
-class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class ObjectEntry(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """An object and the seq of the record that made it what it is (Kubernetes' resourceVersion)."""
 
     seq: int
@@ -109,7 +109,7 @@ class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """JSON of the fields that nothing here reads, as they were put; empty if there are none."""
 
 
-OnChange = Callable[[str, "Entry | None", "Entry | None", int], None]
+OnChange = Callable[[str, "ObjectEntry | None", "ObjectEntry | None", int], None]
 """Told of a change: the object's key, its entry before and afterwards, and which of the record's changes it is."""
 
 
@@ -117,7 +117,7 @@ class Mark(NamedTuple):
     """A table as it was."""
 
     seq: int
-    kinds: dict[str, dict[str, Entry]]
+    kinds: dict[str, dict[str, ObjectEntry]]
 
 
 _decode_changes = msgspec.msgpack.Decoder(
@@ -149,14 +149,14 @@ class ObjectTable:
         """Told of each change when it has been made. Not told of what a snapshot brings."""
         self._changes = 0
         """How many changes the record in hand has made."""
-        self._kinds: dict[str, dict[str, Entry]] = defaultdict(dict)
+        self._kinds: dict[str, dict[str, ObjectEntry]] = defaultdict(dict)
 
     # --- looking ----------------------------------------------------------------------------------------------------
 
     def __len__(self) -> int:
         return sum(map(len, self._kinds.values()))
 
-    def entry(self, key: str) -> Entry | None:
+    def entry(self, key: str) -> ObjectEntry | None:
         """The object of this `Kind/namespace/name`, with its seq."""
         return self._kinds.get(key.partition("/")[0], {}).get(key)
 
@@ -165,12 +165,12 @@ class ObjectTable:
         entry = self.entry(key)
         return None if entry is None else entry.object
 
-    def __iter__(self) -> Iterator[Entry]:
+    def __iter__(self) -> Iterator[ObjectEntry]:
         """All objects, in an order that depends on the records alone."""
         for entries in self._kinds.values():
             yield from entries.values()
 
-    def of_kind(self, kind: str) -> list[Entry]:
+    def of_kind(self, kind: str) -> list[ObjectEntry]:
         """All objects of a kind, ordered by namespace and name."""
         entries = self._kinds.get(kind, {})
         return [entries[key] for key in sorted(entries)]
@@ -247,7 +247,7 @@ class ObjectTable:
         elif opaque == NO_OPAQUE:
             opaque = ""
         self._changes += 1
-        entry = entries[key] = Entry(self.seq, obj, self._changes, opaque)
+        entry = entries[key] = ObjectEntry(self.seq, obj, self._changes, opaque)
         self.cluster.put(obj)
         if self.on_change is not None:
             self.on_change(key, old, entry, self._changes)
@@ -372,7 +372,7 @@ class ObjectTable:
         if self.promises.log_id:
             objects[_PROMISES] = self.promises.dump()
 
-    def _by_kind(self) -> Iterator[tuple[str, dict[str, Entry]]]:
+    def _by_kind(self) -> Iterator[tuple[str, dict[str, ObjectEntry]]]:
         """In the order of the kinds, which is the same in every process."""
         return ((kind.name, self._kinds[kind.name]) for kind in KINDS if kind.name in self._kinds)
 
@@ -437,7 +437,7 @@ class ObjectTable:
             for number, obj in entries:
                 namespace = obj.metadata.namespace if kind.namespaced else ""
                 key = f"{name}/{namespace}/{obj.metadata.name}"
-                self._kinds[name][key] = Entry(number, obj)
+                self._kinds[name][key] = ObjectEntry(number, obj)
                 self.cluster.put(obj)
         for key, (place, opaque) in beside.items():
             known = self._kinds[key.partition("/")[0]]
@@ -451,12 +451,12 @@ class ObjectTable:
 T = TypeVar("T", bound=Object)
 
 
-def _bare(entries: Iterable[Entry]) -> list[tuple[int, Object]]:
+def _bare(entries: Iterable[ObjectEntry]) -> list[tuple[int, Object]]:
     """What a snapshot has of entries: without what most of them do not have."""
     return [(entry.seq, entry.object) for entry in entries]
 
 
-def _add_beside(objects: dict[str, Any], entries: Mapping[str, Entry]) -> None:
+def _add_beside(objects: dict[str, Any], entries: Mapping[str, ObjectEntry]) -> None:
     """Add what else there is to say of some of them."""
     more = [key for key, entry in entries.items() if entry.place != 1 or entry.opaque]
     for key in sorted(more):

@@ -54,7 +54,7 @@ from tidelog.eventlog.records import (
 Lookup = Callable[[str], Object | None]
 
 
-class Effect(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+class PromisedEffect(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """One thing that an outcome wants of the API server."""
 
     name: str
@@ -83,27 +83,27 @@ class Promise(msgspec.Struct, frozen=True, kw_only=True):
     uid: str
     base: Object
     """The last version that the server told of."""
-    effects: dict[str, Effect]
+    effects: dict[str, PromisedEffect]
     """By name; at most one of each."""
 
 
 class EffectKind(NamedTuple):
     """How promises of one name show."""
 
-    apply: Callable[[Any, Effect], Any]
+    apply: Callable[[Any, PromisedEffect], Any]
     """The object as if it were kept."""
-    is_kept: Callable[[Any, Effect], bool]
+    is_kept: Callable[[Any, PromisedEffect], bool]
     """Whether this version of the object ends the promise: it shows it, or it can never come true any more."""
     voids: tuple[str, ...] = ()
     """Older promises about the object that this one replaces."""
 
 
-def _ends_binding(pod: Pod, _: Effect) -> bool:
+def _ends_binding(pod: Pod, _: PromisedEffect) -> bool:
     # A pod without a node that is being deleted is never bound: the server refuses.
     return bool(pod.spec.node_name or pod.metadata.deletion_timestamp) or is_terminal(pod)
 
 
-def _shows_status(pod: Pod, effect: Effect) -> bool:
+def _shows_status(pod: Pod, effect: PromisedEffect) -> bool:
     found = pod_condition(pod, POD_SCHEDULED)
     if pod.spec.node_name:
         return True
@@ -114,7 +114,7 @@ def _shows_status(pod: Pod, effect: Effect) -> bool:
     )
 
 
-def _shows_group(group: PodGroup, effect: Effect) -> bool:
+def _shows_group(group: PodGroup, effect: PromisedEffect) -> bool:
     for found in group.status.conditions:
         if found.type == GROUP_SCHEDULED:
             wanted = (effect.status, effect.reason, effect.message)
@@ -122,7 +122,7 @@ def _shows_group(group: PodGroup, effect: Effect) -> bool:
     return False
 
 
-def _written(obj: Object, effect: Effect) -> Object:
+def _written(obj: Object, effect: PromisedEffect) -> Object:
     assert effect.write is not None
     found = written(obj, effect.write)
     return obj if found is None else found
@@ -163,7 +163,7 @@ EFFECTS: dict[str, EffectKind] = {
 class Broken(NamedTuple):
     """A promise that is not kept."""
 
-    effect: Effect
+    effect: PromisedEffect
     object: Object
     """The object with what is still promised of it."""
     refusals: int
@@ -228,13 +228,13 @@ class Promises:
         seq, at = record.seq, record.at
         match body:
             case Scheduled():
-                effect = Effect(name="bind", seq=seq, at=at, node=body.node, attempt=body.attempt)
+                effect = PromisedEffect(name="bind", seq=seq, at=at, node=body.node, attempt=body.attempt)
                 self._promise(record.key, effect, get)
             case PlacementChosen():
                 waiting = frozenset(body.waiting)
                 for key, node in body.assignment.items():
                     if key not in waiting:
-                        effect = Effect(name="bind", seq=seq, at=at, node=node, attempt=body.attempt)
+                        effect = PromisedEffect(name="bind", seq=seq, at=at, node=node, attempt=body.attempt)
                         self._promise(key, effect, get)
                 self._promise_group(record, "True", "Scheduled", "", get)
             case Unschedulable() if not body.same_as:
@@ -243,14 +243,16 @@ class Promises:
                 self._promise_rejection(record, body, SCHEDULER_ERROR, get)
             case Nominated():
                 for key in body.cleared:
-                    self._promise(key, Effect(name="nominate", seq=seq, at=at), get)
-                self._promise(record.key, Effect(name="nominate", seq=seq, at=at, node=body.node), get)
+                    self._promise(key, PromisedEffect(name="nominate", seq=seq, at=at), get)
+                self._promise(
+                    record.key, PromisedEffect(name="nominate", seq=seq, at=at, node=body.node), get
+                )
             case Evicted():
                 self._promise_eviction(record, body, get)
             case Reserved():
                 for write in body.writes:
                     self._promise_write(
-                        write, Effect(name="write", seq=seq, at=at, attempt=body.attempt), get
+                        write, PromisedEffect(name="write", seq=seq, at=at, attempt=body.attempt), get
                     )
             case ObjectDeleted():
                 self._forget(record.key, body.uid, get)
@@ -261,7 +263,7 @@ class Promises:
         self, record: Record, body: Unschedulable | AttemptError, reason: str, get: Lookup
     ) -> None:
         for key in body.members or (record.key,):
-            effect = Effect(
+            effect = PromisedEffect(
                 name="status",
                 seq=record.seq,
                 at=record.at,
@@ -275,7 +277,7 @@ class Promises:
     def _promise_group(self, record: Record, status: str, reason: str, message: str, get: Lookup) -> None:
         group = get(record.key)
         if isinstance(group, PodGroup):
-            effect = Effect(
+            effect = PromisedEffect(
                 name="group", seq=record.seq, at=record.at, status=status, reason=reason, message=message
             )
             if not _shows_group(group, effect):
@@ -287,7 +289,7 @@ class Promises:
             return
         if not pod.spec.node_name:
             # It only loses its reservation, which the server knows nothing of.
-            effect = Effect(
+            effect = PromisedEffect(
                 name="status",
                 seq=record.seq,
                 at=record.at,
@@ -299,7 +301,7 @@ class Promises:
             return
         if pod.metadata.deletion_timestamp:
             return
-        effect = Effect(
+        effect = PromisedEffect(
             name="evict",
             seq=record.seq,
             at=record.at,
@@ -312,7 +314,7 @@ class Promises:
         )
         self._promise(record.key, effect, get)
 
-    def _promise_write(self, write: Write, effect: Effect, get: Lookup) -> None:
+    def _promise_write(self, write: Write, effect: PromisedEffect, get: Lookup) -> None:
         """A later patch of the same object takes the place of an earlier one that it contains."""
         obj = get(write.key)
         known = None if obj is None else self._by_uid.get(_uid(obj))
@@ -321,7 +323,7 @@ class Promises:
             write = combined(earlier.write, write)
         self._promise(write.key, replace(effect, write=write), get)
 
-    def _promise(self, key: str, effect: Effect, get: Lookup) -> None:
+    def _promise(self, key: str, effect: PromisedEffect, get: Lookup) -> None:
         obj = get(key)
         if obj is None or not (effect.name == "write" or isinstance(obj, Pod | PodGroup)):
             return
@@ -387,13 +389,13 @@ class Promises:
             effect, overlaid(known.base, effects), refusals, self._clear_nomination(record, effect, get)
         )
 
-    def _clear_nomination(self, record: Record, effect: Effect, get: Lookup) -> str:
+    def _clear_nomination(self, record: Record, effect: PromisedEffect, get: Lookup) -> str:
         preemptor = get(effect.preemptor) if effect.name == "evict" else None
         if not isinstance(preemptor, Pod) or preemptor.spec.node_name:
             return ""
         if not effect.node or preemptor.status.nominated_node_name != effect.node:
             return ""
-        self._promise(effect.preemptor, Effect(name="nominate", seq=record.seq, at=record.at), get)
+        self._promise(effect.preemptor, PromisedEffect(name="nominate", seq=record.seq, at=record.at), get)
         return effect.preemptor
 
     # --- the state as a value -----------------------------------------------------------------------------------------
@@ -418,7 +420,7 @@ class Promises:
         self.binds = 0
         for key, base, effects in dumped["promises"]:
             obj = msgspec.convert(base, KIND_BY_NAME[key.partition("/")[0]].type)
-            found = msgspec.convert(effects, list[Effect])
+            found = msgspec.convert(effects, list[PromisedEffect])
             promise = Promise(
                 key=key, uid=_uid(obj), base=obj, effects={effect.name: effect for effect in found}
             )
@@ -426,7 +428,7 @@ class Promises:
         self._fresh = dict.fromkeys(self._by_uid)
 
 
-def overlaid(obj: Object, effects: Mapping[str, Effect]) -> Object:
+def overlaid(obj: Object, effects: Mapping[str, PromisedEffect]) -> Object:
     """The object as if these promises were kept."""
     for name in _in_order(effects):
         obj = EFFECTS[name].apply(obj, effects[name])

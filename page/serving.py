@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from urllib.parse import parse_qs, urlsplit
 
 from tidelog.daemon.http.endpoints import bound_server
-from tidelog.daemon.http.server import Answer, Limits
+from tidelog.daemon.http.server import HttpLimits, Response
 from tidelog.page.site import PageSite
 
 
@@ -16,11 +16,11 @@ from tidelog.page.site import PageSite
 def page_server(listen: str, site: PageSite) -> Iterator[str]:
     """Serve until the block ends; yields the address. Raises TidelogError if it cannot be had."""
 
-    def respond(target: str) -> Answer:
+    def respond(target: str) -> Response:
         url = urlsplit(target)
         return site.respond(url.path, parse_qs(url.query, keep_blank_values=True))
 
-    server = bound_server(listen, respond, Limits())
+    server = bound_server(listen, respond, HttpLimits())
     thread = threading.Thread(target=server.serve_forever, args=(0.05,), name="tidelog-page", daemon=True)
     thread.start()
     try:

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from pathlib import Path
 
-from tidelog.daemon.http.server import Answer
+from tidelog.daemon.http.server import Response
 from tidelog.page.bundle import LIVE_POLICY, TYPES, asset, asset_type, live_document
 from tidelog.page.reader import Question, ReaderProcess
 
@@ -27,31 +27,31 @@ class PageSite:
     def __init__(self, logs: Mapping[str, str | Path]) -> None:
         self.reader = ReaderProcess(logs)
 
-    def respond(self, path: str, query: Mapping[str, Sequence[str]]) -> Answer:
+    def respond(self, path: str, query: Mapping[str, Sequence[str]]) -> Response:
         """Answer GET for a path that begins with `/ui`."""
         if path in ("/ui", "/"):
-            return Answer("", HTTPStatus.FOUND, headers={"Location": ROOT})
+            return Response("", HTTPStatus.FOUND, headers={"Location": ROOT})
         name = path.removeprefix(ROOT)
         if not name:
-            return Answer(
+            return Response(
                 live_document(), type=TYPES[".html"], headers={"Content-Security-Policy": LIVE_POLICY}
             )
         if name == "api/sides":
-            return Answer(json.dumps(list(self.reader.logs)), type=JSON)
+            return Response(json.dumps(list(self.reader.logs)), type=JSON)
         if name.startswith("api/"):
             side, _, question = name.removeprefix("api/").partition("/")
             return self._ask(Question(side, question, {key: values[0] for key, values in query.items()}))
         kind = asset_type(name)
         if kind is None:
-            return Answer("404 the page is at /ui/\n", HTTPStatus.NOT_FOUND)
-        return Answer(asset(name), type=kind)
+            return Response("404 the page is at /ui/\n", HTTPStatus.NOT_FOUND)
+        return Response(asset(name), type=kind)
 
-    def _ask(self, question: Question) -> Answer:
+    def _ask(self, question: Question) -> Response:
         reply = self.reader.ask(question)
         if reply.status != HTTPStatus.OK:
-            return Answer(reply.body, HTTPStatus(reply.status))
+            return Response(reply.body, HTTPStatus(reply.status))
         headers = {"Content-Encoding": "gzip"} if reply.gzipped else {}
-        return Answer(reply.body, type=JSON, headers=headers)
+        return Response(reply.body, type=JSON, headers=headers)
 
     def close(self) -> None:
         """End the reader process."""

@@ -28,7 +28,7 @@ WAITING_FOR_DESIRED_COUNT = (
 )
 
 
-class GroupInfo(msgspec.Struct, frozen=True, kw_only=True):
+class QueuedGroupInfo(msgspec.Struct, frozen=True, kw_only=True):
     """A group's rules for the queue. A count is 0 where the group has no such rule."""
 
     key: str
@@ -40,7 +40,7 @@ class GroupInfo(msgspec.Struct, frozen=True, kw_only=True):
     placed: int = 0
     """Members that have a node."""
 
-    def may_help(self, before: GroupInfo) -> bool:
+    def may_help(self, before: QueuedGroupInfo) -> bool:
         """Whether this version of the group could be placed where the one before could not."""
         return msgspec.structs.replace(self, placed=0) != msgspec.structs.replace(before, placed=0) or (
             self.placed > before.placed
@@ -60,7 +60,7 @@ class GroupRules:
         """When the first member was seen; kept while the group's object or any pod of it is known."""
         self._waits: Heap[QueuedGroup] = Heap()
         """Groups that wait for `desired_count`, by the end of the wait."""
-        self.infos: dict[str, GroupInfo] = {}
+        self.infos: dict[str, QueuedGroupInfo] = {}
 
     def member_seen(self, group: str, now: int) -> None:
         """A pending pod of the group is there."""
@@ -123,7 +123,7 @@ class GroupRules:
 
     def restore(self, state: dict[str, Any], queued: dict[str, QueuedGroup], members: Iterable[str]) -> None:
         """Take over a dumped state. `members`: the group of each pending pod that has one."""
-        self.infos = {i["key"]: msgspec.convert(i, GroupInfo) for i in state["infos"]}
+        self.infos = {i["key"]: msgspec.convert(i, QueuedGroupInfo) for i in state["infos"]}
         self._seen_at = dict(state["seen_at"])
         self._pending_pods = dict(Counter(members))
         for until, key in state["waits"]:

@@ -24,7 +24,7 @@ from typing import Literal
 from tidelog.api.objects import ObjectMeta, Pod, PodSpec
 from tidelog.framework.events import Action, ClusterEvent, Resource
 from tidelog.queue.entity import QueuedGroup, QueuedPod, Strategy, Where
-from tidelog.queue.group_rules import GroupInfo, GroupRules
+from tidelog.queue.group_rules import GroupRules, QueuedGroupInfo
 from tidelog.queue.hints import HintMap
 from tidelog.queue.in_flight import InFlightEvent
 from tidelog.queue.order import Order
@@ -82,7 +82,7 @@ class Groups:
         else:
             self._found(pod, now, cause, failed=failed)
 
-    def add(self, info: GroupInfo, now: int) -> None:
+    def add(self, info: QueuedGroupInfo, now: int) -> None:
         """The group's object has appeared, or changed."""
         before = self.rules.infos.get(info.key)
         self.rules.infos[info.key] = info
@@ -254,7 +254,7 @@ def _take(members: dict[str, dict[str, QueuedPod]], group: str, pod: str) -> Non
         del members[group]
 
 
-def _as_pod(info: GroupInfo) -> Pod:
+def _as_pod(info: QueuedGroupInfo) -> Pod:
     """A group is sorted as a pod of its name and priority."""
     namespace, _, name = info.key.partition("/")
     return Pod(metadata=ObjectMeta(namespace=namespace, name=name), spec=PodSpec(priority=info.priority))

@@ -53,7 +53,7 @@ from tidelog.framework.interface import Plugin, PreEnqueuePlugin, QueueSortPlugi
 from tidelog.queue import state
 from tidelog.queue.backoff import BackoffPolicy
 from tidelog.queue.entity import AnyEntity, QueuedGroup, QueuedPod, Strategy, Where, pod_key, pod_uid
-from tidelog.queue.group_rules import DESIRED_COUNT_GATE, GroupInfo, GroupRules
+from tidelog.queue.group_rules import DESIRED_COUNT_GATE, GroupRules, QueuedGroupInfo
 from tidelog.queue.groups import Groups, GroupStatus
 from tidelog.queue.hints import HintMap, QueueObserver
 from tidelog.queue.in_flight import Attempt, InFlight, InFlightEvent
@@ -87,7 +87,7 @@ class QueueConfig(msgspec.Struct, frozen=True, kw_only=True):
 DEFAULT_CONFIG = QueueConfig()
 
 
-class Rejection(msgspec.Struct, frozen=True):
+class QueueRejection(msgspec.Struct, frozen=True):
     """The plugins that rejected a member of a group. None of them: its attempt failed with an error."""
 
     unschedulable: tuple[str, ...] = ()
@@ -335,7 +335,7 @@ class SchedulingQueue:
 
     # --- groups -----------------------------------------------------------------------------------------------------
 
-    def add_group(self, info: GroupInfo, now: int) -> None:
+    def add_group(self, info: QueuedGroupInfo, now: int) -> None:
         """The object of a group has appeared or changed, or one of its members got or lost a node."""
         self._groups.add(info, now)
 
@@ -347,7 +347,7 @@ class SchedulingQueue:
         self,
         key: str,
         status: GroupStatus,
-        failed: Mapping[str, Rejection],
+        failed: Mapping[str, QueueRejection],
         *,
         unschedulable: Iterable[str] = (),
         pending: Iterable[str] = (),

@@ -35,7 +35,7 @@ class NodeScore(msgspec.Struct, frozen=True, kw_only=True):
     plugins: dict[str, PluginScore]
 
 
-class Choice(msgspec.Struct, frozen=True, kw_only=True):
+class NodeChoice(msgspec.Struct, frozen=True, kw_only=True):
     """The scores of one attempt."""
 
     attempt: int
@@ -79,7 +79,7 @@ def placing_attempt(records: Sequence[Record], key: str) -> int:
     return last
 
 
-def choice_of(core: Core, pop: RecordedAttempt, key: str) -> Choice | None:
+def choice_of(core: Core, pop: RecordedAttempt, key: str) -> NodeChoice | None:
     """How the node was chosen. `core` is in the state in which the attempt is about to be made."""
     placed, pod = placement_of(pop, key), core.cluster.pod(key)
     if placed is None or pod is None or core.queue is None:
@@ -96,7 +96,7 @@ def choice_of(core: Core, pop: RecordedAttempt, key: str) -> Choice | None:
     else:
         table, weights = (), {}
     best = max((row.total for row in table), default=0)
-    return Choice(
+    return NodeChoice(
         attempt=pop.attempt,
         seq=record.seq,
         node=node,

@@ -14,7 +14,7 @@ from tidelog.eventlog.attachment import Attachment, attached
 from tidelog.eventlog.records import OUTCOME_KINDS, ObjectPut, Record, Scheduled, decode_body, decode_outcome
 from tidelog.replay.figures import Figures, figures
 from tidelog.replay.foreign import only_records
-from tidelog.replay.what_if import Divergence, Outcomes
+from tidelog.replay.what_if import Divergence, WhatIfOutcomes
 
 _BESIDE = ("attempt", "observed", "at", "epoch", "score")
 """Where, when and by how many points, as opposed to what."""
@@ -58,7 +58,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
         return not self.outcomes["differing"]
 
 
-def compare(recorded: Sequence[Record], made: Outcomes) -> Comparison:
+def compare(recorded: Sequence[Record], made: WhatIfOutcomes) -> Comparison:
     """The recorded log beside the what-if. Costs a few passes over both."""
     driver = made.driver
     rows = _rows(_results(recorded), _results(driver.records))

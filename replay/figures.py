@@ -24,7 +24,7 @@ from tidelog.replay.foreign import only_records, placed_on
 DIGITS = 4
 
 
-class Waits(msgspec.Struct, frozen=True, kw_only=True):
+class WaitFigures(msgspec.Struct, frozen=True, kw_only=True):
     """Durations, in seconds."""
 
     count: int
@@ -41,7 +41,7 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     unplaced: int
     """Pods that are pending at the end."""
     attempts: int
-    pending_seconds: Waits
+    pending_seconds: WaitFigures
     """From a pod's creation to its placement."""
     preemptions: int
     """Pods that were evicted to make room."""
@@ -59,7 +59,7 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     groups: int
     groups_complete: int
     """Pod groups of which every member that there is has a node."""
-    group_seconds: Waits
+    group_seconds: WaitFigures
     """From a group's creation to the placement of its last member."""
 
 
@@ -244,9 +244,9 @@ def _fragmentation(nodes: dict[str, NodeInfo], pods: Sequence[Pod]) -> float:
     return _rounded(stranded / free) if free else 0.0
 
 
-def _waits(nanos: Iterable[int]) -> Waits:
+def _waits(nanos: Iterable[int]) -> WaitFigures:
     ordered = sorted(nanos)
-    return Waits(count=len(ordered), p50=_at(ordered, 50), p90=_at(ordered, 90), p99=_at(ordered, 99))
+    return WaitFigures(count=len(ordered), p50=_at(ordered, 50), p90=_at(ordered, 90), p99=_at(ordered, 99))
 
 
 def _at(ordered: Sequence[int], percent: int) -> float:

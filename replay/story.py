@@ -61,7 +61,7 @@ class Rejected(msgspec.Struct, frozen=True, kw_only=True):
     nodes: int
 
 
-class Entry(msgspec.Struct, kw_only=True, omit_defaults=True):
+class StoryEntry(msgspec.Struct, kw_only=True, omit_defaults=True):
     """One thing that happened; for attempts with the same answer, one thing that happened several times."""
 
     seq: int
@@ -86,7 +86,7 @@ class Entry(msgspec.Struct, kw_only=True, omit_defaults=True):
     """Event that woke it between the folded attempts → how often."""
 
 
-class Judged(msgspec.Struct, frozen=True, kw_only=True):
+class JudgedEvent(msgspec.Struct, frozen=True, kw_only=True):
     """An event that a plugin's hint was asked about."""
 
     seq: int
@@ -101,8 +101,8 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True):
 class PodStory(msgspec.Struct, kw_only=True):
     """All of it."""
 
-    entries: list[Entry]
-    judged: list[Judged]
+    entries: list[StoryEntry]
+    judged: list[JudgedEvent]
     slept_through: int
     """How many events were judged and found of no help."""
 
@@ -127,15 +127,15 @@ class Teller:
         self.key = key
         self._listens = listens
         self.name = key.partition("/")[2]
-        self.entries: list[Entry] = []
-        self.judged: deque[Judged] = deque(maxlen=JUDGED_KEPT)
+        self.entries: list[StoryEntry] = []
+        self.judged: deque[JudgedEvent] = deque(maxlen=JUDGED_KEPT)
         self.slept_through = 0
         self._group = ""
         self._record: Record | None = None
         self._rejection: Unschedulable | None = None
         """The content of the last rejection, to which repetitions refer."""
         self._numbers: dict[int, int] = {}
-        self._folding: Entry | None = None
+        self._folding: StoryEntry | None = None
         """The last attempt, while nothing but wake-ups has happened since."""
         self._pod = None if is_new else core.cluster.pod(key)
         self._heard: list[tuple[QueuedPod, str, ClusterEvent, str]] = []
@@ -199,8 +199,8 @@ class Teller:
                 f"a configuration was loaded{source}: all pending pods are retried",
             )
 
-    def _add(self, record: Record, what: str, text: str, **more: Any) -> Entry:
-        entry = Entry(
+    def _add(self, record: Record, what: str, text: str, **more: Any) -> StoryEntry:
+        entry = StoryEntry(
             seq=record.seq,
             at=record.at,
             what=what,
@@ -228,7 +228,9 @@ class Teller:
         for _, plugin, event, answer in self._heard:
             about = short(record.key) if record.kind not in OUTCOME_KINDS or record.key != self.key else ""
             self.judged.append(
-                Judged(seq=record.seq, event=event_name(event), object=about, plugin=plugin, answer=answer)
+                JudgedEvent(
+                    seq=record.seq, event=event_name(event), object=about, plugin=plugin, answer=answer
+                )
             )
             self.slept_through += answer == "QueueSkip"
         for where, event, gate in self._entered:
@@ -409,7 +411,7 @@ class Teller:
             notes=tuple(notes),
         )
 
-    def _fold(self, last: Entry, record: Record, attempt: int) -> None:
+    def _fold(self, last: StoryEntry, record: Record, attempt: int) -> None:
         """The same answer once more: what woke the pod in between goes into the attempt's entry."""
         woken = Counter(last.woken_by)
         while self.entries[-1] is not last:

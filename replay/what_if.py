@@ -87,7 +87,7 @@ class Divergence(msgspec.Struct, frozen=True, kw_only=True):
     computed: Any = None
 
 
-class Outcomes(NamedTuple):
+class WhatIfOutcomes(NamedTuple):
     """A what-if log, and where it left the recorded one; None: nowhere."""
 
     driver: Driver
@@ -102,14 +102,14 @@ def run_what_if(
     drop: Collection[str | int] = (),
     inject: Sequence[Injection] = (),
     progress: Progress | None = None,
-) -> Outcomes:
+) -> WhatIfOutcomes:
     """Make the log again, whose records these are from its first, under another configuration.
 
     `drop`: record numbers and object keys whose facts are left out; without its creation an object's later facts are left out too.
     """
     run = _WhatIf(records, registry, configure, drop, inject)
     run.run(progress)
-    return Outcomes(run.driver, run.divergence)
+    return WhatIfOutcomes(run.driver, run.divergence)
 
 
 class _Reaction(NamedTuple):

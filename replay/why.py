@@ -12,7 +12,7 @@ from tidelog.api.pod_status import is_terminal
 from tidelog.eventlog.records import Record
 from tidelog.framework.framework import NodeScores
 from tidelog.replay.advice import Help, advise, gate_advice
-from tidelog.replay.choice import Choice, choice_of, placement_of, placing_attempt
+from tidelog.replay.choice import NodeChoice, choice_of, placement_of, placing_attempt
 from tidelog.replay.examine import Examination, examine
 from tidelog.replay.playback import playback
 from tidelog.replay.story import PodStory, Teller
@@ -42,7 +42,7 @@ class Why(msgspec.Struct, frozen=True, kw_only=True):
     feasible: tuple[str, ...]
     """For a pending pod: the nodes that would take it now."""
     help: tuple[Help, ...]
-    choice: Choice | None
+    choice: NodeChoice | None
     by_node: dict[str, dict[str, str]]
     """For a pending pod: node → plugin → its reason."""
     note: str = ""
@@ -79,7 +79,7 @@ def explain_now(core: Core, key: str, story: PodStory) -> Why:
     return _answer(core, key, story, None, core.seq, core.at)
 
 
-def _answer(core: Core, key: str, told: PodStory, choice: Choice | None, seq: int, at: int) -> Why:
+def _answer(core: Core, key: str, told: PodStory, choice: NodeChoice | None, seq: int, at: int) -> Why:
     pod, name = core.cluster.pod(key), key.partition("/")[2]
     if pod is None:
         return Why(
@@ -150,7 +150,7 @@ def status_of(pod: Pod, waits: Waits | None) -> str:
     return "pending" if waits is None else f"pending ({waits.place})"
 
 
-class Verdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class PluginVerdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One plugin about one node."""
 
     plugin: str
@@ -168,7 +168,7 @@ class WhyNot(msgspec.Struct, frozen=True, kw_only=True):
     seq: int
     attempt: int
     """The attempt in whose state this was asked; 0: the state after record `seq`."""
-    verdicts: tuple[Verdict, ...]
+    verdicts: tuple[PluginVerdict, ...]
     feasible: bool
     placed_on: str
     score: dict[str, int]
@@ -204,14 +204,16 @@ def _verdicts(core: Core, key: str, name: str, at: int, *, attempt: int = 0, pla
     answers = seen.verdicts(node)
     for plugin in seen.plugins():
         if plugin not in answers:
-            found.append(Verdict(plugin=plugin, verdict="has nothing to say"))
+            found.append(PluginVerdict(plugin=plugin, verdict="has nothing to say"))
             continue
         status = answers[plugin]
         if status is None:
-            found.append(Verdict(plugin=plugin, verdict="passes"))
+            found.append(PluginVerdict(plugin=plugin, verdict="passes"))
         else:
             said = "rejects" if status.is_rejected else "fails"
-            found.append(Verdict(plugin=plugin, verdict=said, reason=status.message, code=status.code.value))
+            found.append(
+                PluginVerdict(plugin=plugin, verdict=said, reason=status.message, code=status.code.value)
+            )
     feasible = all(v.verdict in ("passes", "has nothing to say") for v in found)
     scores = seen.scores() if feasible and len(seen.feasible) > 1 else None
     mine, best, winner = {}, {}, ""

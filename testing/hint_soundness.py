@@ -27,7 +27,7 @@ from tidelog.queue.scheduling_queue import SchedulingQueue
 E = TypeVar("E")
 
 
-class Answer(NamedTuple):
+class HintAnswer(NamedTuple):
     """A hint's answer to an event."""
 
     plugin: str
@@ -40,7 +40,7 @@ class Sleeper(NamedTuple):
 
     pod: str
     rejectors: tuple[str, ...]
-    answers: tuple[Answer, ...]
+    answers: tuple[HintAnswer, ...]
     """All that the hints said of it during the step; a rejector that is not here registered for nothing that happened."""
 
     def __str__(self) -> str:
@@ -68,7 +68,7 @@ class HintSoundness(Generic[E]):
         self._queue = queue
         self._apply = apply
         self._fits = fits
-        self._answers: dict[str, list[Answer]] = {}
+        self._answers: dict[str, list[HintAnswer]] = {}
         queue.observe(self)
 
     def step(self, event: E) -> list[Sleeper]:
@@ -86,7 +86,7 @@ class HintSoundness(Generic[E]):
 
     def hint_answered(self, waiting: QueuedPod, plugin: str, event: ClusterEvent, answer: str) -> None:
         """Remember what was said of whom."""
-        self._answers.setdefault(waiting.key, []).append(Answer(plugin, event.label, answer))
+        self._answers.setdefault(waiting.key, []).append(HintAnswer(plugin, event.label, answer))
 
     def entered(self, entity: AnyEntity, event: ClusterEvent) -> None:
         """Of no interest here."""

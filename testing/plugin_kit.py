@@ -50,9 +50,9 @@ from tidelog.framework.interface import (
 from tidelog.framework.node_info import NodeInfo, PodInfo
 from tidelog.framework.object_events import Rules, effects, pod_events
 from tidelog.framework.preemption_plan import PreemptionPort
-from tidelog.testing.plugin_worlds import SCHEDULER, Cluster, Dice, Step, World
+from tidelog.testing.plugin_worlds import SCHEDULER, Dice, Happening, World, WorldCluster
 
-__all__ = ["BrokenPromise", "Cluster", "Dice", "World", "check_plugin"]
+__all__ = ["BrokenPromise", "Dice", "World", "WorldCluster", "check_plugin"]
 
 TRIALS = 300
 _EXCLUDED = unresolvable("not among the nodes of PreFilter")
@@ -65,7 +65,7 @@ class BrokenPromise(AssertionError):
 class StandardHandle:
     """A handle for plugins under test; the cluster can be exchanged between attempts."""
 
-    def __init__(self, cluster: Cluster, features: FeatureGates, *, upstream: bool) -> None:
+    def __init__(self, cluster: WorldCluster, features: FeatureGates, *, upstream: bool) -> None:
         self.snapshot = cluster
         self.features = features
         self.upstream = upstream
@@ -74,7 +74,7 @@ class StandardHandle:
         self.guard_starting_pods = True
 
     @property
-    def listers(self) -> Cluster:
+    def listers(self) -> WorldCluster:
         return self.snapshot
 
     def behaves(self, number: int) -> bool:
@@ -82,7 +82,7 @@ class StandardHandle:
         return number in BEHAVIOURS
 
 
-class Waiting:
+class WaitingSubject:
     """The waiting pod that hints judge."""
 
     def __init__(self, pod: Pod, plugin: str) -> None:
@@ -98,7 +98,7 @@ class Subject:
     """The plugin under test, asked as the framework asks it."""
 
     def __init__(self, plugin: type[Plugin], args: Any, features: FeatureGates, *, upstream: bool) -> None:
-        self.handle = StandardHandle(Cluster(), features, upstream=upstream)
+        self.handle = StandardHandle(WorldCluster(), features, upstream=upstream)
         if args is None and plugin.Args is not None:
             args = plugin.Args()
         self.plugin = plugin(args, self.handle)
@@ -106,7 +106,9 @@ class Subject:
         self.scores = isinstance(self.plugin, ScorePlugin)
         self.gates = isinstance(self.plugin, PreEnqueuePlugin)
 
-    def pre_filter(self, cluster: Cluster, pod: PodInfo) -> tuple[CycleState, Status | frozenset[str] | None]:
+    def pre_filter(
+        self, cluster: WorldCluster, pod: PodInfo
+    ) -> tuple[CycleState, Status | frozenset[str] | None]:
         """The state, and: None, the only nodes that can do, a rejection, or SKIP."""
         self.handle.snapshot = cluster
         state = CycleState()
@@ -118,7 +120,7 @@ class Subject:
     def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
         return self.plugin.filter(state, pod, node) if isinstance(self.plugin, FilterPlugin) else None
 
-    def verdicts(self, cluster: Cluster, target: Pod) -> dict[str, Status | None]:
+    def verdicts(self, cluster: WorldCluster, target: Pod) -> dict[str, Status | None]:
         """The verdict on each node of an attempt with this plugin alone."""
         pod = PodInfo(target)
         state, first = self.pre_filter(cluster, pod)
@@ -129,7 +131,7 @@ class Subject:
             for node in cluster.nodes
         }
 
-    def raw_score(self, cluster: Cluster, target: Pod, node: str) -> Any:
+    def raw_score(self, cluster: WorldCluster, target: Pod, node: str) -> Any:
         """The score before normalisation, all nodes being feasible; what PreScore says if it stops there."""
         pod, state = PodInfo(target), CycleState()
         self.handle.snapshot = cluster
@@ -146,7 +148,7 @@ class Subject:
         registrations = self.plugin.events_to_register()
         if registrations is None:
             return True
-        waiting = Waiting(target, self.plugin.name)
+        waiting = WaitingSubject(target, self.plugin.name)
         return any(
             _answer(registration, waiting, old, new) is Hint.QUEUE
             for event, old, new in events
@@ -155,7 +157,7 @@ class Subject:
         )
 
 
-def _answer(registration: EventRegistration, waiting: Waiting, old: Any, new: Any) -> Hint:
+def _answer(registration: EventRegistration, waiting: WaitingSubject, old: Any, new: Any) -> Hint:
     if registration.hint is None:
         return Hint.QUEUE
     try:
@@ -232,7 +234,7 @@ def _hint_trial(subject: Subject, world: World, trial: int) -> bool:
     return any(told)
 
 
-def _hint_step(subject: Subject, cluster: Cluster, target: Pod, step: Step, trial: int) -> bool:
+def _hint_step(subject: Subject, cluster: WorldCluster, target: Pod, step: Happening, trial: int) -> bool:
     helped = _what_it_helped(subject, cluster, target, step.cluster, step.target)
     if helped is None:
         return False
@@ -245,7 +247,7 @@ def _hint_step(subject: Subject, cluster: Cluster, target: Pod, step: Step, tria
     return True
 
 
-def _events(step: Step, before: Pod, *, upstream: bool) -> list[tuple[ClusterEvent, Any, Any]]:
+def _events(step: Happening, before: Pod, *, upstream: bool) -> list[tuple[ClusterEvent, Any, Any]]:
     if step.of_target:
         own = pod_events(before, step.target, target=True, upstream=upstream)
         return [(event, step.old, step.new) for event in own]
@@ -254,7 +256,9 @@ def _events(step: Step, before: Pod, *, upstream: bool) -> list[tuple[ClusterEve
     return [(one.event, one.old, one.new) for one in raised]
 
 
-def _what_it_helped(subject: Subject, before: Cluster, old: Pod, after: Cluster, new: Pod) -> str | None:
+def _what_it_helped(
+    subject: Subject, before: WorldCluster, old: Pod, after: WorldCluster, new: Pod
+) -> str | None:
     """Which node, or the gate, the plugin lets the pod pass now and did not before. Only of a pod that it rejected."""
     if isinstance(subject.plugin, PreEnqueuePlugin):
         was_gated, is_gated = (subject.plugin.pre_enqueue(pod) is not None for pod in (old, new))
@@ -287,7 +291,7 @@ def _hook_trial(subject: Subject, world: World, trial: int) -> bool:
 
 def _there_and_back(
     subject: Subject,
-    cluster: Cluster,
+    cluster: WorldCluster,
     state: CycleState,
     target: PodInfo,
     moved: Pod,
@@ -365,7 +369,7 @@ def _json(obj: Any) -> str:
 
 
 def _filter_dependency_trial(subject: Subject, world: World, trial: int) -> bool:
-    def ask(cluster: Cluster, target: Pod, node: str) -> Any:
+    def ask(cluster: WorldCluster, target: Pod, node: str) -> Any:
         return subject.verdicts(cluster, target)[node]
 
     return _dependency_trial(subject, world, trial, subject.plugin.filter_depends, ask)
@@ -376,7 +380,7 @@ def _score_dependency_trial(subject: Subject, world: World, trial: int) -> bool:
 
 
 def _dependency_trial(
-    subject: Subject, world: World, trial: int, depends: Depends, ask: Callable[[Cluster, Pod, str], Any]
+    subject: Subject, world: World, trial: int, depends: Depends, ask: Callable[[WorldCluster, Pod, str], Any]
 ) -> bool:
     dice = Dice(trial)
     cluster, target = world.cluster(dice), world.target(dice)
@@ -395,12 +399,12 @@ def _dependency_trial(
     return answer not in (None, 0, SKIP)
 
 
-def _told(cluster: Cluster, node: str) -> str:
+def _told(cluster: WorldCluster, node: str) -> str:
     pods = [pod for pod in cluster.pods.values() if pod.spec.node_name == node]
     return f"{_json(cluster.node_objects.get(node))} with {_json(pods)}"
 
 
-def disturb(dice: Dice, world: World, cluster: Cluster, node: str, depends: Depends) -> Cluster:
+def disturb(dice: Dice, world: World, cluster: WorldCluster, node: str, depends: Depends) -> WorldCluster:
     """The cluster with everything changed that an answer about this node, so declared, does not depend on."""
     by_domain, by_nodes = Depends.DOMAINS in depends, Depends.ALL_NODES in depends
     nodes = {}
@@ -416,7 +420,7 @@ def disturb(dice: Dice, world: World, cluster: Cluster, node: str, depends: Depe
         elsewhere = [name for name in nodes if name != node or not keeps_pods]
         pods.extend(world.occupant(dice, f"d{i}", dice.pick(elsewhere)) for i in range(dice.below(6)))
     namespaces = cluster.namespaces.values() if by_domain else [world.namespace(dice, "default")]
-    return Cluster(nodes.values(), pods, namespaces, cluster.services if by_domain else ())
+    return WorldCluster(nodes.values(), pods, namespaces, cluster.services if by_domain else ())
 
 
 def _disturbed_node(dice: Dice, world: World, old: Node, *, keeps_domain: bool) -> Node:

@@ -73,7 +73,7 @@ _O = TypeVar("_O", bound=Object)
 _GENERATIONS = count(1)
 
 
-class Cluster:
+class WorldCluster:
     """Nodes with their pods, and the other objects. Never changes: `with_` and `without_` give another one.
 
     Implements `Snapshot` and `Listers` of the plugin interface, the plain way.
@@ -101,15 +101,15 @@ class Cluster:
         }
         self.nodes: Sequence[NodeInfo] = tuple(self._nodes.values())
 
-    def with_object(self, obj: Node | Pod | Namespace) -> Cluster:
+    def with_object(self, obj: Node | Pod | Namespace) -> WorldCluster:
         """With one more object, or another version of one."""
         return self._changed(obj, remove=False)
 
-    def without_object(self, obj: Node | Pod | Namespace) -> Cluster:
+    def without_object(self, obj: Node | Pod | Namespace) -> WorldCluster:
         """Without an object. Pods on a node that is gone stay, as they do in a real cluster."""
         return self._changed(obj, remove=True)
 
-    def _changed(self, obj: Node | Pod | Namespace, *, remove: bool) -> Cluster:
+    def _changed(self, obj: Node | Pod | Namespace, *, remove: bool) -> WorldCluster:
         tables: tuple[dict[str, Node], dict[str, Pod], dict[str, Namespace]] = (
             dict(self.node_objects),
             dict(self.pods),
@@ -122,7 +122,7 @@ class Cluster:
             _put(pods, obj, obj.metadata.name, remove)
         else:
             _put(namespaces, obj, obj.metadata.name, remove)
-        return Cluster(nodes.values(), pods.values(), namespaces.values(), self.services)
+        return WorldCluster(nodes.values(), pods.values(), namespaces.values(), self.services)
 
     # --- Snapshot
 
@@ -190,10 +190,10 @@ def _put(table: dict[str, T], obj: T, name: str, remove: bool) -> None:
         table[name] = obj
 
 
-class Step(NamedTuple):
+class Happening(NamedTuple):
     """Something that happened: one object changed, in the cluster or the waiting pod itself."""
 
-    cluster: Cluster
+    cluster: WorldCluster
     target: Pod
     old: Object | None
     new: Object | None
@@ -375,11 +375,11 @@ class World:
         made = self.pod(dice, name)
         return replace(made, spec=replace(made.spec, node_name=on, scheduling_gates=()))
 
-    def cluster(self, dice: Dice) -> Cluster:
+    def cluster(self, dice: Dice) -> WorldCluster:
         """Two to five nodes, few pods on each."""
         names = [f"n{i}" for i in range(2 + dice.below(4))]
         pods = [self.occupant(dice, f"p{i}", dice.pick(names)) for i in range(dice.below(8))]
-        return Cluster(
+        return WorldCluster(
             [self.node(dice, name) for name in names],
             pods,
             [self.namespace(dice, name) for name in ("default", "other")],
@@ -390,36 +390,36 @@ class World:
         """The pod that waits."""
         return self.pod(dice, "target")
 
-    def step(self, dice: Dice, cluster: Cluster, target: Pod) -> Step:
+    def step(self, dice: Dice, cluster: WorldCluster, target: Pod) -> Happening:
         """Let something happen."""
         match dice.below(12):
             case 0 | 1:
                 made = self.node(dice, "new")
-                return Step(cluster.with_object(made), target, None, made)
+                return Happening(cluster.with_object(made), target, None, made)
             case 2:
                 gone = dice.pick(list(cluster.node_objects.values()))
-                return Step(cluster.without_object(gone), target, gone, None)
+                return Happening(cluster.without_object(gone), target, gone, None)
             case 3 | 4 | 5:
                 old = dice.pick(list(cluster.node_objects.values()))
                 new = self.changed_node(dice, old)
-                return Step(cluster.with_object(new), target, old, new)
+                return Happening(cluster.with_object(new), target, old, new)
             case 6:
                 changed = self.changed_target(dice, target)
-                return Step(cluster, changed, target, changed, of_target=True)
+                return Happening(cluster, changed, target, changed, of_target=True)
             case 7:
                 before = dice.pick(list(cluster.namespaces.values()))
                 after = self.namespace(dice, before.metadata.name)
-                return Step(cluster.with_object(after), target, before, after)
+                return Happening(cluster.with_object(after), target, before, after)
             case _:
                 return self._pod_step(dice, cluster, target)
 
-    def _pod_step(self, dice: Dice, cluster: Cluster, target: Pod) -> Step:
+    def _pod_step(self, dice: Dice, cluster: WorldCluster, target: Pod) -> Happening:
         occupants = list(cluster.pods.values())
         if not occupants or dice.chance(25):
             made = self.occupant(dice, "new", dice.pick(list(cluster.node_objects)))
-            return Step(cluster.with_object(made), target, None, made)
+            return Happening(cluster.with_object(made), target, None, made)
         old = dice.pick(occupants)
         if dice.chance(50):
-            return Step(cluster.without_object(old), target, old, None)
+            return Happening(cluster.without_object(old), target, old, None)
         new = self.changed_occupant(dice, old)
-        return Step(cluster.with_object(new), target, old, new)
+        return Happening(cluster.with_object(new), target, old, new)

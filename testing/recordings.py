@@ -53,10 +53,10 @@ class Recording(NamedTuple):
     """The file."""
 
     header: Mapping[str, Any]
-    lines: Sequence[Line]
+    lines: Sequence[RecordingLine]
 
 
-class Line(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class RecordingLine(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """An event."""
 
     t: float
@@ -71,7 +71,7 @@ def read_recording(path: str | Path) -> Recording:
     """Read a file. Raises what gzip and msgspec raise."""
     with gzip.open(path) as file:
         header = msgspec.json.decode(file.readline())
-        decode = msgspec.json.Decoder(Line).decode
+        decode = msgspec.json.Decoder(RecordingLine).decode
         return Recording(header, [decode(line) for line in file])
 
 
@@ -124,7 +124,7 @@ class _Player:
             ConfigurationLoaded(configuration=msgspec.to_builtins(configuration), source=name),
         )
 
-    def play(self, line: Line) -> None:
+    def play(self, line: RecordingLine) -> None:
         """One event."""
         at = self.start + round(line.t * 1000) * (NANOS // 1000)
         view, listing = self.views[line.kind], self.listing.get(line.kind)
@@ -146,19 +146,19 @@ class _Player:
         for draft in drafts:
             self.append(at, draft.body, draft.key)
 
-    def _synced(self, line: Line, view: KindView) -> list[Draft]:
+    def _synced(self, line: RecordingLine, view: KindView) -> list[Draft]:
         listed = self.listing.pop(line.kind)
         found = view.diff(listed, line.rv)
         body = KindSynced(kind=line.kind, resource_version=line.rv, objects=len(listed), added=found.added)
         return [*found.drafts, Draft(body=body, author=AUTHOR)]
 
-    def _object(self, line: Line) -> Object | Unread:
+    def _object(self, line: RecordingLine) -> Object | Unread:
         try:
             return self.projection.of(read_object(line.kind, line.object))
         except Unreadable as error:
             return Unread(self._key(line), read_meta(line.object).uid, line.rv, str(error)[:256])
 
-    def _key(self, line: Line) -> str:
+    def _key(self, line: RecordingLine) -> str:
         meta = read_meta(line.object)
         namespace, name = self.projection.place(meta.namespace, meta.name)
         return f"{line.kind}/{namespace}/{name}"

@@ -11,7 +11,7 @@ from tidelog.api.cel.declarations import Function, Overload
 from tidelog.api.cel.errors import InvalidExpression
 from tidelog.api.cel.library import FUNCTIONS, REFUSED
 from tidelog.api.cel.text_functions import CLAUSES, clauses_of
-from tidelog.api.cel.tree import Bind, Call, Ident, ListNode, Literal, Loop, MapNode, Node, Select
+from tidelog.api.cel.tree import Bind, Call, Ident, ListNode, Literal, Loop, MapNode, Select, TreeNode
 from tidelog.api.cel.types import (
     BOOL,
     BYTES,
@@ -79,7 +79,7 @@ class Resolved(NamedTuple):
     function: Function
     overloads: tuple[Overload, ...]
     """The overloads that the static types leave."""
-    target: Node | None
+    target: TreeNode | None
 
 
 class Checked(NamedTuple):
@@ -90,7 +90,7 @@ class Checked(NamedTuple):
     """Names of types."""
 
 
-def check(tree: Node) -> Checked:
+def check(tree: TreeNode) -> Checked:
     """Check a selector. Raises InvalidExpression."""
     checker = _Checker()
     result = checker.types.resolved(checker.check(tree), to_dyn=True)
@@ -106,13 +106,13 @@ class _Checker:
         self.scopes: list[dict[str, Type]] = [{"device": DEVICE}]
         self.calls: dict[int, Resolved] = {}
         self.constants: dict[int, TypeValue] = {}
-        self.literals: dict[int, tuple[tuple[tuple[Node, Type], ...], ...]] = {}
+        self.literals: dict[int, tuple[tuple[tuple[TreeNode, Type], ...], ...]] = {}
         """The types of each list's elements, and of each map's keys and values."""
         self.formats = 0
         """How many calls of `format` the node is in: lists there may mix."""
         self.kinds: dict[int, Type] = {}
 
-    def check(self, node: Node) -> Type:
+    def check(self, node: TreeNode) -> Type:
         if isinstance(node, Literal):
             return _LITERALS[type(node.value)]
         if isinstance(node, Call):
@@ -135,7 +135,7 @@ class _Checker:
 
     # --- names and fields
 
-    def named(self, node: Node, name: str) -> Type | None:
+    def named(self, node: TreeNode, name: str) -> Type | None:
         """The type of a variable, or of a type's name."""
         if not name.startswith("."):
             for scope in reversed(self.scopes):
@@ -219,12 +219,12 @@ class _Checker:
                     f"formatting clause %{clause} is not supported for this value", value.at
                 )
 
-    def function(self, name: str, node: Node) -> Function | None:
+    def function(self, name: str, node: TreeNode) -> Function | None:
         if name in REFUSED:
             raise InvalidExpression(REFUSED[name], node.at)
         return FUNCTIONS.get(name)
 
-    def resolve(self, node: Call, function: Function, target: Node | None, args: list[Type]) -> Type:
+    def resolve(self, node: Call, function: Function, target: TreeNode | None, args: list[Type]) -> Type:
         if function.name in ("_&&_", "_||_"):
             for given, arg in zip(args, node.args, strict=True):
                 if not self.types.fits(given, BOOL):
@@ -278,7 +278,7 @@ class _Checker:
             self.literals[id(node)] = (tuple(keys), tuple(values))
         return map_of(self.joined(keys), self.joined(values))
 
-    def element(self, node: Node, optional: bool) -> Type:
+    def element(self, node: TreeNode, optional: bool) -> Type:
         found = self.check(node)
         if not optional:
             return found
@@ -356,7 +356,7 @@ class _Checker:
         )
 
 
-def _path(node: Node) -> str | None:
+def _path(node: TreeNode) -> str | None:
     """`a.b.c`, if the node is no more than that."""
     names: list[str] = []
     while isinstance(node, Select) and not node.test and not node.optional:
@@ -375,7 +375,7 @@ def _with(t: Type, names: dict[str, Type]) -> Type:
     return t._replace(params=tuple(_with(param, names) for param in t.params))
 
 
-def _mismatch(types: Bindings, node: Node, wanted: Type, found: Type) -> InvalidExpression:
+def _mismatch(types: Bindings, node: TreeNode, wanted: Type, found: Type) -> InvalidExpression:
     wanted, found = types.resolved(wanted, to_dyn=True), types.resolved(found, to_dyn=True)
     return InvalidExpression(f"expected type '{wanted}' but found '{found}'", node.at)
 

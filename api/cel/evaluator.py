@@ -14,7 +14,7 @@ from tidelog.api.cel.declarations import Overload, Run
 from tidelog.api.cel.errors import CostExceeded, EvaluationError, InvalidExpression, no_overload
 from tidelog.api.cel.patterns import pattern_of
 from tidelog.api.cel.standard import CONVERSIONS, element, index_of_list
-from tidelog.api.cel.tree import Bind, Call, Ident, ListNode, Literal, Loop, MapNode, Node, Select
+from tidelog.api.cel.tree import Bind, Call, Ident, ListNode, Literal, Loop, MapNode, Select, TreeNode
 from tidelog.api.cel.values import (
     MISSING,
     NONE,
@@ -35,7 +35,7 @@ from tidelog.api.cel.values import (
 _PATTERN_ARGUMENT = ("matches", "find", "findAll")
 
 
-def compile_tree(tree: Node, checked: Checked) -> tuple[Closure, int]:
+def compile_tree(tree: TreeNode, checked: Checked) -> tuple[Closure, int]:
     """The closure, and how many variables it wants. Raises InvalidExpression for constants that fail."""
     compiler = _Compiler(checked)
     return compiler.compile(tree), compiler.slots
@@ -61,7 +61,7 @@ class _Compiler:
         self.bound: dict[int, Closure] = {}
         """Of variables that `cel.bind` names: what makes them."""
 
-    def compile(self, node: Node) -> Closure:
+    def compile(self, node: TreeNode) -> Closure:
         if isinstance(node, Literal):
             return _Constant(node.value)
         if isinstance(node, Call):
@@ -401,14 +401,14 @@ def _in_constant(left: Closure, items: list[Any]) -> Closure | None:
     return contained
 
 
-def _folded(node: Node, run: Closure) -> Closure:
+def _folded(node: TreeNode, run: Closure) -> Closure:
     try:
         return _Constant(run([1_000_000]))
     except (EvaluationError, CostExceeded) as problem:
         raise InvalidExpression(f"program instantiation failed: {problem}", node.at) from None
 
 
-def _check_pattern(node: Node, pattern: str) -> None:
+def _check_pattern(node: TreeNode, pattern: str) -> None:
     try:
         pattern_of(pattern)
     except EvaluationError as problem:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tidelog.api.cel.errors import InvalidExpression
-from tidelog.api.cel.tree import Bind, Call, Ident, Loop, Node, Select
+from tidelog.api.cel.tree import Bind, Call, Ident, Loop, Select, TreeNode
 
 _QUANTIFIERS = {"all": "all", "exists": "exists", "exists_one": "exists_one", "existsOne": "exists_one"}
 _TRANSFORMS = {"transformList": "list", "transformMap": "map", "transformMapEntry": "entries"}
@@ -12,7 +12,7 @@ SORTED = "@sorted"
 """The name of the list that `sortBy` sorts; nobody can write it."""
 
 
-def call(at: int, function: str, args: tuple[Node, ...]) -> Node | None:
+def call(at: int, function: str, args: tuple[TreeNode, ...]) -> TreeNode | None:
     """Expand `function(args)`, if it is a macro."""
     if function != "has" or len(args) != 1:
         return None
@@ -22,7 +22,7 @@ def call(at: int, function: str, args: tuple[Node, ...]) -> Node | None:
     return Select(at, field.operand, field.field, test=True)
 
 
-def receiver(at: int, function: str, target: Node, args: tuple[Node, ...]) -> Node | None:
+def receiver(at: int, function: str, target: TreeNode, args: tuple[TreeNode, ...]) -> TreeNode | None:
     """Expand `target.function(args)`, if it is a macro."""
     count = len(args)
     if function == "bind" and count == 3 and isinstance(target, Ident) and target.name == "cel":
@@ -41,22 +41,22 @@ def receiver(at: int, function: str, target: Node, args: tuple[Node, ...]) -> No
     return _sorted(at, target, args) if function == "sortBy" and count == 2 else None
 
 
-def _mapped(at: int, function: str, target: Node, args: tuple[Node, ...]) -> Node:
+def _mapped(at: int, function: str, target: TreeNode, args: tuple[TreeNode, ...]) -> TreeNode:
     name = _name(args[0], f"{function}() variable name must be a simple identifier")
-    inner: Node = Bind(at, name, Call(at, "value", (), target), args[1])
+    inner: TreeNode = Bind(at, name, Call(at, "value", (), target), args[1])
     if function == "optMap":
         inner = Call(at, "optional.of", (inner,))
     has_value = Call(at, "hasValue", (), target)
     return Call(at, "_?_:_", (has_value, inner, Call(at, "optional.none", ())))
 
 
-def _sorted(at: int, target: Node, args: tuple[Node, ...]) -> Node:
+def _sorted(at: int, target: TreeNode, args: tuple[TreeNode, ...]) -> TreeNode:
     this = Ident(at, SORTED)
     keys = Loop(at, "list", this, _names(args[:1]), None, args[1])
     return Bind(at, SORTED, target, Call(at, "@sortByAssociatedKeys", (keys,), this))
 
 
-def _names(nodes: tuple[Node, ...]) -> tuple[str, ...]:
+def _names(nodes: tuple[TreeNode, ...]) -> tuple[str, ...]:
     names = tuple(_name(node, "argument must be a simple name") for node in nodes)
     for node, name in zip(nodes, names, strict=True):
         if name == _ACCUMULATOR:
@@ -66,7 +66,7 @@ def _names(nodes: tuple[Node, ...]) -> tuple[str, ...]:
     return names
 
 
-def _name(node: Node, rule: str) -> str:
+def _name(node: TreeNode, rule: str) -> str:
     if not isinstance(node, Ident) or node.name.startswith("."):
         raise InvalidExpression(rule, node.at)
     return node.name

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from tidelog.api.cel import macros
 from tidelog.api.cel.errors import InvalidExpression, TooComplex
 from tidelog.api.cel.tokens import Token, signed_literal, tokens
-from tidelog.api.cel.tree import Call, Ident, ListNode, Literal, MapNode, Node, Select
+from tidelog.api.cel.tree import Call, Ident, ListNode, Literal, MapNode, Select, TreeNode
 
 NESTING_MAX = 50
 RESERVED = frozenset(
@@ -50,7 +50,7 @@ _LEVELS: tuple[tuple[str, ...], ...] = (
 )
 
 
-def parse(text: str) -> Node:
+def parse(text: str) -> TreeNode:
     """The tree. Raises InvalidExpression."""
     return _Parser(tokens(text)).whole()
 
@@ -88,13 +88,13 @@ class _Parser:
     def unexpected(self, why: str) -> InvalidExpression:
         return InvalidExpression(f"syntax error: {why}", self.token.at)
 
-    def whole(self) -> Node:
+    def whole(self) -> TreeNode:
         node = self.expression()
         if self.token.kind != "end":
             raise self.unexpected("expected an operator or the end")
         return node
 
-    def expression(self) -> Node:
+    def expression(self) -> TreeNode:
         self.nesting += 1
         if self.nesting > NESTING_MAX:
             raise TooComplex(f"must not be nested deeper than {NESTING_MAX} levels", self.token.at)
@@ -107,13 +107,13 @@ class _Parser:
         self.nesting -= 1
         return node
 
-    def either(self) -> Node:
+    def either(self) -> TreeNode:
         return self.joined("||", self.both)
 
-    def both(self) -> Node:
+    def both(self) -> TreeNode:
         return self.joined("&&", lambda: self.binary(0))
 
-    def joined(self, sign: str, part: Callable[[], Node]) -> Node:
+    def joined(self, sign: str, part: Callable[[], TreeNode]) -> TreeNode:
         """One node for the whole chain: it absorbs errors in any order, and does not grow deep."""
         at = self.token.at
         parts = [part()]
@@ -121,7 +121,7 @@ class _Parser:
             parts.append(part())
         return parts[0] if len(parts) == 1 else Call(at, f"_{sign}_", tuple(parts))
 
-    def binary(self, level: int) -> Node:
+    def binary(self, level: int) -> TreeNode:
         if level == len(_LEVELS):
             return self.unary()
         node = self.binary(level + 1)
@@ -133,21 +133,21 @@ class _Parser:
             name = "@in" if token.text == "in" else f"_{token.text}_"
             node = Call(token.at, name, (node, self.binary(level + 1)))
 
-    def unary(self) -> Node:
+    def unary(self) -> TreeNode:
         if self.is_sign("!"):
             return self.repeated("!", "!_")
         if self.is_sign("-") and self.tokens[self.position + 1].kind not in ("int", "float"):
             return self.repeated("-", "-_")
         return self.member()
 
-    def repeated(self, sign: str, function: str) -> Node:
+    def repeated(self, sign: str, function: str) -> TreeNode:
         at, count = self.token.at, 0
         while self.takes(sign):
             count += 1
         node = self.member()
         return Call(at, function, (node,)) if count % 2 else node
 
-    def member(self) -> Node:
+    def member(self) -> TreeNode:
         node = self.primary()
         while True:
             if self.is_sign("."):
@@ -162,7 +162,7 @@ class _Parser:
             else:
                 return node
 
-    def selected(self, operand: Node, at: int) -> Node:
+    def selected(self, operand: TreeNode, at: int) -> TreeNode:
         optional = self.takes("?")
         token = self.token
         if token.kind not in ("name", "quoted") or token.text == "in":
@@ -173,8 +173,8 @@ class _Parser:
             return macros.receiver(at, token.text, operand, args) or Call(at, token.text, args, operand)
         return Select(at, operand, token.text, optional=optional)
 
-    def arguments(self, closing: str) -> tuple[Node, ...]:
-        found: list[Node] = []
+    def arguments(self, closing: str) -> tuple[TreeNode, ...]:
+        found: list[TreeNode] = []
         if self.takes(closing):
             return ()
         while True:
@@ -183,7 +183,7 @@ class _Parser:
                 self.expect(closing)
                 return tuple(found)
 
-    def primary(self) -> Node:
+    def primary(self) -> TreeNode:
         token = self.token
         if token.kind == "literal":
             self.position += 1
@@ -205,7 +205,7 @@ class _Parser:
             return self.map(token.at)
         raise self.unexpected("expected a value" if token.text else "the expression ends too early")
 
-    def named(self) -> Node:
+    def named(self) -> TreeNode:
         dot = "." if self.takes(".") else ""
         token = self.advance()
         if token.kind != "name" or token.text in RESERVED:
@@ -215,8 +215,8 @@ class _Parser:
         args = self.arguments(")")
         return macros.call(token.at, token.text, args) or Call(token.at, dot + token.text, args)
 
-    def list(self, at: int) -> Node:
-        elements: list[Node] = []
+    def list(self, at: int) -> TreeNode:
+        elements: list[TreeNode] = []
         optional: set[int] = set()
         self.skip_lone_comma("]")
         while not self.takes("]"):
@@ -233,8 +233,8 @@ class _Parser:
         if self.is_sign(",") and self.tokens[self.position + 1].text == closing:
             self.position += 1
 
-    def map(self, at: int) -> Node:
-        entries: list[tuple[Node, Node, bool]] = []
+    def map(self, at: int) -> TreeNode:
+        entries: list[tuple[TreeNode, TreeNode, bool]] = []
         self.skip_lone_comma("}")
         while not self.takes("}"):
             optional = self.takes("?")

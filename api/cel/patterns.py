@@ -172,7 +172,7 @@ _Instruction = list[int]
 """[operation, first target or kind of assertion or index of the class, second target]."""
 
 
-class Pattern:
+class TextPattern:
     """A compiled pattern."""
 
     def __init__(self, text: str) -> None:
@@ -626,6 +626,6 @@ def _is_count(text: str) -> bool:
 
 
 @lru_cache(maxsize=512)
-def pattern_of(text: str) -> Pattern:
+def pattern_of(text: str) -> TextPattern:
     """Compile a pattern. Raises EvaluationError."""
-    return Pattern(text)
+    return TextPattern(text)

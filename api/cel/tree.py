@@ -11,12 +11,12 @@ DEPTH_MAX = 150
 """Deeper than any real selector, and shallow enough for the checker and the closures, which call themselves once or twice a level."""
 
 
-class Node:
+class TreeNode:
     """`size` and `depth` count what is below, shared parts as often as they occur."""
 
     __slots__ = ("at", "depth", "size")
 
-    def __init__(self, at: int, *below: Node) -> None:
+    def __init__(self, at: int, *below: TreeNode) -> None:
         self.at = at
         """Position in the text, from 1."""
         self.size: int = 1 + sum(node.size for node in below)
@@ -27,7 +27,7 @@ class Node:
             raise TooComplex(f"must not be nested deeper than {DEPTH_MAX} levels", at)
 
 
-class Literal(Node):
+class Literal(TreeNode):
     __slots__ = ("value",)
 
     def __init__(self, at: int, value: Any) -> None:
@@ -35,7 +35,7 @@ class Literal(Node):
         self.value = value
 
 
-class Ident(Node):
+class Ident(TreeNode):
     __slots__ = ("name",)
 
     def __init__(self, at: int, name: str) -> None:
@@ -43,13 +43,13 @@ class Ident(Node):
         self.name = name
 
 
-class Select(Node):
+class Select(TreeNode):
     """`operand.field`; with `test` it asks whether the field is there (`has`), with `optional` it is `operand.?field`."""
 
     __slots__ = ("field", "operand", "optional", "test")
 
     def __init__(
-        self, at: int, operand: Node, field: str, *, test: bool = False, optional: bool = False
+        self, at: int, operand: TreeNode, field: str, *, test: bool = False, optional: bool = False
     ) -> None:
         super().__init__(at, operand)
         self.operand = operand
@@ -58,49 +58,53 @@ class Select(Node):
         self.optional = optional
 
 
-class Call(Node):
+class Call(TreeNode):
     """`function(args)` or `target.function(args)`. Operators are functions: `_+_`, `_[_]`, `_[?_]`, `_?_:_`, `!_`, `-_`, `@in`."""
 
     __slots__ = ("args", "function", "target")
 
-    def __init__(self, at: int, function: str, args: tuple[Node, ...], target: Node | None = None) -> None:
+    def __init__(
+        self, at: int, function: str, args: tuple[TreeNode, ...], target: TreeNode | None = None
+    ) -> None:
         super().__init__(at, *args, *(() if target is None else (target,)))
         self.function = function
         self.args = args
         self.target = target
 
 
-class ListNode(Node):
+class ListNode(TreeNode):
     __slots__ = ("elements", "optional")
 
-    def __init__(self, at: int, elements: tuple[Node, ...], optional: frozenset[int] = frozenset()) -> None:
+    def __init__(
+        self, at: int, elements: tuple[TreeNode, ...], optional: frozenset[int] = frozenset()
+    ) -> None:
         super().__init__(at, *elements)
         self.elements = elements
         self.optional = optional
         """Indices of elements that are left out if they are none."""
 
 
-class MapNode(Node):
+class MapNode(TreeNode):
     __slots__ = ("entries",)
 
-    def __init__(self, at: int, entries: tuple[tuple[Node, Node, bool], ...]) -> None:
+    def __init__(self, at: int, entries: tuple[tuple[TreeNode, TreeNode, bool], ...]) -> None:
         super().__init__(at, *(node for key, value, _ in entries for node in (key, value)))
         self.entries = entries
 
 
-class Bind(Node):
+class Bind(TreeNode):
     """`cel.bind(name, init, result)`, and the other macros that name a value once."""
 
     __slots__ = ("init", "name", "result")
 
-    def __init__(self, at: int, name: str, init: Node, result: Node) -> None:
+    def __init__(self, at: int, name: str, init: TreeNode, result: TreeNode) -> None:
         super().__init__(at, init, result)
         self.name = name
         self.init = init
         self.result = result
 
 
-class Loop(Node):
+class Loop(TreeNode):
     """A macro over a list or the keys of a map.
 
     `kind` is all, exists, exists_one, list, map or entries. `test` decides (for the quantifiers) or filters; `step` makes an element.
@@ -109,7 +113,13 @@ class Loop(Node):
     __slots__ = ("kind", "names", "over", "step", "test")
 
     def __init__(
-        self, at: int, kind: str, over: Node, names: tuple[str, ...], test: Node | None, step: Node | None
+        self,
+        at: int,
+        kind: str,
+        over: TreeNode,
+        names: tuple[str, ...],
+        test: TreeNode | None,
+        step: TreeNode | None,
     ) -> None:
         super().__init__(at, over, *(node for node in (test, step) if node is not None))
         self.kind = kind

@@ -11,7 +11,7 @@ from tidelog.api.errors import UsageError
 from tidelog.cli.commands.options import add_log, add_output, log_path
 
 if TYPE_CHECKING:
-    from tidelog.daemon.process.compaction import Plan
+    from tidelog.daemon.process.compaction import CompactionPlan
     from tidelog.daemon.process.retention import Retention
 
 DESCRIPTION = """\
@@ -57,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
     keep = None if args.keep is None else read_retention(args.keep)
     path = log_path(args)
 
-    def begin(plan: Plan) -> None:
+    def begin(plan: CompactionPlan) -> None:
         if plan.last >= plan.first and args.output == "table":
             notice(f"{path}: {plan}")
 
@@ -82,8 +82,13 @@ def run(args: argparse.Namespace) -> int:
 
 
 async def _compact(
-    path: Path, to: int | None, keep: Retention | None, begin: Callable[[Plan], None], *, dry_run: bool
-) -> Plan:
+    path: Path,
+    to: int | None,
+    keep: Retention | None,
+    begin: Callable[[CompactionPlan], None],
+    *,
+    dry_run: bool,
+) -> CompactionPlan:
     import time
 
     import msgspec

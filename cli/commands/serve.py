@@ -13,7 +13,7 @@ EXAMPLES = """\
   tidelog serve --log cluster.db
   export KUBECONFIG=cluster.db.kubeconfig; kubectl get nodes
   tidelog serve --log cluster.db --listen 127.0.0.1:0 --actors actors.yaml
-  tidelog serve --log cluster.db --no-scheduler    # another scheduler binds the pods
+  tidelog serve --log cluster.db --no-scheduler
 """
 
 

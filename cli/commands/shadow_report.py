@@ -10,7 +10,7 @@ from tidelog.api.errors import LogError
 from tidelog.cli.commands.options import add_output, log_path
 
 if TYPE_CHECKING:
-    from tidelog.replay.shadow.report import Report
+    from tidelog.replay.shadow.report import ShadowReport
 
 DESCRIPTION = """\
 Judge the decisions of a cluster's own scheduler by our rules, from a log of that cluster alone: would the pod have gone to the same node, or to
@@ -53,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-async def _report(path: Path, args: argparse.Namespace) -> Report:
+async def _report(path: Path, args: argparse.Namespace) -> ShadowReport:
     from tidelog.eventlog.objects import load_objects
     from tidelog.replay.history import open_history
     from tidelog.replay.shadow.follower import Follower

@@ -12,7 +12,7 @@ from tidelog.api.resources import pod_requests
 from tidelog.api.text import age, safe, table
 from tidelog.cli.text.why import wait_lines
 from tidelog.replay.advice import amount
-from tidelog.replay.story import Entry
+from tidelog.replay.story import StoryEntry
 from tidelog.replay.why import Why
 
 INDENT = 22
@@ -50,7 +50,7 @@ def events_of(found: Why) -> list[PodEvent]:
     return [_event(entry, found) for entry in found.story.entries if entry.what in _REASONS]
 
 
-def _event(entry: Entry, found: Why) -> PodEvent:
+def _event(entry: StoryEntry, found: Why) -> PodEvent:
     type_, reason = _REASONS[entry.what]
     message = entry.text.removeprefix("rejected: ")
     if entry.what == "scheduled":

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tidelog.api.text import safe
-from tidelog.replay.shadow.report import FINE, Column, Decision, Report
+from tidelog.replay.shadow.report import FINE, ReportColumn, ReportedDecision, ShadowReport
 
 WORDS = {
     "same": "the node is among our best",
@@ -24,7 +24,7 @@ WORDS = {
 DECISIONS_MAX = 50
 
 
-def report_lines(report: Report) -> Iterator[str]:
+def report_lines(report: ShadowReport) -> Iterator[str]:
     """All of it."""
     whose = f" of cluster {safe(report.cluster)}" if report.cluster else ""
     version = f" ({safe(report.server)})" if report.server else ""
@@ -51,7 +51,7 @@ def report_lines(report: Report) -> Iterator[str]:
             yield f"  … and {len(report.decisions) - DECISIONS_MAX} more (-o json has them all)"
 
 
-def _column(title: str, column: Column) -> Iterator[str]:
+def _column(title: str, column: ReportColumn) -> Iterator[str]:
     if not column.upstream:
         return
     yield ""
@@ -68,7 +68,7 @@ def _pairs(counts: dict[str, int]) -> str:
     return ", ".join(f"{safe(name)}: {count}" for name, count in counts.items())
 
 
-def _decision(one: Decision) -> Iterator[str]:
+def _decision(one: ReportedDecision) -> Iterator[str]:
     gap = f" by {one.gap} points, place {one.rank} of {one.feasible}" if one.gap else ""
     node = f" on {safe(one.node)}" if one.node else ""
     mode = f" (default mode: {one.default})" if one.default and one.default != one.verdict else ""

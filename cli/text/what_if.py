@@ -9,7 +9,7 @@ import msgspec
 
 from tidelog.api.text import as_yaml, safe, table
 from tidelog.replay.comparison import Comparison, PodResult, PodRow
-from tidelog.replay.figures import Figures, Waits
+from tidelog.replay.figures import Figures, WaitFigures
 from tidelog.replay.words import short
 
 _WORDS = {
@@ -72,7 +72,7 @@ def _figures(recorded: Figures, what_if: Figures) -> Iterator[tuple[object, ...]
     for name in Figures.__struct_fields__:
         one, other = getattr(recorded, name), getattr(what_if, name)
         words = name.replace("_", " ")
-        if isinstance(one, Waits):
+        if isinstance(one, WaitFigures):
             for part in ("p50", "p90", "p99"):
                 yield f"{words}, {part}", f"{getattr(one, part):g}", f"{getattr(other, part):g}"
         else:

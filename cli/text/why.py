@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from tidelog.api.text import age, safe, table
 from tidelog.api.times import format_duration, format_time
 from tidelog.replay.advice import Help
-from tidelog.replay.choice import Choice
-from tidelog.replay.story import Entry
+from tidelog.replay.choice import NodeChoice
+from tidelog.replay.story import StoryEntry
 from tidelog.replay.waits import Waits
 from tidelog.replay.why import Why, WhyNot
 
@@ -134,7 +134,7 @@ def _number(found: Why, attempt: int) -> int:
     return next((entry.number for entry in found.story.entries if entry.attempt == attempt), attempt)
 
 
-def _choice(choice: Choice, number: int) -> Iterator[str]:
+def _choice(choice: NodeChoice, number: int) -> Iterator[str]:
     yield ""
     tied = (
         f"; {choice.tied} nodes were equally good, and the attempt's number in the log broke the tie"
@@ -173,7 +173,7 @@ def _story(found: Why) -> Iterator[str]:
         yield safe(f"  {seq!s:>{width}}  {at!s:<24}  {text}").rstrip()
 
 
-def _attempt(entry: Entry) -> str:
+def _attempt(entry: StoryEntry) -> str:
     if not entry.number:
         return ""
     if entry.count == 1:
@@ -181,7 +181,7 @@ def _attempt(entry: Entry) -> str:
     return f"attempts {entry.number} to {entry.number + entry.count - 1}: "
 
 
-def _details(entry: Entry) -> Iterator[str]:
+def _details(entry: StoryEntry) -> Iterator[str]:
     for rejected in entry.rejections:
         nodes = f" on {rejected.nodes} of {entry.nodes} nodes" if entry.nodes else ""
         yield f"  {rejected.plugin}: {rejected.reason}{nodes}"

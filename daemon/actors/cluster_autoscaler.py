@@ -83,7 +83,7 @@ class ClusterAutoscalerSettings(msgspec.Struct, frozen=True, kw_only=True, renam
         yield from group_errors(self.node_groups, f"{path}.nodeGroups")
 
 
-class Order(NamedTuple):
+class NodeOrder(NamedTuple):
     """A node that is on its way."""
 
     name: str
@@ -113,7 +113,7 @@ class ClusterAutoscaler:
         self._groups = {group.name: group for group in self._settings.node_groups}
         self._configuration: SchedulerConfiguration | None = None
         """The one in force; None: there is none yet, and the default one is taken."""
-        self._orders: dict[str, Order] = {}
+        self._orders: dict[str, NodeOrder] = {}
         """By the node's name."""
         self._refused_until: dict[tuple[str, str], int] = {}
         """(group, zone) → until when it is passed over."""
@@ -181,7 +181,7 @@ class ClusterAutoscaler:
         node = group.node(order.zone, order.name)
         return Deeds((Draft(body=ObjectPut(object=node), author="", key=f"Node//{order.name}"),), (again,))
 
-    def _order_of(self, pod: Pod) -> Order | None:
+    def _order_of(self, pod: Pod) -> NodeOrder | None:
         """The order that a pod waits for, by its condition; None for what no order of ours says, since anybody may set conditions."""
         condition = pod_condition(pod, NODE_PROVISIONING_IN_PROGRESS)
         if pod.spec.node_name or condition is None or condition.reason != ORDERED:
@@ -191,7 +191,7 @@ class ClusterAutoscaler:
         if found is None or group is None:
             return None
         try:
-            order = Order(found[1], group.name, found[3], parse_time(found[4]))
+            order = NodeOrder(found[1], group.name, found[3], parse_time(found[4]))
         except ValueError:
             return None
         return None if validate(group.node(order.zone, order.name), FeatureGates()) else order
@@ -208,7 +208,7 @@ class ClusterAutoscaler:
         return name in self._orders
 
     @property
-    def orders(self) -> Sequence[Order]:
+    def orders(self) -> Sequence[NodeOrder]:
         """The nodes on their way, in the order of the orders."""
         return tuple(self._orders.values())
 
@@ -237,7 +237,7 @@ class ClusterAutoscaler:
         """When the next group is tried again that refused."""
         return min((until for until in self._refused_until.values() if until > at), default=None)
 
-    def order(self, order: Order) -> None:
+    def order(self, order: NodeOrder) -> None:
         """Remember a node that was ordered."""
         self._orders[order.name] = order
 
@@ -417,7 +417,7 @@ class _Scan:
 
     def _order(self, option: Option, name: str) -> None:
         group, zone = option
-        order = Order(name, group.name, zone, self._at + group.provisioning_nanos)
+        order = NodeOrder(name, group.name, zone, self._at + group.provisioning_nanos)
         self._autoscaler.order(order)
         self._sizes[group.name][zone] += 1
         self._errands.append(Errand(order.due, DELIVER, name, self._cause))

@@ -25,7 +25,7 @@ from tidelog.eventlog.objects import ObjectTable
 from tidelog.eventlog.records import Body, ConfigurationLoaded, Draft, Record
 
 
-class Entry(NamedTuple):
+class DueErrand(NamedTuple):
     """An errand in the book."""
 
     at: int
@@ -39,7 +39,7 @@ class ErrandBook:
 
     def __init__(self, actors: Sequence[Actor]) -> None:
         self.actors = tuple(actors)
-        self._heap: list[Entry] = []
+        self._heap: list[DueErrand] = []
         """Also entries whose place was taken: they are passed over."""
         self._current: dict[tuple[str, str, str], int] = {}
         """(actor, what, key) → number of the entry that counts."""
@@ -70,7 +70,7 @@ class ErrandBook:
         self._drop_replaced()
         return self._heap[0].at if self._heap else None
 
-    def take_due(self, now: int) -> list[Entry]:
+    def take_due(self, now: int) -> list[DueErrand]:
         """Take out everything that is due."""
         due = []
         while (at := self.next_at()) is not None and at <= now:
@@ -79,7 +79,7 @@ class ErrandBook:
             due.append(entry)
         return due
 
-    def run(self, entry: Entry, objects: Objects, at: int) -> list[Draft]:
+    def run(self, entry: DueErrand, objects: Objects, at: int) -> list[Draft]:
         """Do it: the drafts to append, signed and with their cause. On the newest objects there are."""
         deeds = entry.actor.run(entry.errand, objects, at)
         self._take(entry.actor, deeds.errands)
@@ -91,7 +91,7 @@ class ErrandBook:
     def _take(self, actor: Actor, errands: Sequence[Errand]) -> None:
         for errand in errands:
             self._numbers += 1
-            entry = Entry(errand.at, self._numbers, actor, errand)
+            entry = DueErrand(errand.at, self._numbers, actor, errand)
             self._current[_name_of(entry)] = entry.number
             heapq.heappush(self._heap, entry)
 
@@ -101,7 +101,7 @@ class ErrandBook:
             heapq.heappop(heap)
 
 
-def _name_of(entry: Entry) -> tuple[str, str, str]:
+def _name_of(entry: DueErrand) -> tuple[str, str, str]:
     return entry.actor.name, entry.errand.what, entry.errand.key
 
 

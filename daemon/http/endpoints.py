@@ -31,7 +31,7 @@ from urllib.parse import parse_qs, urlsplit
 from tidelog.api.errors import TidelogError, UsageError, quoted
 from tidelog.api.objects import Pod
 from tidelog.api.text import as_json, safe
-from tidelog.daemon.http.server import Answer, Limits, Server
+from tidelog.daemon.http.server import HttpLimits, Response, Server
 from tidelog.daemon.metrics.metrics import Scrape
 from tidelog.daemon.metrics.pod_resources import pod_resource_lines
 from tidelog.daemon.process.logs import fields
@@ -95,11 +95,11 @@ class HttpServer:
     """
 
     def __init__(
-        self, listen: str, sources: Sources, limits: Limits | None = None, site: Site | None = None
+        self, listen: str, sources: Sources, limits: HttpLimits | None = None, site: Site | None = None
     ) -> None:
         parse_listen(listen)
         self._listen = listen
-        self._limits = limits or Limits()
+        self._limits = limits or HttpLimits()
         self.endpoints = Endpoints(sources, self._ask, site)
 
     async def __aenter__(self) -> Self:
@@ -184,7 +184,7 @@ def parse_listen(listen: str) -> tuple[str, int]:
     return host, int(port)
 
 
-def bound_server(listen: str, respond: Callable[[str], Answer], limits: Limits) -> Server:
+def bound_server(listen: str, respond: Callable[[str], Response], limits: HttpLimits) -> Server:
     """Return a server that has taken this address; raises TidelogError if it cannot be had."""
     host, port = parse_listen(listen)
     try:
@@ -208,7 +208,7 @@ class Ask(Protocol):
 class Site(Protocol):
     """Something else that is served beside the endpoints."""
 
-    def respond(self, path: str, query: Query) -> Answer:
+    def respond(self, path: str, query: Query) -> Response:
         """Answer GET for a path that begins with `/ui`. Called in a thread of the server."""
         ...
 
@@ -224,7 +224,7 @@ class Endpoints:
         self._sources = sources
         self._ask = ask
         self._site = site
-        self._pages: dict[str, Callable[[], Answer]] = {
+        self._pages: dict[str, Callable[[], Response]] = {
             "/metrics": self._metrics,
             "/metrics/resources": self._resources,
             "/configz": self._configz,
@@ -243,22 +243,22 @@ class Endpoints:
         if self._site is not None:
             self._site.close()
 
-    def respond(self, target: str) -> Answer:
+    def respond(self, target: str) -> Response:
         """The answer to GET. Whatever goes wrong is an answer too."""
         try:
             url = urlsplit(target)
             query = parse_qs(url.query, keep_blank_values=True)
         except ValueError:
-            return Answer("400 this is no URL\n", HTTPStatus.BAD_REQUEST)
+            return Response("400 this is no URL\n", HTTPStatus.BAD_REQUEST)
         try:
             return self._respond(url.path, query)
         except LoopSilent as silent:
-            return Answer(f"503 {silent}\n", HTTPStatus.SERVICE_UNAVAILABLE)
+            return Response(f"503 {silent}\n", HTTPStatus.SERVICE_UNAVAILABLE)
         except Exception:
             _log.exception("cannot answer", extra=fields(path=url.path))
-            return Answer("500 internal error; the log has it\n", HTTPStatus.INTERNAL_SERVER_ERROR)
+            return Response("500 internal error; the log has it\n", HTTPStatus.INTERNAL_SERVER_ERROR)
 
-    def _respond(self, path: str, query: Query) -> Answer:
+    def _respond(self, path: str, query: Query) -> Response:
         if page := self._pages.get(path):
             return page()
         name, _, only = path[1:].partition("/")
@@ -266,40 +266,42 @@ class Endpoints:
             return self._site.respond(path, query)
         if path[:1] == "/" and name in self._checks:
             return self._health(name, only, query)
-        return Answer(f"404 there is {', '.join(self.paths)}\n", HTTPStatus.NOT_FOUND)
+        return Response(f"404 there is {', '.join(self.paths)}\n", HTTPStatus.NOT_FOUND)
 
-    def _metrics(self) -> Answer:
-        return Answer(self._ask(self._sources.metrics).text(), type=METRICS)
+    def _metrics(self) -> Response:
+        return Response(self._ask(self._sources.metrics).text(), type=METRICS)
 
-    def _resources(self) -> Answer:
-        return Answer(pod_resource_lines(self._ask(self._sources.pods)), type=METRICS)
+    def _resources(self) -> Response:
+        return Response(pod_resource_lines(self._ask(self._sources.pods)), type=METRICS)
 
-    def _configz(self) -> Answer:
+    def _configz(self) -> Response:
         # kube-scheduler's key, so that what reads its page can read ours.
-        return Answer(as_json({"componentconfig": self._ask(self._sources.configuration)}) + "\n", type=JSON)
+        return Response(
+            as_json({"componentconfig": self._ask(self._sources.configuration)}) + "\n", type=JSON
+        )
 
-    def _statusz(self) -> Answer:
+    def _statusz(self) -> Response:
         status = self._ask(self._sources.status)
         rows = [f"{safe(name)}: {safe(value)}" for name, value in status.items()]
-        return Answer("\n".join(["tidelog statusz", "", *rows, f"Paths: {' '.join(self.paths)}", ""]))
+        return Response("\n".join(["tidelog statusz", "", *rows, f"Paths: {' '.join(self.paths)}", ""]))
 
-    def _health(self, name: str, only: str, query: Query) -> Answer:
+    def _health(self, name: str, only: str, query: Query) -> Response:
         """As kube-scheduler's: `ok`, or a line for each check if one failed or `?verbose` asks for them."""
         try:
             checks: dict[str, str | None] = {"ping": None, **self._ask(self._checks[name])}
         except LoopSilent as silent:
             checks = {"ping": str(silent)}
         if only and only not in checks:
-            return Answer(f"404 {name} has {safe(', '.join(checks))}\n", HTTPStatus.NOT_FOUND)
+            return Response(f"404 {name} has {safe(', '.join(checks))}\n", HTTPStatus.NOT_FOUND)
         excluded = query.get("exclude", ())
         asked = {k: v for k, v in checks.items() if k not in excluded and only in ("", k)}
         failed = any(problem is not None for problem in asked.values())
         if not failed and "verbose" not in query:
-            return Answer("ok")
+            return Response("ok")
         lines = [
             f"[+]{safe(check)} ok" if problem is None else f"[-]{safe(check)} failed: {safe(problem)}"
             for check, problem in asked.items()
         ]
         lines.append(f"{name} check {'failed' if failed else 'passed'}")
         status = HTTPStatus.SERVICE_UNAVAILABLE if failed else HTTPStatus.OK
-        return Answer("\n".join(lines) + "\n", status)
+        return Response("\n".join(lines) + "\n", status)

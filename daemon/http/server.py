@@ -31,7 +31,7 @@ TEXT = "text/plain; charset=utf-8"
 _log = logging.getLogger("tidelog.http")
 
 
-class Limits(msgspec.Struct, frozen=True, kw_only=True):
+class HttpLimits(msgspec.Struct, frozen=True, kw_only=True):
     """All arbitrary; a scraper and some probes need a small part of it."""
 
     connections: int = 32
@@ -44,7 +44,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """For the event loop to answer a question."""
 
 
-class Answer(NamedTuple):
+class Response(NamedTuple):
     """A response. A body in pieces is sent as it is made."""
 
     body: str | bytes | Iterator[str]
@@ -65,8 +65,8 @@ class Server(http.server.ThreadingHTTPServer):
         self,
         family: socket.AddressFamily,
         address: Any,
-        respond: Callable[[str], Answer],
-        limits: Limits,
+        respond: Callable[[str], Response],
+        limits: HttpLimits,
     ) -> None:
         self.address_family = family
         self.respond = respond
@@ -231,7 +231,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self.server.request_arrived(self.connection)
         self.connection.settimeout(self.server.limits.answer_seconds)
         if not self.server.is_for_us(self.headers.get("Host", "")):
-            self._send(Answer("421 this address is for this machine only\n", HTTPStatus.MISDIRECTED_REQUEST))
+            self._send(
+                Response("421 this address is for this machine only\n", HTTPStatus.MISDIRECTED_REQUEST)
+            )
             return
         self._send(self.server.respond(self.path))
 
@@ -246,14 +248,14 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
     def _refuse_method(self) -> None:
         self._linger = True
-        refusal = Answer("405 these endpoints only answer GET and HEAD\n", HTTPStatus.METHOD_NOT_ALLOWED)
+        refusal = Response("405 these endpoints only answer GET and HEAD\n", HTTPStatus.METHOD_NOT_ALLOWED)
         self._send(refusal)
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
         self._linger = True
         super().send_error(code, message, explain)
 
-    def _send(self, answer: Answer) -> None:
+    def _send(self, answer: Response) -> None:
         chunked = not isinstance(answer.body, str | bytes) and self.request_version == "HTTP/1.1"
         self.send_response(answer.status)
         self.send_header("Content-Type", answer.type)

@@ -34,8 +34,8 @@ from tidelog.daemon.intake.messages import (
     Apply,
     Delete,
     Facts,
-    Refusal,
     Refused,
+    RefusedObject,
     Request,
     Result,
     SetCondition,
@@ -44,7 +44,7 @@ from tidelog.daemon.intake.messages import (
     read_request,
     short_name,
 )
-from tidelog.eventlog.log import Drafts, Log, Moment
+from tidelog.eventlog.log import AppendMoment, Drafts, Log
 from tidelog.eventlog.objects import ObjectTable, load_objects
 from tidelog.eventlog.records import Draft, ObjectDeleted, ObjectPut, PodConditionSet, Record
 
@@ -104,7 +104,7 @@ class FactService:
         await self.catch_up()
         decision = _Decision(self._table, self.gates, facts, author)
 
-        def decide(moment: Moment) -> Drafts:
+        def decide(moment: AppendMoment) -> Drafts:
             yield from self._consume_since(moment)
             with contextlib.closing(decision.make(moment)) as drafts:
                 for draft in drafts:
@@ -113,7 +113,7 @@ class FactService:
         await self._log.append(decide, since=self._table.seq)
         return decision.answer(dry_run)
 
-    async def act(self, decide: Callable[[ObjectTable, Moment], Sequence[Draft]]) -> list[Record]:
+    async def act(self, decide: Callable[[ObjectTable, AppendMoment], Sequence[Draft]]) -> list[Record]:
         """Append what the callable makes of the objects as they are at the moment of sequencing: how actors get their say.
 
         New objects are admitted like those from outside, changes of existing ones are taken as they are. Raises InvalidObjects,
@@ -121,18 +121,18 @@ class FactService:
         """
         await self.catch_up()
 
-        def make(moment: Moment) -> Drafts:
+        def make(moment: AppendMoment) -> Drafts:
             yield from self._consume_since(moment)
             for seq, draft in enumerate(decide(self._table, moment), start=moment.seq + 1):
                 yield self._admitted(draft, seq, moment.at)
 
         return await self._log.append(make, since=self._table.seq)
 
-    async def write(self, decide: Callable[[ObjectTable, Moment], Sequence[Draft]]) -> list[Record]:
+    async def write(self, decide: Callable[[ObjectTable, AppendMoment], Sequence[Draft]]) -> list[Record]:
         """As `act`, for callers who admit by themselves: the drafts are appended as they are. What `decide` raises is raised here."""
         await self.catch_up()
 
-        def make(moment: Moment) -> Drafts:
+        def make(moment: AppendMoment) -> Drafts:
             yield from self._consume_since(moment)
             yield from decide(self._table, moment)
 
@@ -155,7 +155,7 @@ class FactService:
                 if record.seq == self._table.seq + 1:
                     self._table.apply(record, self._log.body_of(record))
 
-    def _consume_since(self, moment: Moment) -> Iterator[None]:
+    def _consume_since(self, moment: AppendMoment) -> Iterator[None]:
         # These may not be durable yet. Should they never be, the log stops, and this service with it.
         for record in moment.since(self._table.seq):
             # While the loop had its turn, another request may have caught up with what is durable.
@@ -198,7 +198,7 @@ class _Decision:
         """How many drafts were made."""
         self._results: list[Result] = []
         self._warned = 0
-        self._refusals: list[Refusal] = []
+        self._refusals: list[RefusedObject] = []
         self._errors = 0
         """How many broken rules there are in them."""
         self._head = 0
@@ -207,7 +207,7 @@ class _Decision:
         """The answer, once the drafts are in the log."""
         return Answer(head=self._head, dry_run=dry_run, results=tuple(self._results))
 
-    def make(self, moment: Moment) -> Drafts:
+    def make(self, moment: AppendMoment) -> Drafts:
         """The drafts as they are made, None for what becomes none; raises Refused in the end, or when much is refused."""
         self._head = moment.seq
         facts = self._facts
@@ -231,7 +231,7 @@ class _Decision:
         if self._refusals:
             raise Refused(self._refusals, of)
 
-    def _apply(self, facts: Apply, moment: Moment) -> Drafts:
+    def _apply(self, facts: Apply, moment: AppendMoment) -> Drafts:
         """Each object is admitted on what the ones before it make of the cluster, which is undone afterwards: what is
         appended reaches the table as records, what is refused or only tried never does."""
         cluster = self._table.cluster
@@ -263,11 +263,11 @@ class _Decision:
                 else:
                     cluster.delete(_kind_name(new), new.metadata.namespace, new.metadata.name)
 
-    def _delete(self, facts: Delete, moment: Moment) -> Drafts:
+    def _delete(self, facts: Delete, moment: AppendMoment) -> Drafts:
         for key in dict.fromkeys(facts.keys):
             yield self._deletion(key, facts, moment)
 
-    def _deletion(self, key: str, facts: Delete, moment: Moment) -> Draft | None:
+    def _deletion(self, key: str, facts: Delete, moment: AppendMoment) -> Draft | None:
         old = self._find(key)
         if old is None:
             if not facts.ignore_not_found:
@@ -289,7 +289,7 @@ class _Decision:
             self._result(key, "terminating", moment)
         return draft
 
-    def _set_condition(self, facts: SetCondition, moment: Moment) -> Drafts:
+    def _set_condition(self, facts: SetCondition, moment: AppendMoment) -> Drafts:
         key = facts.key
         pod = self._find(key)
         if not isinstance(pod, Pod):
@@ -312,7 +312,7 @@ class _Decision:
         found: Object | None = self._table.cluster.get(kind, namespace, name)
         return found
 
-    def _stamp(self, moment: Moment) -> Stamp:
+    def _stamp(self, moment: AppendMoment) -> Stamp:
         """Where the next draft will stand."""
         return Stamp(seq=moment.seq + self._drafted + 1, at=moment.at)
 
@@ -321,7 +321,7 @@ class _Decision:
         return Draft(body=body, author=self._author, key=key)
 
     def _result(
-        self, key: str, action: Action, moment: Moment | None = None, warnings: tuple[str, ...] = ()
+        self, key: str, action: Action, moment: AppendMoment | None = None, warnings: tuple[str, ...] = ()
     ) -> None:
         """`moment` is given where a draft was made for it."""
         seq = 0 if moment is None else moment.seq + self._drafted
@@ -330,7 +330,7 @@ class _Decision:
         self._results.append(Result(key=key, action=action, seq=seq, warnings=said))
 
     def _refuse(self, subject: str, errors: Sequence[FieldError]) -> None:
-        self._refusals.append(Refusal(subject=subject, errors=tuple(errors)))
+        self._refusals.append(RefusedObject(subject=subject, errors=tuple(errors)))
         self._errors += len(errors)
 
     def _refuse_missing(self, key: str) -> None:

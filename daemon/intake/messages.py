@@ -85,7 +85,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return short_name(self.key)
 
 
-class Refusal(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class RefusedObject(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One object that may not enter, and every rule that it breaks."""
 
     subject: str
@@ -95,7 +95,7 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Refused(TidelogError):
     """The request breaks rules. Nothing of it was appended."""
 
-    def __init__(self, refusals: Sequence[Refusal], of: int) -> None:
+    def __init__(self, refusals: Sequence[RefusedObject], of: int) -> None:
         super().__init__(tuple(refusals), of)
         self.refusals = tuple(refusals)
         self.of = of
@@ -127,7 +127,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The seq of the log's newest record when the request was decided."""
     dry_run: bool = False
     results: tuple[Result, ...] = ()
-    refusals: tuple[Refusal, ...] = ()
+    refusals: tuple[RefusedObject, ...] = ()
     of: int = 0
     """With refusals: how many objects there were in all."""
 
@@ -272,7 +272,7 @@ def _bad(path: str, kind: ErrorKind, value: object, rule: str) -> InvalidObjects
     return InvalidObjects("the request", [FieldError(path=path, kind=kind, value=value, rule=rule)])
 
 
-def plain(refusal: Refusal) -> Refusal:
+def plain(refusal: RefusedObject) -> RefusedObject:
     """With nothing in it that msgpack cannot carry, or that is long: such a value is told as it would be printed."""
     return replace(refusal, errors=tuple(_carried(error) for error in refusal.errors))
 

@@ -36,7 +36,7 @@ T = TypeVar("T")
 _log = logging.getLogger("tidelog.process")
 
 
-class Candidate:
+class LeadershipCandidate:
     """Wants to lead the log at `place`. Those who make one override what they want to be told of."""
 
     poll_seconds = POLL_SECONDS

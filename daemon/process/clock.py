@@ -21,7 +21,7 @@ LONGEST_SLEEP = 30.0
 """Seconds. Sleeping is measured on another clock than the one that is set; so the time is looked at again now and then."""
 
 
-class Handle(Protocol):
+class TimerHandle(Protocol):
     """A call that is to come."""
 
     def cancel(self) -> None:
@@ -36,7 +36,7 @@ class Clock(Protocol):
         """Nanoseconds since 1970; never less than before."""
         ...
 
-    def call_at(self, at: int, call: Callable[[], None]) -> Handle:
+    def call_at(self, at: int, call: Callable[[], None]) -> TimerHandle:
         """Make this call when the clock shows `at`; perhaps earlier, never much later."""
         ...
 
@@ -93,7 +93,7 @@ class SystemClock:
         self._last_steady = steady
         return self._last
 
-    def call_at(self, at: int, call: Callable[[], None]) -> Handle:
+    def call_at(self, at: int, call: Callable[[], None]) -> TimerHandle:
         delay = min(max(at - self.now(), 0) / NANOS, LONGEST_SLEEP)
         return asyncio.get_running_loop().call_later(delay, call)
 

@@ -24,7 +24,7 @@ STEP_BYTES = 2**20
 """Of the write-ahead log, while records are dropped and room is given back step by step."""
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
+class CompactionPlan(msgspec.Struct, frozen=True, kw_only=True):
     """What a compaction would do."""
 
     first: int
@@ -43,7 +43,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-async def planned(log: LogReader, to: int | None, keep: Retention | None, now: int) -> Plan:
+async def planned(log: LogReader, to: int | None, keep: Retention | None, now: int) -> CompactionPlan:
     """What would go. Raises LogError if there is no such record."""
     await log.reload()
     end = log.head.seq
@@ -54,7 +54,9 @@ async def planned(log: LogReader, to: int | None, keep: Retention | None, now: i
         last = await end_of_dropped(log, keep, now)
     size, copied = await log.footprint()
     states = sum(info.size for info in await log.snapshots() if info.seq >= last)
-    return Plan(first=log.anchor.seq + 1, last=last, size=size, room=copied + 2 * states + STEP_BYTES)
+    return CompactionPlan(
+        first=log.anchor.seq + 1, last=last, size=size, room=copied + 2 * states + STEP_BYTES
+    )
 
 
 async def compact(log: Log, registry: Registry, to: int | None = None, *, whole: bool = True) -> int:

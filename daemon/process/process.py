@@ -23,7 +23,7 @@ from tidelog.daemon.actors.catalogue import Cast, nobody
 from tidelog.daemon.http.endpoints import HttpServer, Site
 from tidelog.daemon.http.sources import ProcessState
 from tidelog.daemon.metrics.recorder import Recorder
-from tidelog.daemon.process.candidate import Candidate
+from tidelog.daemon.process.candidate import LeadershipCandidate
 from tidelog.daemon.process.clock import SystemClock
 from tidelog.daemon.process.logs import fields
 from tidelog.daemon.process.place import LogFiles
@@ -52,7 +52,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     limits: Limits = Limits()
 
 
-class Process(Candidate):
+class Process(LeadershipCandidate):
     """One run of the daemon. `actors` makes those that are to play along, anew each time it is called."""
 
     def __init__(self, options: Options, actors: Cast = nobody, site: Site | None = None) -> None:

@@ -36,14 +36,14 @@ import msgspec
 from tidelog.api.errors import InvalidObjects, LogBusy, LogFull
 from tidelog.api.times import NANOS
 from tidelog.configuration.configuration import SchedulerConfiguration
-from tidelog.daemon.actors.errands import Entry, ErrandBook, KeyedObjects, TabledObjects
+from tidelog.daemon.actors.errands import DueErrand, ErrandBook, KeyedObjects, TabledObjects
 from tidelog.daemon.actors.protocol import Actor
 from tidelog.daemon.intake.facts import FactService
 from tidelog.daemon.process.clock import Bell, Clock
 from tidelog.daemon.process.logs import fields
 from tidelog.daemon.process.retention import Retention, retain
 from tidelog.daemon.process.snapshots import Keeper
-from tidelog.eventlog.log import Log, Moment
+from tidelog.eventlog.log import AppendMoment, Log
 from tidelog.eventlog.objects import ObjectTable
 from tidelog.eventlog.records import (
     KIND_OF_BODY,
@@ -117,7 +117,7 @@ class Watcher:
         """A record has been consumed."""
 
 
-class Gate:
+class DecisionGate:
     """Whoever has a say in whether anything is decided, beside the runtime itself: a live cluster. This one lets everything through."""
 
     def may_decide(self) -> bool:
@@ -128,7 +128,7 @@ class Gate:
         """A decision has passed the commit check and is about to be in the log."""
 
 
-class Closed(Gate):
+class Closed(DecisionGate):
     """Somebody else schedules."""
 
     def may_decide(self) -> bool:
@@ -169,7 +169,7 @@ class Runtime:
         """Rung whenever anything has happened."""
         self.full: LogFull | None = None
         """The disk has no room; decisions wait."""
-        self.gate = Gate() if self.limits.decides else Closed()
+        self.gate = DecisionGate() if self.limits.decides else Closed()
         """To be set, if at all, before the runtime is entered."""
         self._configuration = configuration
         self._source = source
@@ -469,7 +469,9 @@ class Runtime:
         finally:
             self._sleeping -= 1
 
-    async def _append(self, what: Sequence[Draft] | Callable[[Moment], Sequence[Draft]]) -> list[Record]:
+    async def _append(
+        self, what: Sequence[Draft] | Callable[[AppendMoment], Sequence[Draft]]
+    ) -> list[Record]:
         return await self._counted(self.log.append(what))
 
     async def _counted(self, work: Awaitable[list[Record]]) -> list[Record]:
@@ -511,12 +513,12 @@ class Runtime:
             # Each sees what the ones before it did, and yet all are one trip to the disk.
             await asyncio.gather(*map(self._run_counted, entries))
 
-    async def _run_counted(self, entry: Entry) -> list[Record]:
+    async def _run_counted(self, entry: DueErrand) -> list[Record]:
         # In a coroutine of its own, which may be cancelled before it begins without leaving another one that was never awaited.
         return await self._counted(self._run_errand(entry))
 
-    async def _run_errand(self, entry: Entry) -> list[Record]:
-        def act(table: ObjectTable, moment: Moment) -> list[Draft]:
+    async def _run_errand(self, entry: DueErrand) -> list[Record]:
+        def act(table: ObjectTable, moment: AppendMoment) -> list[Draft]:
             return self._errands.run(entry, TabledObjects(table), moment.at)
 
         while True:
@@ -610,7 +612,7 @@ class _Check:
             return True
         return len(unseen) > 1 and sum(len(record.body) for record in unseen) > limits.bytes_at_check
 
-    def __call__(self, moment: Moment) -> Sequence[Draft]:
+    def __call__(self, moment: AppendMoment) -> Sequence[Draft]:
         runtime, core = self._runtime, self._runtime.core
         unseen = moment.since(core.seq)
         if self._is_too_much(unseen):

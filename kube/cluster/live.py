@@ -30,7 +30,7 @@ from tidelog.api.times import NANOS
 from tidelog.daemon.metrics.cluster import ClusterStatistics
 from tidelog.daemon.process.clock import Clock
 from tidelog.daemon.process.logs import fields
-from tidelog.daemon.process.runtime import Gate, Runtime
+from tidelog.daemon.process.runtime import DecisionGate, Runtime
 from tidelog.eventlog.promises import EFFECTS
 from tidelog.eventlog.records import ClusterAttached, Cursor, Draft, Redaction, Watched
 from tidelog.kube.cluster.codec import Codec
@@ -102,7 +102,7 @@ class _ObjectsOfCore:
         return None
 
 
-class LiveCluster(Gate):
+class LiveCluster(DecisionGate):
     """One session with an API server, for a runtime that leads its log: `async with cluster.attached(): …`."""
 
     def __init__(

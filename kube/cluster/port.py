@@ -19,7 +19,7 @@ from typing import Any, Protocol
 import msgspec
 
 from tidelog.api.errors import TidelogError
-from tidelog.api.wire import Status, read_status
+from tidelog.api.wire import ApiStatus, read_status
 
 JSON = "application/json"
 MERGE = "application/merge-patch+json"
@@ -63,12 +63,12 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     def ok(self) -> bool:
         return 200 <= self.status < 300
 
-    def told(self) -> Status:
+    def told(self) -> ApiStatus:
         """The Status in the body. One that is no JSON counts by the HTTP status alone; never decide by the words."""
         return told(self.body, self.status)
 
 
-def told(body: bytes | msgspec.Raw, status: int) -> Status:
+def told(body: bytes | msgspec.Raw, status: int) -> ApiStatus:
     """A Status from what came with this HTTP status."""
     found = read_status(body)
     if found.code:

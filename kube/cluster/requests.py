@@ -13,7 +13,7 @@ from tidelog.api.overrides import DECISION
 from tidelog.api.pod_status import DISRUPTION_TARGET, GROUP_SCHEDULED, POD_SCHEDULED, PREEMPTION_BY_SCHEDULER
 from tidelog.api.times import NANOS, format_time
 from tidelog.api.writes import Write
-from tidelog.eventlog.promises import Effect
+from tidelog.eventlog.promises import PromisedEffect
 from tidelog.kube.cluster.port import MERGE, STRATEGIC_MERGE, Request
 
 WRITE_SECONDS = 5.0
@@ -44,7 +44,7 @@ def read_pod(pod: Pod) -> Request:
     return Request(method="GET", path=pod_path(pod), seconds=WRITE_SECONDS)
 
 
-def binding(pod: Pod, effect: Effect, log_id: str, *, strict: bool = False) -> Request:
+def binding(pod: Pod, effect: PromisedEffect, log_id: str, *, strict: bool = False) -> Request:
     """The pod, of this uid and no other, goes to the node. The server copies the annotation to it in the same write."""
     meta = pod.metadata
     told = {
@@ -64,12 +64,12 @@ def binding(pod: Pod, effect: Effect, log_id: str, *, strict: bool = False) -> R
     return _write("POST", pod_path(pod, "binding"), body)
 
 
-def decision(log_id: str, effect: Effect) -> str:
+def decision(log_id: str, effect: PromisedEffect) -> str:
     """What the annotation says: whose decision, and where it stands."""
     return f"{log_id}/{effect.seq}"
 
 
-def status_patch(pod: Pod, status: Effect | None, nominate: Effect | None) -> Request:
+def status_patch(pod: Pod, status: PromisedEffect | None, nominate: PromisedEffect | None) -> Request:
     """The pod's condition and nomination in one patch; `pod` has both already."""
     changes: dict[str, Any] = {}
     if status is not None:
@@ -114,7 +114,7 @@ def eviction(pod: Pod) -> Request:
     return _write("POST", pod_path(pod, "eviction"), body)
 
 
-def disruption_target(pod: Pod, effect: Effect) -> Request:
+def disruption_target(pod: Pod, effect: PromisedEffect) -> Request:
     """Say why, before it is deleted."""
     condition = {
         "type": DISRUPTION_TARGET,
@@ -133,7 +133,7 @@ def deletion(pod: Pod) -> Request:
     return _write("DELETE", pod_path(pod), body)
 
 
-def group_patch(path: str, group: PodGroup, effect: Effect) -> Request:
+def group_patch(path: str, group: PodGroup, effect: PromisedEffect) -> Request:
     """The group's condition. `path`: where the kind is served, for the whole cluster."""
     base, _, plural = path.rpartition("/")
     meta = group.metadata

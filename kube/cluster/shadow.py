@@ -19,7 +19,7 @@ from tidelog.eventlog.objects import load_objects
 from tidelog.eventlog.records import Draft, Record
 from tidelog.kube.cluster.inbox import Inbox
 from tidelog.kube.cluster.waiting import pause
-from tidelog.replay.shadow.follower import Follower, Judged
+from tidelog.replay.shadow.follower import Follower, JudgedDecision
 from tidelog.replay.shadow.report import FINE, as_record
 from tidelog.scheduler.core import Core
 
@@ -50,7 +50,7 @@ class Shadow:
         follower.begin(self._core.configuration, (entry.object for entry in table), table.attachment)
         while True:
             await pause(self._clock, LOOK_SECONDS)
-            found: list[Judged] = []
+            found: list[JudgedDecision] = []
             head = self._log.head.seq
             if head > seq:
                 async for batch in self._log.read_batches(seq + 1, head):
@@ -59,7 +59,7 @@ class Shadow:
             found += await asyncio.to_thread(_judged_by_now, follower, self._clock.now())
             await self._tell(found)
 
-    async def _tell(self, found: Sequence[Judged]) -> None:
+    async def _tell(self, found: Sequence[JudgedDecision]) -> None:
         for judged in found:
             self.counts[judged.verdict] = self.counts.get(judged.verdict, 0) + 1
             if judged.verdict not in FINE:
@@ -80,9 +80,9 @@ class Shadow:
             )
 
 
-def _judged(follower: Follower, batch: Sequence[Record]) -> list[Judged]:
+def _judged(follower: Follower, batch: Sequence[Record]) -> list[JudgedDecision]:
     return [one for record in batch for one in follower.take(record)]
 
 
-def _judged_by_now(follower: Follower, now: int) -> list[Judged]:
+def _judged_by_now(follower: Follower, now: int) -> list[JudgedDecision]:
     return list(follower.pass_time(now))

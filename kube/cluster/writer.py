@@ -27,10 +27,10 @@ from tidelog.api.errors import printable
 from tidelog.api.kinds.registry import KIND_BY_NAME
 from tidelog.api.objects import Node, Pod, PodGroup
 from tidelog.api.times import NANOS
-from tidelog.api.wire import Status, Unreadable, read_meta
+from tidelog.api.wire import ApiStatus, Unreadable, read_meta
 from tidelog.daemon.process.clock import Bell, Clock
 from tidelog.daemon.process.logs import fields
-from tidelog.eventlog.promises import Effect, Promise
+from tidelog.eventlog.promises import Promise, PromisedEffect
 from tidelog.eventlog.records import Draft, Watched, WriteFailed
 from tidelog.framework.disruption_budgets import selects
 from tidelog.framework.node_info import PodInfo
@@ -93,7 +93,7 @@ class _Failed(Exception):
     """The effect is not coming."""
 
     def __init__(
-        self, status: Status, *, final: bool = True, by: str = "", budget: str = "", sent: bool = True
+        self, status: ApiStatus, *, final: bool = True, by: str = "", budget: str = "", sent: bool = True
     ) -> None:
         super().__init__(status.message)
         self.status = status
@@ -254,11 +254,11 @@ class Writer:
         heapq.heappush(self._waiting, (-priority, min(effect.seq for effect in effects), uid))
         self._queued.add(uid)
 
-    def _unsent(self, promise: Promise) -> list[Effect]:
+    def _unsent(self, promise: Promise) -> list[PromisedEffect]:
         sent = self._sent.get(promise.uid, {})
         return [e for e in promise.effects.values() if sent.get(e.name, (0, 0))[0] != e.seq]
 
-    def _next(self, promise: Promise) -> list[Effect]:
+    def _next(self, promise: Promise) -> list[PromisedEffect]:
         """What of it is sent now, in one request; nothing if its turn has not come."""
         durable = self._durable()
         effects = {effect.name: effect for effect in self._unsent(promise) if effect.seq <= durable}
@@ -280,7 +280,7 @@ class Writer:
             return []
         return [effects["write"]] if "write" in effects else []
 
-    def _may_evict(self, effect: Effect) -> bool:
+    def _may_evict(self, effect: PromisedEffect) -> bool:
         """The nomination first, then the protected one by one, then the others."""
         preemptor = self._core.cluster.pod(effect.preemptor)
         known = None if preemptor is None else self._core.promises.get(preemptor.metadata.uid)
@@ -359,7 +359,7 @@ class Writer:
 
     # --- one request ----------------------------------------------------------------------------------------------------
 
-    async def _work(self, promise: Promise, effects: list[Effect]) -> None:
+    async def _work(self, promise: Promise, effects: list[PromisedEffect]) -> None:
         uid = promise.uid
         wait: float | None = None
         try:
@@ -380,14 +380,14 @@ class Writer:
         self._look(uid)
         self._changed.ring()
 
-    def _done(self, uid: str, effect: Effect) -> None:
+    def _done(self, uid: str, effect: PromisedEffect) -> None:
         """Nothing more is to be sent of it."""
         self._sent.setdefault(uid, {})[effect.name] = (effect.seq, self._clock.now())
 
     def _backoff(self, uid: str) -> Backoff:
         return self._backoffs.setdefault(uid, Backoff(0.1, 10.0, self._random, full_jitter=True))
 
-    async def _send(self, promise: Promise, effects: list[Effect]) -> None:
+    async def _send(self, promise: Promise, effects: list[PromisedEffect]) -> None:
         first = effects[0]
         if first.name == "bind":
             await self._bind(promise, first)
@@ -467,7 +467,7 @@ class Writer:
 
     # --- binding ----------------------------------------------------------------------------------------------------------
 
-    async def _bind(self, promise: Promise, effect: Effect) -> None:
+    async def _bind(self, promise: Promise, effect: PromisedEffect) -> None:
         pod = promise.base
         assert isinstance(pod, Pod)
         if promise.uid not in self._unknown:
@@ -492,7 +492,7 @@ class Writer:
         else:
             raise _Failed(status)
 
-    def _check_ground(self, promise: Promise, effect: Effect) -> None:
+    def _check_ground(self, promise: Promise, effect: PromisedEffect) -> None:
         """Ask the commit check's question once more, with all that has come since. Raises _Failed, before anything is sent."""
         ground = self._grounds.get(promise.uid)
         if ground is None:
@@ -515,13 +515,15 @@ class Writer:
             # The group is on its way: from here on each of its members is looked at by itself.
             del self._by_attempt[ground.attempt]
 
-    async def _resolve(self, pod: Pod, effect: Effect, status: Status | None) -> None:
+    async def _resolve(self, pod: Pod, effect: PromisedEffect, status: ApiStatus | None) -> None:
         """What has become of a binding that was refused, or whose answer did not come. Raises _Again, _Failed."""
         found = await self._read_back(pod)
         if found is None:
-            raise _Failed(status or Status(code=404, reason="NotFound", message="the pod is gone"))
+            raise _Failed(status or ApiStatus(code=404, reason="NotFound", message="the pod is gone"))
         if found.metadata.uid != pod.metadata.uid:
-            raise _Failed(status or Status(code=409, reason="Conflict", message="the pod was created anew"))
+            raise _Failed(
+                status or ApiStatus(code=409, reason="Conflict", message="the pod was created anew")
+            )
         node = found.spec.node_name
         if node == effect.node:
             self._release(pod.metadata.uid)
@@ -530,7 +532,7 @@ class Writer:
             return
         if node:
             raise _Failed(
-                Status(
+                ApiStatus(
                     code=409, reason="Conflict", message=f"the pod was bound to {node} by another scheduler"
                 ),
                 by=node,
@@ -567,7 +569,7 @@ class Writer:
 
     # --- conditions, nominations, groups ----------------------------------------------------------------------------------
 
-    async def _patch_status(self, promise: Promise, effects: list[Effect]) -> None:
+    async def _patch_status(self, promise: Promise, effects: list[PromisedEffect]) -> None:
         named = {effect.name: effect for effect in effects}
         pod = self._core.objects.get(promise.key)
         if not isinstance(pod, Pod) or pod.metadata.uid != promise.uid or pod.spec.node_name:
@@ -581,22 +583,24 @@ class Writer:
             return
         self._refused_patch(answer)
 
-    async def _patch_group(self, promise: Promise, effect: Effect) -> None:
+    async def _patch_group(self, promise: Promise, effect: PromisedEffect) -> None:
         group, watched = promise.base, self._kinds.get("PodGroup")
         assert isinstance(group, PodGroup)
         if watched is None:
-            raise _Failed(Status(code=404, reason="NotFound", message="the server does not serve pod groups"))
+            raise _Failed(
+                ApiStatus(code=404, reason="NotFound", message="the server does not serve pod groups")
+            )
         answer = await self._ask(requests.group_patch(watched.path, group, effect), "podgroups/status")
         if not answer.ok:
             self._refused_patch(answer)
 
-    async def _patch_object(self, promise: Promise, effect: Effect) -> None:
+    async def _patch_object(self, promise: Promise, effect: PromisedEffect) -> None:
         """A write that somebody came before is off: its pod is tried again with the object as it is."""
         kind = KIND_BY_NAME[promise.key.partition("/")[0]]
         watched = self._kinds.get(kind.name)
         if watched is None:
             raise _Failed(
-                Status(code=404, reason="NotFound", message=f"the server does not serve {kind.plural}")
+                ApiStatus(code=404, reason="NotFound", message=f"the server does not serve {kind.plural}")
             )
         assert effect.write is not None
         for request in requests.object_patches(
@@ -615,7 +619,7 @@ class Writer:
 
     # --- evictions --------------------------------------------------------------------------------------------------------
 
-    async def _evict(self, promise: Promise, effect: Effect) -> None:
+    async def _evict(self, promise: Promise, effect: PromisedEffect) -> None:
         pod = promise.base
         assert isinstance(pod, Pod)
         unprotected = not effect.protected
@@ -645,7 +649,7 @@ class Writer:
             raise _Again
         raise _Failed(status)
 
-    async def _delete(self, pod: Pod, effect: Effect) -> None:
+    async def _delete(self, pod: Pod, effect: PromisedEffect) -> None:
         answer = await self._ask(requests.disruption_target(pod, effect), "pods/status")
         if not answer.ok and answer.status not in (404, 422):
             self._refused_patch(answer)
@@ -655,7 +659,7 @@ class Writer:
         else:
             self._refused_patch(answer)
 
-    def _tell_victim(self, pod: Pod, effect: Effect) -> None:
+    def _tell_victim(self, pod: Pod, effect: PromisedEffect) -> None:
         self._events.preempted(pod, self._core.cluster.pod(effect.preemptor), effect.node)
 
     def _budgets(self, pod: Pod) -> list[str]:
@@ -669,7 +673,7 @@ class Writer:
 
     # --- failures ---------------------------------------------------------------------------------------------------------
 
-    async def _fail(self, promise: Promise, effects: list[Effect], failed: _Failed) -> None:
+    async def _fail(self, promise: Promise, effects: list[PromisedEffect], failed: _Failed) -> None:
         """Say that these effects are not coming, and with them what hangs together."""
         drafts = [_draft(promise, effect, failed) for effect in effects]
         for effect in effects:
@@ -694,7 +698,7 @@ class Writer:
         await self._inbox.put(drafts)
         await self._inbox.flushed()
 
-    def _others_of_group(self, uid: str, effect: Effect) -> list[Draft]:
+    def _others_of_group(self, uid: str, effect: PromisedEffect) -> list[Draft]:
         """Members placed by the same attempt whose bindings are not sent: without this one they are not."""
         return self._withdrawn(
             uid,
@@ -703,13 +707,15 @@ class Writer:
             "another member of its group was refused",
         )
 
-    def _rest_of_plan(self, uid: str, effect: Effect) -> list[Draft]:
+    def _rest_of_plan(self, uid: str, effect: PromisedEffect) -> list[Draft]:
         """Victims of the same plan that nobody has asked to go yet."""
         return self._withdrawn(
             uid, "evict", lambda other: other.attempt == effect.attempt, "the preemption was called off"
         )
 
-    def _withdrawn(self, uid: str, name: str, belongs: Callable[[Effect], bool], why: str) -> list[Draft]:
+    def _withdrawn(
+        self, uid: str, name: str, belongs: Callable[[PromisedEffect], bool], why: str
+    ) -> list[Draft]:
         drafts = []
         for other in self._core.promises:
             effect = other.effects.get(name)
@@ -722,15 +728,15 @@ class Writer:
         return drafts
 
 
-def _is_budget(status: Status) -> bool:
+def _is_budget(status: ApiStatus) -> bool:
     return any(cause.reason == "DisruptionBudget" for cause in status.details.causes)
 
 
 def _unsent(why: str) -> _Failed:
-    return _Failed(Status(message=why), final=False, sent=False)
+    return _Failed(ApiStatus(message=why), final=False, sent=False)
 
 
-def _draft(promise: Promise, effect: Effect, failed: _Failed) -> Draft:
+def _draft(promise: Promise, effect: PromisedEffect, failed: _Failed) -> Draft:
     status = failed.status
     body = WriteFailed(
         effect=effect.name,  # type: ignore[arg-type]

@@ -13,7 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from tidelog.api.objects import Node, Object, Pod
-from tidelog.eventlog.objects import Entry
+from tidelog.eventlog.objects import ObjectEntry
 from tidelog.kube import opaque
 from tidelog.kube.resources import ApiResource
 from tidelog.kube.selectors import value_in
@@ -150,7 +150,7 @@ def head_of(resource: ApiResource) -> bytes:
     return found
 
 
-def item_of(key: str, entry: Entry) -> Item:
+def item_of(key: str, entry: ObjectEntry) -> Item:
     """The item of an entry of the table of objects."""
     kind, namespace, name = key.split("/")
     return Item(kind, namespace, name, revision(entry.seq, entry.place), entry.object, entry.opaque)

@@ -17,7 +17,7 @@ from tidelog.api.objects import Condition, Node, Pod, PodDisruptionBudget
 from tidelog.api.pod_status import DISRUPTION_TARGET, bound_to, charged, is_terminal, with_pod_condition
 from tidelog.api.times import NANOS
 from tidelog.daemon.intake.facts import CLUSTER
-from tidelog.eventlog.log import Moment
+from tidelog.eventlog.log import AppendMoment
 from tidelog.eventlog.objects import ObjectTable
 from tidelog.eventlog.records import Draft, ObjectPut
 from tidelog.framework.disruption_budgets import is_ready, selects
@@ -56,7 +56,7 @@ async def bind(writer: Writer, namespace: str, name: str, body: Any, options: Op
     uid, version = _text(meta, "uid"), _text(meta, "resourceVersion")
     annotations = _mapping(meta, "annotations")
 
-    def decide(table: ObjectTable, moment: Moment) -> tuple[Sequence[Draft], None]:
+    def decide(table: ObjectTable, moment: AppendMoment) -> tuple[Sequence[Draft], None]:
         spot = writer.spot(table, PODS, namespace, name)
         pod = spot.entry.object
         assert isinstance(pod, Pod)
@@ -107,7 +107,7 @@ def _unbindable(pod: Pod) -> str:
     return ""
 
 
-def _bound(pod: Pod, node_name: str, annotations: dict[str, Any], node: Any, moment: Moment) -> Pod:
+def _bound(pod: Pod, node_name: str, annotations: dict[str, Any], node: Any, moment: AppendMoment) -> Pod:
     new = bound_to(pod, node_name, moment.at)
     labels = dict(pod.metadata.labels)
     if isinstance(node, Node):
@@ -135,7 +135,7 @@ async def evict(
 ) -> None:
     """Evict a pod, if its budget allows it. Raises ApiError, with 429 if it does not."""
 
-    def decide(table: ObjectTable, moment: Moment) -> tuple[Sequence[Draft], None]:
+    def decide(table: ObjectTable, moment: AppendMoment) -> tuple[Sequence[Draft], None]:
         spot = writer.spot(table, PODS, namespace, name)
         check_preconditions(PODS, spot, preconditions)
         pod = spot.entry.object
@@ -156,7 +156,7 @@ async def evict(
     await writer.change(decide, dry_run=options.dry_run)
 
 
-def _disrupted(pod: Pod, moment: Moment, place: int) -> Pod:
+def _disrupted(pod: Pod, moment: AppendMoment, place: int) -> Pod:
     condition = Condition(
         type=DISRUPTION_TARGET, status="True", reason=BY_EVICTION, message="Eviction API: evicting"
     )
@@ -164,7 +164,7 @@ def _disrupted(pod: Pod, moment: Moment, place: int) -> Pod:
     return replace(new, metadata=replace(new.metadata, resource_version=str(moment.seq + place)))
 
 
-def _charge(table: ObjectTable, pod: Pod, moment: Moment) -> list[Draft]:
+def _charge(table: ObjectTable, pod: Pod, moment: AppendMoment) -> list[Draft]:
     """Take the eviction out of the pod's budget; nothing if there is none, or if it costs nothing."""
     info = PodInfo(pod)
     budgets = [

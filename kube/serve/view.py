@@ -16,7 +16,7 @@ from typing import NamedTuple
 from tidelog.api.errors import LogError
 from tidelog.api.kinds.registry import KINDS
 from tidelog.eventlog.log import Log
-from tidelog.eventlog.objects import Entry, ObjectTable, load_objects
+from tidelog.eventlog.objects import ObjectEntry, ObjectTable, load_objects
 from tidelog.eventlog.records import Body, Record
 from tidelog.kube.serve.items import Item, item_of
 from tidelog.kube.serve.revisions import end_of, revision, spot_of
@@ -106,7 +106,7 @@ class LogView:
         moved, self._moved = self._moved, asyncio.Event()
         moved.set()
 
-    def _changed(self, key: str, _old: Entry | None, new: Entry | None, place: int) -> None:
+    def _changed(self, key: str, _old: ObjectEntry | None, new: ObjectEntry | None, place: int) -> None:
         kind, namespace, name = key.split("/")
         shelf = self.shelves[kind]
         before = shelf.get(namespace, name)
@@ -178,7 +178,7 @@ class LogView:
         known |= {item.sort_key: item for item in _items_of(table, kind)}
         found: list[Change] = []
 
-        def changed(key: str, _old: Entry | None, new: Entry | None, place: int) -> None:
+        def changed(key: str, _old: ObjectEntry | None, new: ObjectEntry | None, place: int) -> None:
             at = revision(table.seq, place)
             if key.partition("/")[0] != kind or at > to:
                 return

@@ -25,8 +25,8 @@ from tidelog.api.objects import Namespace, Object, ObjectMeta, Pod
 from tidelog.api.times import NANOS, format_time
 from tidelog.api.writes import merged
 from tidelog.daemon.intake.facts import CLUSTER, FactService
-from tidelog.eventlog.log import Moment
-from tidelog.eventlog.objects import Entry, ObjectTable
+from tidelog.eventlog.log import AppendMoment
+from tidelog.eventlog.objects import ObjectEntry, ObjectTable
 from tidelog.eventlog.records import NO_OPAQUE, Draft, ObjectDeleted, ObjectPut
 from tidelog.kube import opaque, status
 from tidelog.kube.patches import PatchError, json_patched, strategically_merged
@@ -81,7 +81,7 @@ class Spot(NamedTuple):
     """An object as it is at the moment of a change."""
 
     key: str
-    entry: Entry
+    entry: ObjectEntry
     item: Item
 
 
@@ -148,7 +148,7 @@ class Writer:
         if resource.has_status and resource.kind not in STATUS_AT_CREATION:
             rest = {key: value for key, value in rest.items() if key != "status"}
 
-        def decide(table: ObjectTable, moment: Moment) -> _Decided:
+        def decide(table: ObjectTable, moment: AppendMoment) -> _Decided:
             meta = typed.metadata
             if meta.name and table.entry(f"{resource.kind}/{namespace}/{meta.name}") is not None:
                 raise status.already_exists(resource.group, resource.plural, meta.name)
@@ -179,7 +179,7 @@ class Writer:
                 f"the name of the object ({given.typed.metadata.name}) does not match the name on the URL ({name})"
             )
 
-        def decide(table: ObjectTable, moment: Moment) -> _Decided:
+        def decide(table: ObjectTable, moment: AppendMoment) -> _Decided:
             spot = self.spot(table, resource, namespace, name)
             uid = given.typed.metadata.uid
             if uid and uid != spot.entry.object.metadata.uid:
@@ -201,7 +201,7 @@ class Writer:
     ) -> Written:
         """Change an object, or its status, by a patch. Raises ApiError."""
 
-        def decide(table: ObjectTable, moment: Moment) -> _Decided:
+        def decide(table: ObjectTable, moment: AppendMoment) -> _Decided:
             spot = self.spot(table, resource, namespace, name)
             before = {"apiVersion": resource.api_version, "kind": resource.kind, **spot.item.manifest}
             given = self.given(resource, patched(before, patch, how), namespace, options)
@@ -223,7 +223,7 @@ class Writer:
         given: Given,
         subresource: str,
         table: ObjectTable,
-        moment: Moment,
+        moment: AppendMoment,
     ) -> _Decided:
         meta = given.typed.metadata
         old, name = spot.entry.object, spot.item.name
@@ -288,7 +288,7 @@ class Writer:
     ) -> Written:
         """Delete an object, or begin to. Raises ApiError."""
 
-        def decide(table: ObjectTable, moment: Moment) -> _Decided:
+        def decide(table: ObjectTable, moment: AppendMoment) -> _Decided:
             spot = self.spot(table, resource, namespace, name)
             check_preconditions(resource, spot, preconditions)
             drafts: list[Draft] = []
@@ -310,7 +310,7 @@ class Writer:
         """Delete all objects that match, or begin to. Raises ApiError."""
         found: list[Written] = []
 
-        def decide(table: ObjectTable, moment: Moment) -> _Decided:
+        def decide(table: ObjectTable, moment: AppendMoment) -> _Decided:
             drafts: list[Draft] = []
             for entry in table.of_kind(resource.kind):
                 meta = entry.object.metadata
@@ -332,7 +332,7 @@ class Writer:
         resource: ApiResource,
         spot: Spot,
         table: ObjectTable,
-        moment: Moment,
+        moment: AppendMoment,
         drafts: list[Draft],
         grace: int | None,
     ) -> Written:
@@ -363,7 +363,7 @@ class Writer:
         entry = replace(spot.entry, seq=moment.seq + len(drafts), place=1)
         return Written(item_of(spot.key, entry), gone=True)
 
-    def _orphan(self, spot: Spot, table: ObjectTable, moment: Moment, drafts: list[Draft]) -> None:
+    def _orphan(self, spot: Spot, table: ObjectTable, moment: AppendMoment, drafts: list[Draft]) -> None:
         """Take the reference to the object from everything that it owns."""
         uid = spot.entry.object.metadata.uid
         for kind in ("Pod", "ReplicaSet", "Job"):
@@ -380,12 +380,15 @@ class Writer:
     # --- what others change ---------------------------------------------------------------------------------------------------
 
     async def change(
-        self, decide: Callable[[ObjectTable, Moment], tuple[Sequence[Draft], Any]], *, dry_run: bool = False
+        self,
+        decide: Callable[[ObjectTable, AppendMoment], tuple[Sequence[Draft], Any]],
+        *,
+        dry_run: bool = False,
     ) -> Any:
         """Append what is decided at the moment of numbering, and return what else it says. Raises what it raises."""
         said: list[Any] = []
 
-        def make(table: ObjectTable, moment: Moment) -> Sequence[Draft]:
+        def make(table: ObjectTable, moment: AppendMoment) -> Sequence[Draft]:
             drafts, answer = decide(table, moment)
             said.append(answer)
             return () if dry_run else drafts
@@ -401,8 +404,10 @@ class Writer:
             raise status.not_found(resource.group, resource.plural, name)
         return Spot(key, entry, item_of(key, entry))
 
-    async def _write(self, decide: Callable[[ObjectTable, Moment], _Decided], options: Options) -> Written:
-        def both(table: ObjectTable, moment: Moment) -> tuple[Sequence[Draft], Written]:
+    async def _write(
+        self, decide: Callable[[ObjectTable, AppendMoment], _Decided], options: Options
+    ) -> Written:
+        def both(table: ObjectTable, moment: AppendMoment) -> tuple[Sequence[Draft], Written]:
             decided = decide(table, moment)
             return decided.drafts, decided.written
 
@@ -423,7 +428,7 @@ def _put(
         raise status.too_large(OBJECT_BYTES_MAX)
     key = object_key(obj)
     body = ObjectPut(object=obj, opaque=text or ("" if created else NO_OPAQUE))
-    item = item_of(key, Entry(seq, obj, 1, text))
+    item = item_of(key, ObjectEntry(seq, obj, 1, text))
     return _Decided((Draft(body=body, author=CLUSTER, key=key),), Written(item, created, warnings=warnings))
 
 
@@ -600,7 +605,7 @@ async def bootstrap(facts: FactService) -> None:
     """Put into the log what exists in every cluster, as an API server does when it starts, where it is not there yet."""
     from tidelog.api.object_table import INITIAL_OBJECTS
 
-    def decide(table: ObjectTable, moment: Moment) -> list[Draft]:
+    def decide(table: ObjectTable, moment: AppendMoment) -> list[Draft]:
         drafts: list[Draft] = []
         for obj in INITIAL_OBJECTS:
             key = object_key(obj)

@@ -34,9 +34,9 @@ from tidelog.plugins.registry import Registry
 from tidelog.queue.entity import pod_uid
 from tidelog.replay.foreign import rejection_shown
 from tidelog.replay.shadow.group_judge import GroupJudge, is_about_group
-from tidelog.replay.shadow.judge import BindingJudge, RejectionJudge, Verdict
+from tidelog.replay.shadow.judge import BindingJudge, ModeVerdict, RejectionJudge
 from tidelog.replay.shadow.messages import parsed
-from tidelog.replay.shadow.world import AHEAD_TIME, Entry, World
+from tidelog.replay.shadow.world import AHEAD_TIME, ShadowWorld, WorldEntry
 from tidelog.scheduler.cluster import wants_node
 from tidelog.scheduler.groups.group import group_name, record_key
 
@@ -46,7 +46,7 @@ GROUP_TIME = NANOS // 4
 """The members of a rejected group are told one after the other, within so long."""
 
 
-class Judged(NamedTuple):
+class JudgedDecision(NamedTuple):
     """One decision, and what it is."""
 
     seq: int
@@ -58,22 +58,22 @@ class Judged(NamedTuple):
     uid: str
     node: str
     verdict: str
-    upstream: Verdict
-    default: Verdict
+    upstream: ModeVerdict
+    default: ModeVerdict
     waited: int = -1
     """Nanoseconds from the pod's first version in the log to its binding; -1: not known."""
 
 
 CATCH_UP_TIME = 5 * NANOS
-_NONE = Verdict("")
-_UNORDERED = Verdict("unordered", reason="it shows while the log was catching up with the server")
+_NONE = ModeVerdict("")
+_UNORDERED = ModeVerdict("unordered", reason="it shows while the log was catching up with the server")
 
 
 class Follower:
     """The judge of a whole log."""
 
     def __init__(self, registry: Registry) -> None:
-        self.world = World(registry)
+        self.world = ShadowWorld(registry)
         self.attachment: Attachment | None = None
         self._created: dict[str, int] = {}
         """Uid of each pending pod → when the log first had it."""
@@ -100,20 +100,20 @@ class Follower:
             self._behind = {kind for kind in attachment.kinds if kind not in attachment.positions}
         self.world.begin(configuration, objects)
 
-    def take(self, record: Record, body: Body | None = None) -> Iterator[Judged]:
+    def take(self, record: Record, body: Body | None = None) -> Iterator[JudgedDecision]:
         """The next record; yields what can be judged now."""
-        self.world.coming.append(Entry(record, decode_body(record) if body is None else body))
+        self.world.coming.append(WorldEntry(record, decode_body(record) if body is None else body))
         yield from self._go_on(record.at - AHEAD_TIME)
 
-    def pass_time(self, now: int) -> Iterator[Judged]:
+    def pass_time(self, now: int) -> Iterator[JudgedDecision]:
         """There was no record up to this moment; yields what can be judged without waiting for one."""
         yield from self._go_on(now - AHEAD_TIME)
 
-    def finish(self) -> Iterator[Judged]:
+    def finish(self) -> Iterator[JudgedDecision]:
         """There are no more records."""
         yield from self._go_on(None)
 
-    def _go_on(self, until: int | None) -> Iterator[Judged]:
+    def _go_on(self, until: int | None) -> Iterator[JudgedDecision]:
         coming = self.world.coming
         while coming:
             entry = coming[0]
@@ -126,11 +126,11 @@ class Follower:
             self._note(entry)
             self.world.advance()
 
-    def _shows(self, entry: Entry, new: Pod) -> bool:
+    def _shows(self, entry: WorldEntry, new: Pod) -> bool:
         old = self.world.pod(entry.record.key, pod_uid(new))
         return _binds(old, new) or rejection_shown(old, new) is not None
 
-    def _note(self, entry: Entry) -> None:
+    def _note(self, entry: WorldEntry) -> None:
         record, body = entry
         self.attachment = attached(self.attachment, record.key, body)
         if isinstance(body, ClusterAttached):
@@ -154,7 +154,7 @@ class Follower:
 
     # --- what shows ---------------------------------------------------------------------------------------------------
 
-    def _judge(self, record: Record, new: Pod) -> Iterator[Judged]:
+    def _judge(self, record: Record, new: Pod) -> Iterator[JudgedDecision]:
         old = self.world.pod(record.key, pod_uid(new))
         if _binds(old, new):
             yield from self._binding(record, old, new)
@@ -163,12 +163,12 @@ class Follower:
         if message is not None and new.spec.scheduler_name in self.world.frameworks["upstream"]:
             yield from self._rejection(record, old or new, new, message)
 
-    def _binding(self, record: Record, old: Pod | None, new: Pod) -> Iterator[Judged]:
+    def _binding(self, record: Record, old: Pod | None, new: Pod) -> Iterator[JudgedDecision]:
         uid, node = pod_uid(new), new.spec.node_name
 
-        def judged(upstream: Verdict, default: Verdict = _NONE) -> Judged:
+        def judged(upstream: ModeVerdict, default: ModeVerdict = _NONE) -> JudgedDecision:
             waited = record.at - self._created[uid] if uid in self._created else -1
-            return Judged(
+            return JudgedDecision(
                 record.seq,
                 record.at,
                 "binding",
@@ -184,7 +184,7 @@ class Follower:
         behind = self._is_behind(record.at)
         if old is None:
             if not behind:
-                yield judged(Verdict("foreign", reason="it had its node when it was first seen"))
+                yield judged(ModeVerdict("foreign", reason="it had its node when it was first seen"))
             return
         if record.key in self._own:
             return
@@ -192,18 +192,18 @@ class Follower:
             yield judged(_UNORDERED)
             return
         if old.spec.scheduler_name not in self.world.frameworks["upstream"]:
-            yield judged(Verdict("foreign", reason=f"of scheduler {old.spec.scheduler_name}"))
+            yield judged(ModeVerdict("foreign", reason=f"of scheduler {old.spec.scheduler_name}"))
             return
         needs = self._unsupported(old)
         if needs:
-            yield judged(Verdict("unsupported", reason=needs))
+            yield judged(ModeVerdict("unsupported", reason=needs))
             return
         if group_name(old) and uid not in self._accounted:
             yield from self._placed_group(record, old, new)
         within = self._accounted.get(uid, frozenset())
         yield judged(*BindingJudge(self.world, old, node, record.at, within).judge())
 
-    def _placed_group(self, record: Record, old: Pod, new: Pod) -> Iterator[Judged]:
+    def _placed_group(self, record: Record, old: Pod, new: Pod) -> Iterator[JudgedDecision]:
         name = group_name(old)
         placed = {pod_uid(old): new.spec.node_name}
         for pod, node in self.world.following_bindings(frozenset(placed)):
@@ -214,11 +214,11 @@ class Follower:
         self._accounted.update(dict.fromkeys(placed, judge.nodes))
         yield self._of_group(record, name, "placed", verdicts)
 
-    def _rejection(self, record: Record, old: Pod, new: Pod, message: str) -> Iterator[Judged]:
+    def _rejection(self, record: Record, old: Pod, new: Pod, message: str) -> Iterator[JudgedDecision]:
         uid, name = pod_uid(new), group_name(new)
 
-        def judged(upstream: Verdict, default: Verdict = _NONE) -> Judged:
-            return Judged(
+        def judged(upstream: ModeVerdict, default: ModeVerdict = _NONE) -> JudgedDecision:
+            return JudgedDecision(
                 record.seq,
                 record.at,
                 "rejection",
@@ -234,7 +234,7 @@ class Follower:
         if self._is_behind(record.at):
             yield judged(_UNORDERED)
         elif needs:
-            yield judged(Verdict("unsupported", reason=needs))
+            yield judged(ModeVerdict("unsupported", reason=needs))
         elif name:
             if name not in self._told or self._told[name][0] < record.at:
                 yield self._rejected_group(record, name, old.spec.scheduler_name, message)
@@ -244,7 +244,7 @@ class Follower:
                 *RejectionJudge(self.world, old, message, record.at, self._evicted(record.at)).judge()
             )
 
-    def _rejected_group(self, record: Record, name: str, profile: str, message: str) -> Judged:
+    def _rejected_group(self, record: Record, name: str, profile: str, message: str) -> JudgedDecision:
         until = record.at + GROUP_TIME
         told = [message]
         for entry in self.world.coming:
@@ -257,20 +257,22 @@ class Follower:
         self._told[name] = (until, judge)
         return found
 
-    def _of_member(self, name: str, pod: Pod, message: str) -> Verdict:
+    def _of_member(self, name: str, pod: Pod, message: str) -> ModeVerdict:
         """What one member of a rejected group was told: of the group, or why it found no node itself."""
         if is_about_group(message):
-            return Verdict("ofGroup", reason=message)
+            return ModeVerdict("ofGroup", reason=message)
         ours = self._told[name][1].steps.get(f"{pod.metadata.namespace}/{pod.metadata.name}", [])
         if parsed(message) in map(parsed, ours):
-            return Verdict("agreed")
-        return Verdict(
+            return ModeVerdict("agreed")
+        return ModeVerdict(
             "differs", reason="; ".join(dict.fromkeys(ours)) or "our cycle did not try this member"
         )
 
-    def _of_group(self, record: Record, name: str, what: str, verdicts: tuple[Verdict, Verdict]) -> Judged:
+    def _of_group(
+        self, record: Record, name: str, what: str, verdicts: tuple[ModeVerdict, ModeVerdict]
+    ) -> JudgedDecision:
         upstream, default = verdicts
-        return Judged(
+        return JudgedDecision(
             record.seq, record.at, "group", record_key(name), "", what, upstream.verdict, upstream, default
         )
 

@@ -13,9 +13,9 @@ from tidelog.api.objects import Pod
 from tidelog.eventlog.records import PlacementChosen, Unschedulable
 from tidelog.framework.node_info import PodInfo
 from tidelog.queue.entity import pod_uid
-from tidelog.replay.shadow.judge import BEST_MAX, Verdict
-from tidelog.replay.shadow.search import Sought, View, first, is_pending
-from tidelog.replay.shadow.world import Step, World
+from tidelog.replay.shadow.judge import BEST_MAX, ModeVerdict
+from tidelog.replay.shadow.search import SearchView, Sought, first, is_pending
+from tidelog.replay.shadow.world import ShadowStep, ShadowWorld
 from tidelog.scheduler.groups.cycle import GroupOptions, GroupResult, run_group_cycle
 from tidelog.scheduler.groups.group import Group, record_key
 from tidelog.scheduler.pod_cycle import Stamp
@@ -26,7 +26,7 @@ class GroupJudge:
 
     def __init__(
         self,
-        world: World,
+        world: ShadowWorld,
         name: str,
         profile: str,
         at: int,
@@ -40,27 +40,27 @@ class GroupJudge:
         self.placed = placed
         self.told = told
         self.sought = Sought(frozenset(placed), at, self._is_over)
-        self.other: Verdict | None = None
+        self.other: ModeVerdict | None = None
         self.nodes: frozenset[str] = frozenset()
         """Of the placement that holds all of their nodes; empty if the group has the whole cluster, or none holds them."""
         self.steps: dict[str, list[str]] = {}
         """Member → why it found no node, by placement, where our cycle rejects the group."""
 
-    def judge(self) -> tuple[Verdict, Verdict]:
+    def judge(self) -> tuple[ModeVerdict, ModeVerdict]:
         """In upstream mode, and in the default mode."""
         found = first(self.world, self.sought, self._look)
         if found is not None:
             return found
         self.world.refresh()
-        default = self._in_view("default", View(self.world.seq, self.sought.at, 0, 0))
-        return self.other or Verdict("differs", reason="the group had no pending members"), default
+        default = self._in_view("default", SearchView(self.world.seq, self.sought.at, 0, 0))
+        return self.other or ModeVerdict("differs", reason="the group had no pending members"), default
 
-    def _is_over(self, step: Step) -> bool:
+    def _is_over(self, step: ShadowStep) -> bool:
         """A member was created by this record, and it is one of those that were placed."""
         new = step.new
         return step.old is None and isinstance(new, Pod) and pod_uid(new) in self.placed
 
-    def _look(self, view: View) -> tuple[Verdict, Verdict] | None:
+    def _look(self, view: SearchView) -> tuple[ModeVerdict, ModeVerdict] | None:
         found = self._in_view("upstream", view)
         if found.verdict == "agreed":
             nodes, steps = self.nodes, dict(self.steps)
@@ -71,29 +71,29 @@ class GroupJudge:
         self.steps.clear()
         return None
 
-    def _in_view(self, mode: str, view: View) -> Verdict:
+    def _in_view(self, mode: str, view: SearchView) -> ModeVerdict:
         result = self._cycle(mode, view)
         if result is None:
-            return Verdict("differs", view, reason="the group had no pending members")
+            return ModeVerdict("differs", view, reason="the group had no pending members")
         body = result.outcomes[0][1]
         if isinstance(body, PlacementChosen):
             return (
                 self._chosen(result, view)
                 if self.placed
-                else Verdict("wouldPlace", view, best=(body.placement,))
+                else ModeVerdict("wouldPlace", view, best=(body.placement,))
             )
         text = body.message if isinstance(body, Unschedulable) else type(body).__name__
         if self.placed:
-            return Verdict("refused", view, reason=text)
+            return ModeVerdict("refused", view, reason=text)
         for evaluation in result.evaluations:
             for step in evaluation.steps:
                 if not step.node:
                     self.steps.setdefault(step.pod.key, []).append(step.message)
         about_group = [one for one in self.told if is_about_group(one)]
         same = not about_group or any(text in one for one in about_group)
-        return Verdict("agreed", view, reason="" if same else f"in other words: {text}")
+        return ModeVerdict("agreed", view, reason="" if same else f"in other words: {text}")
 
-    def _chosen(self, result: GroupResult, view: View) -> Verdict:
+    def _chosen(self, result: GroupResult, view: SearchView) -> ModeVerdict:
         """The placement that holds all of their nodes must be among the best of ours."""
         nodes = set(self.placed.values())
         competing = [one for one in result.evaluations if one.is_feasible]
@@ -101,14 +101,14 @@ class GroupJudge:
         best = tuple(sorted(one.placement.name for one in competing if one.score == top))
         theirs = [one for one in competing if nodes <= set(one.placement.nodes)]
         if not theirs:
-            return Verdict(
+            return ModeVerdict(
                 "refused", view, best=best[:BEST_MAX], reason="no feasible placement has all of the nodes"
             )
         self.nodes = frozenset(theirs[0].placement.nodes)
         gap = top - max(one.score for one in theirs)
-        return Verdict("gap" if gap else "agreed", view, gap=int(gap), best=best[:BEST_MAX])
+        return ModeVerdict("gap" if gap else "agreed", view, gap=int(gap), best=best[:BEST_MAX])
 
-    def _cycle(self, mode: str, view: View) -> GroupResult | None:
+    def _cycle(self, mode: str, view: SearchView) -> GroupResult | None:
         groups = self.world.cluster.groups
         rule = groups.rule(self.name)
         pending = [pod for pod in groups.members(self.name) if is_pending(pod) and not self._is_assumed(pod)]

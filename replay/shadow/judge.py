@@ -26,8 +26,8 @@ from tidelog.plugins.image_locality import ImageLocality, pod_images, score_of_s
 from tidelog.queue.entity import pod_uid
 from tidelog.replay.foreign import rejection_shown
 from tidelog.replay.shadow import messages
-from tidelog.replay.shadow.search import Sought, View, first, is_pending
-from tidelog.replay.shadow.world import Step, World
+from tidelog.replay.shadow.search import SearchView, Sought, first, is_pending
+from tidelog.replay.shadow.world import ShadowStep, ShadowWorld
 from tidelog.scheduler.groups.group import group_name
 
 SAMPLED_ABOVE = 100
@@ -35,7 +35,7 @@ SAMPLED_ABOVE = 100
 BEST_MAX = 8
 
 
-class Choice(NamedTuple):
+class JudgedChoice(NamedTuple):
     """Which nodes would do for a pod in one state, and how good each is."""
 
     totals: Mapping[str, int]
@@ -58,11 +58,11 @@ class Choice(NamedTuple):
         return 1 + sum(total > mine for total in self.totals.values())
 
 
-class Verdict(NamedTuple):
+class ModeVerdict(NamedTuple):
     """What a decision is in one mode."""
 
     verdict: str
-    view: View | None = None
+    view: SearchView | None = None
     gap: int = 0
     rank: int = 0
     feasible: int = 0
@@ -76,21 +76,21 @@ def choose(
     pod: PodInfo,
     nominated: str,
     within: frozenset[str] = frozenset(),
-) -> Choice:
+) -> JudgedChoice:
     """Every plugin on every node of the snapshot, or of these."""
     nodes = framework.snapshot.nodes
     if not nodes:
-        return Choice({}, NO_NODES)
+        return JudgedChoice({}, NO_NODES)
     candidates = [node for node in nodes if node.name in within] if within else None
     found = framework.find_feasible(state, pod, nominated_node=nominated, candidates=candidates)
     if not isinstance(found, Feasible):
-        return Choice({}, found)
+        return JudgedChoice({}, found)
     if len(found.nodes) == 1:
-        return Choice({found.nodes[0].name: 0})
+        return JudgedChoice({found.nodes[0].name: 0})
     scores = framework.score_nodes(state, pod, found.nodes)
     if isinstance(scores, Status):
-        return Choice({}, scores)
-    return Choice(dict(zip((n.name for n in scores.nodes), scores.totals, strict=True)), None, scores)
+        return JudgedChoice({}, scores)
+    return JudgedChoice(dict(zip((n.name for n in scores.nodes), scores.totals, strict=True)), None, scores)
 
 
 # --- bindings -----------------------------------------------------------------------------------------------------------
@@ -100,7 +100,7 @@ class BindingJudge:
     """One pod, bound to one node."""
 
     def __init__(
-        self, world: World, old: Pod, node: str, at: int, within: frozenset[str] = frozenset()
+        self, world: ShadowWorld, old: Pod, node: str, at: int, within: frozenset[str] = frozenset()
     ) -> None:
         """`within`: the nodes of the placement that its group was given; empty for all."""
         self.world = world
@@ -111,26 +111,26 @@ class BindingJudge:
         self.profile = old.spec.scheduler_name
         self.group = group_name(old)
         self.sought = Sought(frozenset((self.uid,)), at, self._is_over, self.group)
-        self.nearest: Verdict | None = None
+        self.nearest: ModeVerdict | None = None
         """The smallest gap so far."""
-        self.refusal: Verdict | None = None
+        self.refusal: ModeVerdict | None = None
 
-    def judge(self) -> tuple[Verdict, Verdict]:
+    def judge(self) -> tuple[ModeVerdict, ModeVerdict]:
         """In upstream mode, and in the default mode."""
         found = first(self.world, self.sought, self._look)
         if found is not None:
             return found
         world = self.world
         world.refresh()
-        upstream = self.nearest or self.refusal or Verdict("refused", reason="the pod was not pending")
+        upstream = self.nearest or self.refusal or ModeVerdict("refused", reason="the pod was not pending")
         if self.nearest is not None and self.nearest.feasible > SAMPLED_ABOVE:
             text = f"of {self.nearest.feasible} feasible nodes kube-scheduler may score only a part"
             upstream = self.nearest._replace(verdict="sampled", reason=text)
         pod = self._pod()
-        view = View(world.seq, self.sought.at, 0, 0)
-        return upstream, Verdict("refused") if pod is None else self._in_view("default", pod, view)
+        view = SearchView(world.seq, self.sought.at, 0, 0)
+        return upstream, ModeVerdict("refused") if pod is None else self._in_view("default", pod, view)
 
-    def _is_over(self, step: Step) -> bool:
+    def _is_over(self, step: ShadowStep) -> bool:
         """The pod was created or rejected by this record, or lost its last gate."""
         if step.entry.record.key != self.key or not isinstance(step.new, Pod):
             return False
@@ -140,7 +140,7 @@ class BindingJudge:
         pod = self.world.pod(self.key, self.uid)
         return PodInfo(pod) if is_pending(pod) and pod is not None else None
 
-    def _look(self, view: View) -> tuple[Verdict, Verdict] | None:
+    def _look(self, view: SearchView) -> tuple[ModeVerdict, ModeVerdict] | None:
         pod = self._pod()
         if pod is None:
             return None
@@ -153,7 +153,7 @@ class BindingJudge:
             self.nearest = found
         return None
 
-    def _in_view(self, mode: str, pod: PodInfo, view: View) -> Verdict:
+    def _in_view(self, mode: str, pod: PodInfo, view: SearchView) -> ModeVerdict:
         framework = self.world.frameworks[mode].get(self.profile)
         assert framework is not None, f"{self.profile} is no profile"
         # A member of a group is told its node between decision and binding.
@@ -162,13 +162,13 @@ class BindingJudge:
         best = tuple(choice.best)
         more: dict[str, Any] = {"view": view, "feasible": len(choice.totals), "best": best[:BEST_MAX]}
         if self.node not in choice.totals:
-            return Verdict("refused", reason=self._why(choice, framework, nominated), **more)
+            return ModeVerdict("refused", reason=self._why(choice, framework, nominated), **more)
         if self.node in best:
-            return Verdict("same", rank=1, **more)
+            return ModeVerdict("same", rank=1, **more)
         images = choice.scores is not None and explained_by_images(
             self.world, framework, pod, choice.scores, self.node
         )
-        return Verdict(
+        return ModeVerdict(
             "gap" if not images else "imageGap",
             gap=choice.gap(self.node),
             rank=choice.rank(self.node),
@@ -178,7 +178,7 @@ class BindingJudge:
             **more,
         )
 
-    def _why(self, choice: Choice, framework: Framework, nominated: str) -> str:
+    def _why(self, choice: JudgedChoice, framework: Framework, nominated: str) -> str:
         if self.world.cluster.snapshot.get(self.node) is None:
             return f"there is no node {self.node}"
         if isinstance(choice.error, Status):
@@ -204,12 +204,12 @@ class BindingJudge:
         return "" if status is None else f"{status.plugin}: {', '.join(status.reasons)}"
 
 
-def _distance(found: Verdict) -> tuple[bool, int]:
+def _distance(found: ModeVerdict) -> tuple[bool, int]:
     """How far from the same; what images explain is nearest."""
     return found.verdict != "imageGap", found.gap
 
 
-def is_rejected(step: Step) -> bool:
+def is_rejected(step: ShadowStep) -> bool:
     """The record shows that a pod was rejected."""
     return (
         isinstance(step.new, Pod)
@@ -218,7 +218,7 @@ def is_rejected(step: Step) -> bool:
 
 
 def explained_by_images(
-    world: World, framework: Framework, pod: PodInfo, scores: NodeScores, node: str
+    world: ShadowWorld, framework: Framework, pod: PodInfo, scores: NodeScores, node: str
 ) -> bool:
     """Whether a node can be the best with sizes and counts of images as they have been some time."""
     own = scores.plugins.get(ImageLocality.name)
@@ -253,7 +253,7 @@ def explained_by_images(
 class RejectionJudge:
     """One pod that no node could take, and, if it was nominated, the room that is made for it."""
 
-    def __init__(self, world: World, old: Pod, message: str, at: int, evicted: Sequence[Pod]) -> None:
+    def __init__(self, world: ShadowWorld, old: Pod, message: str, at: int, evicted: Sequence[Pod]) -> None:
         """`evicted`: who was asked to go about then, on any node, as they were before."""
         self.world = world
         self.key = f"Pod/{old.metadata.namespace}/{old.metadata.name}"
@@ -262,21 +262,21 @@ class RejectionJudge:
         self.message = messages.parsed(message)
         self.evicted = evicted
         self.sought = Sought(frozenset((self.uid,)), at, self._is_over)
-        self.other: Verdict | None = None
+        self.other: ModeVerdict | None = None
         """What the first state says, if none agrees."""
 
-    def judge(self) -> tuple[Verdict, Verdict]:
+    def judge(self) -> tuple[ModeVerdict, ModeVerdict]:
         """In upstream mode, and in the default mode."""
         found = first(self.world, self.sought, self._look)
         if found is not None:
             return found
         self.world.refresh()
-        view = View(self.world.seq, self.sought.at, 0, 0)
+        view = SearchView(self.world.seq, self.sought.at, 0, 0)
         pod = self._pod()
-        default = Verdict("differs") if pod is None else self._in_view("default", pod, view)
-        return self.other or Verdict("differs", reason="the pod was not pending"), default
+        default = ModeVerdict("differs") if pod is None else self._in_view("default", pod, view)
+        return self.other or ModeVerdict("differs", reason="the pod was not pending"), default
 
-    def _is_over(self, step: Step) -> bool:
+    def _is_over(self, step: ShadowStep) -> bool:
         if step.entry.record.key != self.key or not isinstance(step.new, Pod):
             return False
         return not is_pending(step.old if isinstance(step.old, Pod) else None) or is_rejected(step)
@@ -285,7 +285,7 @@ class RejectionJudge:
         pod = self.world.pod(self.key, self.uid)
         return PodInfo(pod) if is_pending(pod) and pod is not None else None
 
-    def _look(self, view: View) -> tuple[Verdict, Verdict] | None:
+    def _look(self, view: SearchView) -> tuple[ModeVerdict, ModeVerdict] | None:
         pod = self._pod()
         if pod is None:
             return None
@@ -296,19 +296,19 @@ class RejectionJudge:
             self.other = found
         return None
 
-    def _in_view(self, mode: str, pod: PodInfo, view: View) -> Verdict:
+    def _in_view(self, mode: str, pod: PodInfo, view: SearchView) -> ModeVerdict:
         framework = self.world.frameworks[mode][self.profile]
         state = CycleState(view.at)
         nominated = pod.pod.status.nominated_node_name
         choice = choose(framework, state, pod, nominated)
         if choice.totals:
-            return Verdict(
+            return ModeVerdict(
                 "wouldPlace", view, feasible=len(choice.totals), best=tuple(choice.best)[:BEST_MAX]
             )
         error = choice.error
         if not isinstance(error, FitError):
             text = "" if error is None else error.message
-            return Verdict(
+            return ModeVerdict(
                 "agreed" if messages.parsed(text) == self.message else "differs", view, reason=text
             )
         statuses = error.diagnosis.statuses(framework.snapshot.nodes)
@@ -317,11 +317,11 @@ class RejectionJudge:
             error.post_filter_message = result.status.message
         ours = messages.parsed(error.message)
         if ours.reasons != self.message.reasons:
-            return Verdict("differs", view, reason=error.message)
+            return ModeVerdict("differs", view, reason=error.message)
         if self.message.placement:
             return self._preemption(framework, state, pod, statuses, view, error.message)
         agrees = ours.preemption == self.message.preemption and not ours.placement
-        return Verdict("agreed" if agrees else "differs", view, reason="" if agrees else error.message)
+        return ModeVerdict("agreed" if agrees else "differs", view, reason="" if agrees else error.message)
 
     def _preemption(
         self,
@@ -329,26 +329,26 @@ class RejectionJudge:
         state: CycleState,
         pod: PodInfo,
         statuses: Mapping[str, Status],
-        view: View,
+        view: SearchView,
         text: str,
-    ) -> Verdict:
+    ) -> ModeVerdict:
         plugin = next((p for p in framework.post_filter if isinstance(p, DefaultPreemption)), None)
         if plugin is None or plugin.handle.preemption is None:
-            return Verdict("differs", view, reason=text)
+            return ModeVerdict("differs", view, reason=text)
         port = plugin.handle.preemption
         found = plugin.search(port, plugin.allowances(port, state, pod), state, pod, statuses)
         if not found.candidates:
-            return Verdict("differs", view, reason=text)
+            return ModeVerdict("differs", view, reason=text)
         top = min(rank(candidate, state.at) for candidate in found.candidates)
         best = {c.node: c for c in found.candidates if rank(c, state.at) == top}
         chosen = best.get(self.message.placement)
         names = tuple(sorted(best))[:BEST_MAX]
         if chosen is None:
-            return Verdict("differs", view, best=names, reason=text)
+            return ModeVerdict("differs", view, best=names, reason=text)
         if not self._went(chosen):
             victims = ", ".join(victim.key for victim in chosen.victims)
-            return Verdict("differs", view, best=names, reason=f"our victims are {victims}")
-        return Verdict("agreed", view, best=names, reason="preemption")
+            return ModeVerdict("differs", view, best=names, reason=f"our victims are {victims}")
+        return ModeVerdict("agreed", view, best=names, reason="preemption")
 
     def _went(self, candidate: Candidate) -> bool:
         """Our victims are as many as theirs, and each is among those that went, or as important as one of them."""

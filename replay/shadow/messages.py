@@ -28,7 +28,7 @@ class Reasons(NamedTuple):
     """(reason, nodes), sorted."""
 
 
-class Rejection(NamedTuple):
+class RejectionMessage(NamedTuple):
     """The whole message."""
 
     reasons: Reasons
@@ -39,15 +39,15 @@ class Rejection(NamedTuple):
     victims: int = 0
 
 
-def parsed(message: str) -> Rejection:
+def parsed(message: str) -> RejectionMessage:
     """Take a message apart. Never fails: what is of another shape is one reason."""
     filtered, found, preemption = message.partition(f" {_PREEMPTION}")
     if not found and message.startswith(_PREEMPTION):
         filtered, preemption, found = "", message.removeprefix(_PREEMPTION), _PREEMPTION
     placement = _FOUND.search(preemption)
     if placement is not None:
-        return Rejection(_reasons(filtered), None, placement[1], int(placement[2]))
-    return Rejection(_reasons(filtered), _reasons(preemption) if found else None)
+        return RejectionMessage(_reasons(filtered), None, placement[1], int(placement[2]))
+    return RejectionMessage(_reasons(filtered), _reasons(preemption) if found else None)
 
 
 def _reasons(text: str) -> Reasons:

@@ -10,8 +10,8 @@ import msgspec
 
 from tidelog.api.times import NANOS
 from tidelog.eventlog.records import ShadowVerdict
-from tidelog.replay.shadow.follower import Judged
-from tidelog.replay.shadow.judge import Verdict
+from tidelog.replay.shadow.follower import JudgedDecision
+from tidelog.replay.shadow.judge import ModeVerdict
 
 FINE = frozenset(("same", "agreed", "ofGroup", "foreign", "unsupported", "unordered"))
 """Verdicts that ask for nobody's attention."""
@@ -21,7 +21,7 @@ ORDER = (
 )  # fmt: skip
 
 
-class Column(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class ReportColumn(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The decisions of one kind."""
 
     upstream: dict[str, int]
@@ -32,7 +32,7 @@ class Column(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """How many are explained by another state than the one just before the record."""
 
 
-class Decision(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+class ReportedDecision(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """One decision."""
 
     seq: int
@@ -50,15 +50,15 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_d
     """The verdict in the default mode."""
 
 
-class Report(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class ShadowReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """All of it."""
 
     records: int
     cluster: str
     server: str
-    bindings: Column
-    rejections: Column
-    groups: Column
+    bindings: ReportColumn
+    rejections: ReportColumn
+    groups: ReportColumn
     alone_best: int
     """Bindings whose node is the only best one."""
     share: float
@@ -71,7 +71,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Plugin → how many bindings it refuses."""
     waits: dict[str, float]
     """Seconds from a pod's creation to its binding: p50, p90, p99, max."""
-    decisions: tuple[Decision, ...]
+    decisions: tuple[ReportedDecision, ...]
     """Those that ask for attention, or all."""
 
 
@@ -88,9 +88,9 @@ class Summary:
         self._ranks: Counter[int] = Counter()
         self._refused: Counter[str] = Counter()
         self._waits: list[float] = []
-        self._decisions: list[Decision] = []
+        self._decisions: list[ReportedDecision] = []
 
-    def add(self, judged: Judged) -> None:
+    def add(self, judged: JudgedDecision) -> None:
         """One verdict more."""
         upstream = judged.upstream
         self._count(judged.what, "upstream", judged.verdict)
@@ -103,7 +103,7 @@ class Summary:
         if self._everything or judged.verdict not in FINE:
             self._decisions.append(_decision(judged))
 
-    def _binding(self, judged: Judged) -> None:
+    def _binding(self, judged: JudgedDecision) -> None:
         upstream = judged.upstream
         self._alone += judged.verdict == "same" and len(upstream.best) == 1
         if upstream.gap or judged.verdict in ("gap", "imageGap", "sampled"):
@@ -117,11 +117,11 @@ class Summary:
     def _count(self, what: str, mode: str, verdict: str) -> None:
         self._counts.setdefault((what, mode), Counter())[verdict] += 1
 
-    def report(self, *, records: int, cluster: str = "", server: str = "") -> Report:
+    def report(self, *, records: int, cluster: str = "", server: str = "") -> ShadowReport:
         """What it comes to."""
         bindings = self._column("binding")
         judged = sum(n for verdict, n in bindings.upstream.items() if verdict not in _UNJUDGED)
-        return Report(
+        return ShadowReport(
             records=records,
             cluster=cluster,
             server=server,
@@ -137,15 +137,15 @@ class Summary:
             decisions=tuple(self._decisions),
         )
 
-    def _column(self, what: str) -> Column:
-        return Column(
+    def _column(self, what: str) -> ReportColumn:
+        return ReportColumn(
             upstream=_ordered(self._counts.get((what, "upstream"), {})),
             default=_ordered(self._counts.get((what, "default"), {})),
             other_view=self._other_view[what],
         )
 
 
-def summed_up(verdicts: Iterable[Judged], records: int) -> Report:
+def summed_up(verdicts: Iterable[JudgedDecision], records: int) -> ShadowReport:
     """The report on these."""
     summary = Summary()
     for judged in verdicts:
@@ -153,7 +153,7 @@ def summed_up(verdicts: Iterable[Judged], records: int) -> Report:
     return summary.report(records=records)
 
 
-def as_record(judged: Judged) -> ShadowVerdict:
+def as_record(judged: JudgedDecision) -> ShadowVerdict:
     """The verdict as the log keeps it; the record's key is the decision's, its cause the record in which that shows."""
     found = judged.upstream
     return ShadowVerdict(
@@ -169,9 +169,9 @@ def as_record(judged: Judged) -> ShadowVerdict:
     )
 
 
-def _decision(judged: Judged) -> Decision:
+def _decision(judged: JudgedDecision) -> ReportedDecision:
     found = judged.upstream
-    return Decision(
+    return ReportedDecision(
         seq=judged.seq,
         what=judged.what,
         key=judged.key,
@@ -187,7 +187,7 @@ def _decision(judged: Judged) -> Decision:
     )
 
 
-def _view(found: Verdict) -> str:
+def _view(found: ModeVerdict) -> str:
     return "" if found.view is None else found.view.text
 
 

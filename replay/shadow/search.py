@@ -14,7 +14,7 @@ from typing import NamedTuple, TypeVar
 from tidelog.api.objects import Pod
 from tidelog.framework.node_info import PodInfo
 from tidelog.queue.entity import pod_uid
-from tidelog.replay.shadow.world import BACK_TIME, Step, World
+from tidelog.replay.shadow.world import BACK_TIME, ShadowStep, ShadowWorld
 from tidelog.scheduler.cluster import wants_node
 from tidelog.scheduler.groups.group import group_name
 
@@ -27,7 +27,7 @@ EARLY_VIEWS_MAX = 60
 T = TypeVar("T")
 
 
-class View(NamedTuple):
+class SearchView(NamedTuple):
     """A state."""
 
     seq: int
@@ -59,13 +59,13 @@ class Sought(NamedTuple):
     uids: frozenset[str]
     """Of the pods that were decided about: they are never assumed."""
     at: int
-    is_over: Callable[[Step], bool]
+    is_over: Callable[[ShadowStep], bool]
     """Whether the decision cannot have been made before this record."""
     group: str = ""
     """The group whose members were decided about together, but one after the other."""
 
 
-def first(world: World, sought: Sought, look: Callable[[View], T | None]) -> T | None:
+def first(world: ShadowWorld, sought: Sought, look: Callable[[SearchView], T | None]) -> T | None:
     """What `look` finds in the first state where it finds something. The world comes back to where it was."""
     found = _from_here(world, sought, look, VIEWS_MAX, 0)
     if found is not None:
@@ -84,7 +84,7 @@ def first(world: World, sought: Sought, look: Callable[[View], T | None]) -> T |
 
 
 def _from_here(
-    world: World, sought: Sought, look: Callable[[View], T | None], views_max: int, early: int
+    world: ShadowWorld, sought: Sought, look: Callable[[SearchView], T | None], views_max: int, early: int
 ) -> T | None:
     """The state as it is, then with pods assumed, then ever older ones."""
     tried = back = 0
@@ -93,14 +93,14 @@ def _from_here(
         while tried < views_max:
             seq, at = world.seq, world.at if back else sought.at
             world.refresh()
-            found = look(View(seq, at, back, 0, early))
+            found = look(SearchView(seq, at, back, 0, early))
             tried += 1
             if found is None and assumes_more:
                 for line in _lines(world, sought):
                     world.refresh()
                     for ahead, (pod, node) in enumerate(line, 1):
                         if tried < views_max and world.assume(pod, node):
-                            found = look(View(seq, at, back, ahead, early))
+                            found = look(SearchView(seq, at, back, ahead, early))
                             tried += 1
                         if found is not None:
                             return found
@@ -120,7 +120,7 @@ def _from_here(
         world.forth()
 
 
-def _step_back(world: World, sought: Sought) -> Step | None:
+def _step_back(world: ShadowWorld, sought: Sought) -> ShadowStep | None:
     """Undo records until one that matters; None when no older state can have been meant."""
     while True:
         step = world.back()
@@ -130,7 +130,7 @@ def _step_back(world: World, sought: Sought) -> Step | None:
             return step
 
 
-def _lines(world: World, sought: Sought) -> list[Sequence[tuple[PodInfo, str]]]:
+def _lines(world: ShadowWorld, sought: Sought) -> list[Sequence[tuple[PodInfo, str]]]:
     """In which orders pods may have been assumed: as their bindings show; the fellows of a group as they are tried."""
     following = world.following_bindings(sought.uids)
     if not sought.group:

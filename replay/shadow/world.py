@@ -53,7 +53,7 @@ EARLY_TIME = NANOS // 10
 MODES = ("upstream", "default")
 
 
-class Entry(NamedTuple):
+class WorldEntry(NamedTuple):
     """A record with its decoded body."""
 
     record: Record
@@ -66,10 +66,10 @@ class Entry(NamedTuple):
         return obj if isinstance(obj, Pod) and obj.spec.node_name and not is_terminal(obj) else None
 
 
-class Step(NamedTuple):
+class ShadowStep(NamedTuple):
     """A record that was applied, and how to undo it."""
 
-    entry: Entry
+    entry: WorldEntry
     old: Object | None
     new: Object | None
     matters: bool
@@ -110,7 +110,7 @@ class Nominations:
             self._pods.setdefault(new.status.nominated_node_name, {})[pod_uid(new)] = PodInfo(new)
 
 
-class World:
+class ShadowWorld:
     """The state at one position of the log, and the frameworks of each mode."""
 
     def __init__(self, registry: Registry) -> None:
@@ -124,13 +124,13 @@ class World:
         """Profile → what says that a pod needs what no plugin looks after."""
         self.images = ImageHistory()
         self._registry = registry
-        self._past: deque[Step] = deque()
-        self._undone: list[tuple[Step, bool]] = []
+        self._past: deque[ShadowStep] = deque()
+        self._undone: list[tuple[ShadowStep, bool]] = []
         """Records behind the position, the next one last, and whether their changes are undone."""
         self._early: list[tuple[str, Object | None, Object | None]] = []
         """Changes of objects that show later, made already: key, before, after."""
         self._assumed: list[tuple[PodInfo, str]] = []
-        self.coming: deque[Entry] = deque()
+        self.coming: deque[WorldEntry] = deque()
         """What is known of the time after."""
 
     def begin(self, configuration: SchedulerConfiguration | None, objects: Iterable[Object]) -> None:
@@ -160,7 +160,7 @@ class World:
         found = self.cluster.pod(key)
         return found if found is not None and pod_uid(found) == uid else None
 
-    def recent(self, since: int) -> Iterator[Step]:
+    def recent(self, since: int) -> Iterator[ShadowStep]:
         """The records before the position, down to a time, latest first."""
         for step in reversed(self._past):
             if step.entry.record.at < since:
@@ -169,7 +169,7 @@ class World:
 
     # --- going on and back --------------------------------------------------------------------------------------------
 
-    def advance(self) -> Step:
+    def advance(self) -> ShadowStep:
         """Apply the next of the coming records."""
         assert not self._undone, "the way back was not gone again"
         entry = self.coming.popleft()
@@ -180,7 +180,7 @@ class World:
             self._past.popleft()
         return step
 
-    def back(self) -> Step | None:
+    def back(self) -> ShadowStep | None:
         """Undo the last record; None if it is not known any more what was before it. With early facts only pods go back."""
         if len(self._past) <= 1:
             return None
@@ -199,7 +199,7 @@ class World:
                 self._do(step)
             self._past.append(step)
 
-    def early_facts(self, at: int) -> list[Entry]:
+    def early_facts(self, at: int) -> list[WorldEntry]:
         """What shows up to `EARLY_TIME` after a decision on other connections than the pods'."""
         found = []
         for entry in self.coming:
@@ -209,7 +209,7 @@ class World:
                 found.append(entry)
         return found
 
-    def bring_forward(self, entry: Entry) -> bool:
+    def bring_forward(self, entry: WorldEntry) -> bool:
         """Let the fact count already, until `give_back`; false if nobody would notice. Only where `back` was not called."""
         assert not self._undone
         step = self._step(entry)
@@ -225,11 +225,11 @@ class World:
             key, old, new = self._early.pop()
             self._change(key, new, old)
 
-    def _do(self, step: Step) -> None:
+    def _do(self, step: ShadowStep) -> None:
         if step.is_object:
             self._change(step.entry.record.key, step.old, step.new)
 
-    def _step(self, entry: Entry) -> Step:
+    def _step(self, entry: WorldEntry) -> ShadowStep:
         record, body = entry
         old = self.cluster.objects.get(record.key) if record.key else None
         new = old
@@ -242,8 +242,8 @@ class World:
         elif isinstance(body, ConfigurationLoaded):
             self._configure(msgspec.convert(body.configuration, SchedulerConfiguration))
         if new is old:
-            return Step(entry, None, None, matters=False)
-        return Step(entry, old, new, _matters(old, new))
+            return ShadowStep(entry, None, None, matters=False)
+        return ShadowStep(entry, old, new, _matters(old, new))
 
     def _change(self, key: str, old: Object | None, new: Object | None) -> None:
         self.nominations.change(old, new)
@@ -309,7 +309,7 @@ class World:
                 found[uid] = (PodInfo(before), new.spec.node_name)
         return list(found.values())
 
-    def _following(self) -> Iterator[Entry]:
+    def _following(self) -> Iterator[WorldEntry]:
         until = self.at + AHEAD_TIME
         for step, _ in reversed(self._undone):
             if step.entry.record.at > until:

@@ -14,7 +14,7 @@ from tidelog.framework.interface import Code, CycleState, Status
 from tidelog.scheduler.decision import Relies
 from tidelog.scheduler.fallback import explained
 from tidelog.scheduler.groups.group import Group
-from tidelog.scheduler.groups.trial import Evaluation, GroupFailure, Step
+from tidelog.scheduler.groups.trial import GroupFailure, TrialEvaluation, TrialStep
 from tidelog.scheduler.permits import BARRIER
 from tidelog.scheduler.pod_cycle import Stamp, rejections, relied_on, reserved
 
@@ -23,21 +23,21 @@ class GroupBinding:
     """The members of the chosen placement, from Reserve to PostBind."""
 
     def __init__(
-        self, framework: Framework, group: Group, stamp: Stamp, chosen: Evaluation, *, needs_all: bool
+        self, framework: Framework, group: Group, stamp: Stamp, chosen: TrialEvaluation, *, needs_all: bool
     ) -> None:
         self.framework = framework
         self.group = group
         self.stamp = stamp
         self.chosen = chosen
         self.needs_all = needs_all
-        self.steps: list[Step] = []
+        self.steps: list[TrialStep] = []
         self.waits: dict[str, tuple[tuple[str, int], ...]] = {}
         """Uid → (plugin, nanoseconds) that it waits for."""
         self.promised: dict[str, tuple[PromisedWrites, ...]] = {}
         """Uid → what has to be written before it can be bound."""
 
     @property
-    def placed(self) -> list[Step]:
+    def placed(self) -> list[TrialStep]:
         return [step for step in self.steps if step.node]
 
     @property
@@ -48,14 +48,14 @@ class GroupBinding:
             return placed == len(group.members)
         return placed > 0 and len(group.placed) + placed >= group.quorum
 
-    def as_evaluation(self) -> Evaluation:
-        return Evaluation(self.chosen.placement, steps=self.steps)
+    def as_evaluation(self) -> TrialEvaluation:
+        return TrialEvaluation(self.chosen.placement, steps=self.steps)
 
     def run(self) -> None:
         for step in self.chosen.steps:
             self.steps.append(self._go_on(step) if step.node else step)
 
-    def _go_on(self, step: Step) -> Step:
+    def _go_on(self, step: TrialStep) -> TrialStep:
         framework, pod, node = self.framework, step.pod, step.node
         status = framework.run_reserve(step.state, pod, node)
         if status is None:
@@ -75,9 +75,9 @@ class GroupBinding:
         if not status.is_rejected:
             self.unreserve()
             raise GroupFailure(status)
-        return Step(pod, step.state, "", error=FitError.of_node(node, status))
+        return TrialStep(pod, step.state, "", error=FitError.of_node(node, status))
 
-    def _write_or_bind(self, step: Step) -> Status | None:
+    def _write_or_bind(self, step: TrialStep) -> Status | None:
         framework = self.framework
         promised = framework.run_writes(step.state, step.pod, step.node)
         if isinstance(promised, Status):
@@ -122,7 +122,7 @@ class GroupBinding:
             for s in self.steps
         ]
 
-    def _reads(self, step: Step) -> frozenset[str]:
+    def _reads(self, step: TrialStep) -> frozenset[str]:
         if not step.node:
             return frozenset()
         reads = self.framework.read_for(step.state, step.pod, step.node)
@@ -155,7 +155,7 @@ class GroupBinding:
                 body = self._scheduled(step)
             yield from explained(((key, body),), key, step.state)
 
-    def _scheduled(self, step: Step) -> Scheduled:
+    def _scheduled(self, step: TrialStep) -> Scheduled:
         assert step.result is not None
         return Scheduled(
             **self.stamp._asdict(),
@@ -165,7 +165,7 @@ class GroupBinding:
             group=self.group.key,
         )
 
-    def _left_over(self, step: Step) -> Unschedulable:
+    def _left_over(self, step: TrialStep) -> Unschedulable:
         error = step.error
         if error is None:
             return Unschedulable(**self.stamp._asdict(), message=step.reason, group=self.group.key)

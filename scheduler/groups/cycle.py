@@ -47,7 +47,14 @@ from tidelog.scheduler.groups.aggregate import AggregateCheck
 from tidelog.scheduler.groups.binding import GroupBinding
 from tidelog.scheduler.groups.group import Group
 from tidelog.scheduler.groups.messages import infeasible_message, placement_lines, progress
-from tidelog.scheduler.groups.trial import Evaluation, Foreseen, GroupFailure, Outcome, Step, future_pod
+from tidelog.scheduler.groups.trial import (
+    Foreseen,
+    GroupFailure,
+    TrialEvaluation,
+    TrialOutcome,
+    TrialStep,
+    future_pod,
+)
 from tidelog.scheduler.pod_cycle import Stamp, rejections
 
 _KNOWN_SCORERS = (PlacementPodCountScorer, PodGroupPodsCount, PlacementBinPacking)
@@ -82,7 +89,7 @@ class GroupResult(NamedTuple):
     relies: tuple[Relies, ...]
     states: Mapping[str, CycleState] = {}
     """Of the members that wait, by uid."""
-    evaluations: tuple[Evaluation, ...] = ()
+    evaluations: tuple[TrialEvaluation, ...] = ()
     placements: tuple[Placement, ...] = ()
     scores: Mapping[str, Mapping[str, float]] = {}
     """Placement → scoring plugin → normalised score, of those that competed, if there were several."""
@@ -192,12 +199,12 @@ class _Cycle:
             any(level not in node.labels for level in levels) for node in self.framework.snapshot.nodes
         )
 
-    def _evaluate_all(self, placements: Sequence[Placement]) -> list[Evaluation]:
+    def _evaluate_all(self, placements: Sequence[Placement]) -> list[TrialEvaluation]:
         """Rank by rank, until some rank has a placement for all, or `feasible_max` of them."""
         # A single placement is tried as fast as it is summed up.
         sums_up = not self.upstream and len(placements) > 1
         outlook = self._outlook(placements)
-        evaluations: list[Evaluation] = []
+        evaluations: list[TrialEvaluation] = []
         full = 0
         for number, placement in enumerate(placements):
             if full and placement.rank != evaluations[-1].placement.rank:
@@ -213,17 +220,17 @@ class _Cycle:
             full += evaluation.is_full
         return evaluations
 
-    def _look_at(self, placement: Placement, sums_up: bool) -> Evaluation:
+    def _look_at(self, placement: Placement, sums_up: bool) -> TrialEvaluation:
         return (self._at_a_glance(placement) if sums_up else None) or self._simulate(placement)
 
-    def _at_a_glance(self, placement: Placement) -> Evaluation | None:
+    def _at_a_glance(self, placement: Placement) -> TrialEvaluation | None:
         if self.check is None:
             self.check = self._aggregate_check()
         nodes = map(self.framework.snapshot.get, placement.nodes)
         shortage = self.check.shortage(node for node in nodes if node is not None)
         if shortage is None:
             return None
-        return Evaluation(placement, message=shortage.reason, blamed=shortage.plugins)
+        return TrialEvaluation(placement, message=shortage.reason, blamed=shortage.plugins)
 
     def _aggregate_check(self) -> AggregateCheck:
         group = self.group
@@ -251,9 +258,9 @@ class _Cycle:
         )
         return outlook
 
-    def _foresee(self, outlook: Outlook, number: int, placement: Placement, sums_up: bool) -> Evaluation:
+    def _foresee(self, outlook: Outlook, number: int, placement: Placement, sums_up: bool) -> TrialEvaluation:
         """As it was where one was tried that is alike, or else tried, and remembered."""
-        outcome: Outcome | None = outlook.known(number)
+        outcome: TrialOutcome | None = outlook.known(number)
         if outcome is not None:
             foreseen = Foreseen(placement, outcome, self.group.members)
             if foreseen.message and outcome.failed_at >= 0:
@@ -261,10 +268,10 @@ class _Cycle:
             return foreseen
         with outlook.watching() as watch:
             evaluation = self._look_at(placement, sums_up)
-        evaluation.outcome = outlook.learn(number, watch, Outcome(evaluation))
+        evaluation.outcome = outlook.learn(number, watch, TrialOutcome(evaluation))
         return evaluation
 
-    def _try_foreseen(self, foreseen: Foreseen) -> Evaluation:
+    def _try_foreseen(self, foreseen: Foreseen) -> TrialEvaluation:
         """Which member goes where is not known of a placement that was not tried."""
         evaluation = self._simulate(foreseen.placement)
         assert evaluation.fit_count == foreseen.fit_count, (
@@ -275,9 +282,9 @@ class _Cycle:
 
     # --- trying one ---------------------------------------------------------------------------------------------------
 
-    def _simulate(self, placement: Placement) -> Evaluation:
+    def _simulate(self, placement: Placement) -> TrialEvaluation:
         """What would become of the members here. Leaves no trace."""
-        evaluation = Evaluation(placement)
+        evaluation = TrialEvaluation(placement)
         assumed = self._assume(placement)
         if isinstance(assumed, Status):
             evaluation.message = assumed.message
@@ -311,7 +318,7 @@ class _Cycle:
         if failure is not None:
             raise GroupFailure(failure)
 
-    def _try_members(self, evaluation: Evaluation) -> None:
+    def _try_members(self, evaluation: TrialEvaluation) -> None:
         group, nodes = self.group, self._candidates(evaluation.placement)
         evaluation.message = self._progress(evaluation, 0)
         if evaluation.message:
@@ -338,7 +345,7 @@ class _Cycle:
         nodes.sort(key=lambda node: snapshot.place_of(node.name))
         return nodes
 
-    def _progress(self, evaluation: Evaluation, tried: int) -> str:
+    def _progress(self, evaluation: TrialEvaluation, tried: int) -> str:
         """Why the placement has failed for good with this many members tried; empty if it has not."""
         group = self.group
         left = len(group.members) - tried
@@ -347,7 +354,7 @@ class _Cycle:
             return progress(group, evaluation, upstream=self.upstream)
         return ""
 
-    def _try(self, pod: PodInfo, nodes: list[NodeInfo] | None) -> Step:
+    def _try(self, pod: PodInfo, nodes: list[NodeInfo] | None) -> TrialStep:
         """One member, with those before it on their nodes."""
         framework = self.framework
         state = CycleState(self.stamp.at, self.waiting.get(pod.uid), self.stamp.attempt)
@@ -355,20 +362,20 @@ class _Cycle:
         if isinstance(found, Status):
             if not found.is_rejected:
                 raise GroupFailure(found)
-            return Step(pod, state, "", reason=found.message)
+            return TrialStep(pod, state, "", reason=found.message)
         if isinstance(found, FitError):
-            return Step(pod, state, "", error=found)
+            return TrialStep(pod, state, "", error=found)
         status = framework.run_reserve(state, pod, found.node)
         if status is not None:
             if not status.is_rejected:
                 raise GroupFailure(status)
-            return Step(pod, state, "", error=FitError.of_node(found.node, status))
+            return TrialStep(pod, state, "", error=FitError.of_node(found.node, status))
         framework.snapshot.assume(pod, found.node)
-        step = Step(pod, state, found.node, result=found)
+        step = TrialStep(pod, state, found.node, result=found)
         step.show_writes(framework)
         return step
 
-    def _forget(self, evaluation: Evaluation) -> None:
+    def _forget(self, evaluation: TrialEvaluation) -> None:
         """Take everybody off the snapshot again, the last first."""
         for step in reversed(evaluation.steps):
             if step.node:
@@ -376,11 +383,11 @@ class _Cycle:
                 self.framework.snapshot.forget(step.pod, step.node)
                 self.framework.run_unreserve(step.state, step.pod, step.node)
 
-    def _count_future(self, evaluation: Evaluation, nodes: list[NodeInfo] | None) -> int:
+    def _count_future(self, evaluation: TrialEvaluation, nodes: list[NodeInfo] | None) -> int:
         """How many of the pods that the group still expects would fit beside those that there are."""
         group = self.group
         missing = group.desired_count - len(group.placed) - len(group.members)
-        extra: list[Step] = []
+        extra: list[TrialStep] = []
         try:
             for number in range(max(0, missing)):
                 step = self._try(future_pod(group.members[-1], number), nodes)
@@ -388,12 +395,12 @@ class _Cycle:
                     break
                 extra.append(step)
         finally:
-            self._forget(Evaluation(evaluation.placement, steps=extra))
+            self._forget(TrialEvaluation(evaluation.placement, steps=extra))
         return len(extra)
 
     # --- choosing -----------------------------------------------------------------------------------------------------
 
-    def _competing(self, evaluations: Sequence[Evaluation]) -> list[Evaluation]:
+    def _competing(self, evaluations: Sequence[TrialEvaluation]) -> list[TrialEvaluation]:
         """Who may be chosen: the full ones of the lowest rank, or without any the sufficient ones."""
         if self.upstream:
             return [evaluation for evaluation in evaluations if evaluation.is_feasible]
@@ -401,7 +408,7 @@ class _Cycle:
         lowest = min((e.placement.rank for e in found), default=0)
         return [e for e in found if e.placement.rank == lowest]
 
-    def _select(self, competing: Sequence[Evaluation]) -> Evaluation:
+    def _select(self, competing: Sequence[TrialEvaluation]) -> TrialEvaluation:
         """The highest sum of weighted scores; of equals the first by name. One alone is not scored."""
         if len(competing) == 1:
             return competing[0]
@@ -417,7 +424,7 @@ class _Cycle:
             evaluation.score = total
         return min(competing, key=lambda e: (-e.score, e.placement.name))
 
-    def _score(self, plugin: Any, competing: Sequence[Evaluation]) -> list[float]:
+    def _score(self, plugin: Any, competing: Sequence[TrialEvaluation]) -> list[float]:
         scores = [self._raw_score(plugin, evaluation) for evaluation in competing]
         return (
             plugin.normalize_placement_scores(scores)
@@ -425,7 +432,7 @@ class _Cycle:
             else scores
         )
 
-    def _raw_score(self, plugin: Any, evaluation: Evaluation) -> float:
+    def _raw_score(self, plugin: Any, evaluation: TrialEvaluation) -> float:
         """One plugin's, of one placement; what is known of one that is alike holds for it too."""
         known = evaluation.outcome
         if known is not None and plugin.name in known.scores:
@@ -443,7 +450,7 @@ class _Cycle:
     # --- going through with it ------------------------------------------------------------------------------------------
 
     def _place(
-        self, chosen: Evaluation, evaluations: Sequence[Evaluation], placements: Sequence[Placement]
+        self, chosen: TrialEvaluation, evaluations: Sequence[TrialEvaluation], placements: Sequence[Placement]
     ) -> GroupResult:
         """The rest of each member's cycle, with the node and the state of the simulation."""
         bound = GroupBinding(self.framework, self.group, self.stamp, chosen, needs_all=self.needs_all)
@@ -494,7 +501,7 @@ class _Cycle:
                 yield Relies(f"ResourceSlice//{found.metadata.name}", "")
 
     def _chosen(
-        self, chosen: Evaluation, evaluations: Sequence[Evaluation], bound: GroupBinding
+        self, chosen: TrialEvaluation, evaluations: Sequence[TrialEvaluation], bound: GroupBinding
     ) -> PlacementChosen:
         return PlacementChosen(
             **self.stamp._asdict(),
@@ -511,7 +518,7 @@ class _Cycle:
         )
 
     def _infeasible(
-        self, message: str, plugins: tuple[str, ...], evaluations: Sequence[Evaluation] = ()
+        self, message: str, plugins: tuple[str, ...], evaluations: Sequence[TrialEvaluation] = ()
     ) -> GroupResult:
         """The whole group is rejected, by everybody who had something against some member in some placement."""
         blamed = {*plugins, *self.generators}

@@ -38,7 +38,7 @@ from tidelog.framework.framework import Framework
 from tidelog.framework.node_info import PodInfo
 from tidelog.queue.entity import QueuedPod, pod_uid
 from tidelog.queue.groups import GroupStatus
-from tidelog.queue.scheduling_queue import Rejection
+from tidelog.queue.scheduling_queue import QueueRejection
 from tidelog.scheduler.cluster import Cluster
 from tidelog.scheduler.commit_check import Conflict, given_back
 from tidelog.scheduler.decision import Decision
@@ -52,7 +52,7 @@ class GroupFlight(msgspec.Struct):
 
     name: str
     status: GroupStatus = "success"
-    failed: dict[str, Rejection] = {}
+    failed: dict[str, QueueRejection] = {}
     """Members, by uid, that got no node."""
 
 
@@ -152,16 +152,16 @@ class GroupFlights:
         flight = self._flights[body.attempt]
         flight.status = "unschedulable"
         self._set_condition(key, "False", UNSCHEDULABLE, body.message)
-        rejection = Rejection(unschedulable=body.plugins, pending=body.pending)
+        rejection = QueueRejection(unschedulable=body.plugins, pending=body.pending)
         return self._fail_all(body.attempt, body.message, UNSCHEDULABLE, rejection)
 
     def errored(self, key: str, body: AttemptError) -> list[str]:
         """The whole group's attempt failed; the uids of its members."""
         self._flights[body.attempt].status = "error"
         self._set_condition(key, "False", SCHEDULER_ERROR, body.message)
-        return self._fail_all(body.attempt, body.message, SCHEDULER_ERROR, Rejection())
+        return self._fail_all(body.attempt, body.message, SCHEDULER_ERROR, QueueRejection())
 
-    def _fail_all(self, attempt: int, message: str, reason: str, rejection: Rejection) -> list[str]:
+    def _fail_all(self, attempt: int, message: str, reason: str, rejection: QueueRejection) -> list[str]:
         flight, uids = self._flights[attempt], self.members(attempt)
         for uid, pod in zip(uids, self._pods(attempt), strict=True):
             if pod is not None:
@@ -178,7 +178,7 @@ class GroupFlights:
 
     def left_over(self, attempt: int, uid: str, body: Unschedulable) -> None:
         """A member for which there was no room while others were placed."""
-        rejection = Rejection(unschedulable=body.plugins, pending=body.pending)
+        rejection = QueueRejection(unschedulable=body.plugins, pending=body.pending)
         self._flights[attempt].failed[uid] = rejection
 
     def finish(self, attempt: int) -> None:

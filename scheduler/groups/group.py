@@ -33,7 +33,7 @@ from tidelog.api.objects import (
 from tidelog.api.pod_status import is_terminal
 from tidelog.framework.interface import LevelConstraint
 from tidelog.framework.node_info import PodInfo
-from tidelog.queue.group_rules import GroupInfo
+from tidelog.queue.group_rules import QueuedGroupInfo
 
 
 class GroupRule(msgspec.Struct, frozen=True, kw_only=True):
@@ -267,14 +267,14 @@ class GroupTable:
         """Its pods that have not ended, with a node or without, in the order of creation."""
         return tuple(self._members.get(name, {}).values())
 
-    def info(self, name: str) -> GroupInfo | None:
+    def info(self, name: str) -> QueuedGroupInfo | None:
         """What the queue has to know of the group; None if there is none: no object, or no pod of that replica."""
         rule, members = self.rule(name), self._members.get(name, {})
         if rule is None or (not members and _definition(name) != name):
             return None
         settings = self.settings
         desired = rule.desired_count if settings.gates.workload_basic_policy_desired_count else 0
-        return GroupInfo(
+        return QueuedGroupInfo(
             key=name,
             priority=self.priority(name, rule),
             min_count=rule.min_count,

@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from tidelog.scheduler.groups.group import Group
-from tidelog.scheduler.groups.trial import Evaluation
+from tidelog.scheduler.groups.trial import TrialEvaluation
 
 SENTENCE_PLACEMENTS_MAX = 8
 LINES_MAX = 256
 
 
-def progress(group: Group, evaluation: Evaluation, *, upstream: bool) -> str:
+def progress(group: Group, evaluation: TrialEvaluation, *, upstream: bool) -> str:
     """Why a placement cannot take the group, as far as its members were tried."""
     placed, fit = len(group.placed), evaluation.fit_count
     left = len(group.members) - evaluation.tried
@@ -31,7 +31,7 @@ def progress(group: Group, evaluation: Evaluation, *, upstream: bool) -> str:
 
 
 def infeasible_message(
-    group: Group, evaluations: Sequence[Evaluation], unlabeled: int, *, upstream: bool
+    group: Group, evaluations: Sequence[TrialEvaluation], unlabeled: int, *, upstream: bool
 ) -> str:
     """Why no placement takes the group. `unlabeled`: how many nodes are in no domain."""
     if upstream:
@@ -52,7 +52,7 @@ def infeasible_message(
     )
 
 
-def placement_lines(evaluations: Sequence[Evaluation]) -> Iterator[str]:
+def placement_lines(evaluations: Sequence[TrialEvaluation]) -> Iterator[str]:
     """One line for each placement."""
     for evaluation in evaluations[:LINES_MAX]:
         yield _line(evaluation)
@@ -60,7 +60,7 @@ def placement_lines(evaluations: Sequence[Evaluation]) -> Iterator[str]:
         yield f"and {len(evaluations) - LINES_MAX} more placements"
 
 
-def _line(evaluation: Evaluation) -> str:
+def _line(evaluation: TrialEvaluation) -> str:
     name = evaluation.placement.name or "the whole cluster"
     if not evaluation.is_feasible:
         return f"{name}: {evaluation.message}"

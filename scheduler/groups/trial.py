@@ -13,7 +13,7 @@ from tidelog.framework.interface import CycleState, Placement, Status
 from tidelog.framework.node_info import PodInfo
 
 
-class Step:
+class TrialStep:
     """One member's try. It has a node, an error, or, where nobody is to blame, a reason."""
 
     __slots__ = ("_before", "error", "node", "pod", "reason", "result", "state")
@@ -55,7 +55,7 @@ class Step:
         return self.reason if self.error is None else self.error.message
 
 
-class Evaluation:
+class TrialEvaluation:
     """One placement, tried."""
 
     __slots__ = (
@@ -75,12 +75,12 @@ class Evaluation:
         self,
         placement: Placement,
         *,
-        steps: Iterable[Step] = (),
+        steps: Iterable[TrialStep] = (),
         message: str = "",
         blamed: Sequence[str] = (),
     ) -> None:
         self.placement = placement
-        self.steps: list[Step] = []
+        self.steps: list[TrialStep] = []
         """The members that were tried, in order."""
         self.fit_count = 0
         """How many members found a node."""
@@ -93,12 +93,12 @@ class Evaluation:
         self.future = 0
         """How many pods that do not exist yet would fit as well."""
         self.score = 0.0
-        self.outcome: Outcome | None = None
+        self.outcome: TrialOutcome | None = None
         """What is remembered of placements that are alike, if anything is."""
         for step in steps:
             self.add(step)
 
-    def add(self, step: Step) -> None:
+    def add(self, step: TrialStep) -> None:
         """One member more was tried."""
         self.steps.append(step)
         self.fit_count += bool(step.node)
@@ -114,7 +114,7 @@ class Evaluation:
         return {step.pod.key: step.node for step in self.steps if step.node}
 
     @property
-    def first_failure(self) -> Step | None:
+    def first_failure(self) -> TrialStep | None:
         """The first member that found no node."""
         return next((step for step in self.steps if not step.node), None)
 
@@ -134,7 +134,7 @@ class Evaluation:
         return list(dict.fromkeys(plugin for error in errors for plugin in error.pending_plugins))
 
 
-class Outcome:
+class TrialOutcome:
     """What a trial came to, as far as it is the same in every placement that is alike (`evaluation/placements`), and for every group like this one:
     that is, without names.
     """
@@ -154,7 +154,7 @@ class Outcome:
         "tried",
     )
 
-    def __init__(self, evaluation: Evaluation) -> None:
+    def __init__(self, evaluation: TrialEvaluation) -> None:
         self.fit_count, self.tried, self.future = evaluation.fit_count, evaluation.tried, evaluation.future
         self.is_feasible, self.is_full = evaluation.is_feasible, evaluation.is_full
         self.message = evaluation.message
@@ -168,12 +168,12 @@ class Outcome:
         """What scoring plugins said of such placements, before it was normalised."""
 
 
-class Foreseen(Evaluation):
+class Foreseen(TrialEvaluation):
     """One placement that need not be tried, because one like it was. It has no steps."""
 
     __slots__ = ("_known", "_members")
 
-    def __init__(self, placement: Placement, outcome: Outcome, members: Sequence[PodInfo]) -> None:
+    def __init__(self, placement: Placement, outcome: TrialOutcome, members: Sequence[PodInfo]) -> None:
         super().__init__(placement, message=outcome.message)
         self.outcome = self._known = outcome
         self._members = members
@@ -185,12 +185,12 @@ class Foreseen(Evaluation):
         return self._known.tried
 
     @property
-    def first_failure(self) -> Step | None:
+    def first_failure(self) -> TrialStep | None:
         outcome = self._known
         if outcome.failed_at < 0:
             return None
         pod = self._members[outcome.failed_at]
-        return Step(pod, CycleState(), "", error=outcome.failure, reason=outcome.reason)
+        return TrialStep(pod, CycleState(), "", error=outcome.failure, reason=outcome.reason)
 
     @property
     def rejecting(self) -> Sequence[str]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tidelog.api.features import GATES, Gate
+from tidelog.api.features import GATES, FeatureGate
 from tidelog.api.kinds.kind import Kind
 from tidelog.api.kinds.registry import KINDS
 from tidelog.api.manifests.documents import DEPTH_MAX, INPUT_BYTES_MAX
@@ -27,7 +27,7 @@ def test_every_kind_is_on_the_page_with_its_versions_and_short_names(kind: Kind)
 
 
 @pytest.mark.parametrize("gate", GATES, ids=lambda gate: gate.name)
-def test_every_gate_is_on_the_page_with_its_proposal_and_default(gate: Gate) -> None:
+def test_every_gate_is_on_the_page_with_its_proposal_and_default(gate: FeatureGate) -> None:
     assert f"| {gate.name} | {gate.proposal} | {'on' if gate.default else 'off'} |" in PAGE
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tidelog.api.kinds.registry import KINDS
 from tidelog.api.objects import Node, Pod, PodDisruptionBudget
 from tidelog.api.wire import (
-    Status,
+    ApiStatus,
     StatusCause,
     Unreadable,
     read_line,
@@ -128,7 +128,7 @@ def test_no_bytes_do_more_than_be_unreadable(data: bytes) -> None:
     for read in (read_line, read_page, read_meta, lambda d: read_object("Pod", d)):
         with contextlib.suppress(Unreadable):
             read(data)
-    assert isinstance(read_status(data), Status)
+    assert isinstance(read_status(data), ApiStatus)
 
 
 def test_a_page_has_its_items_and_where_the_next_one_is() -> None:
@@ -149,7 +149,7 @@ def test_a_status_is_told_by_code_and_causes() -> None:
     status = read_status(
         raw(
             {
-                "kind": "Status",
+                "kind": "ApiStatus",
                 "metadata": {},
                 "status": "Failure",
                 "code": 429,
@@ -163,4 +163,4 @@ def test_a_status_is_told_by_code_and_causes() -> None:
     )
 
     assert (status.code, status.details.causes) == (429, (StatusCause(reason="DisruptionBudget"),))
-    assert read_status(b"Too many requests, please try again later.") == Status()
+    assert read_status(b"Too many requests, please try again later.") == ApiStatus()

@@ -19,7 +19,7 @@ from tidelog.configuration.configuration import SchedulerConfiguration
 from tidelog.eventlog.records import Record, check_rows
 from tidelog.plugins.registry import Registry
 from tidelog.replay.shadow import search
-from tidelog.replay.shadow.follower import Follower, Judged
+from tidelog.replay.shadow.follower import Follower, JudgedDecision
 from tidelog.replay.shadow.report import FINE
 from tidelog.testing import recordings
 from tidelog.testing.recordings import play, read_recording
@@ -63,7 +63,7 @@ def recorded(
     return play(found, REGISTRY, configuration=change(recordings.configuration_of(found, REGISTRY)))
 
 
-def judged(records: list[Record]) -> list[Judged]:
+def judged(records: list[Record]) -> list[JudgedDecision]:
     follower = Follower(REGISTRY)
     found = [one for record in records for one in follower.take(record)]
     return [*found, *follower.finish()]

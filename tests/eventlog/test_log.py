@@ -12,7 +12,7 @@ import pytest
 from tidelog.api.errors import InternalError, LogDamaged, LogError, LogFenced, LogFull
 from tidelog.api.objects import ObjectMeta, Pod
 from tidelog.eventlog import log as log_module
-from tidelog.eventlog.log import Log, Moment, memory_log, open_log
+from tidelog.eventlog.log import AppendMoment, Log, memory_log, open_log
 from tidelog.eventlog.memory import MemoryStore
 from tidelog.eventlog.reader import open_reader
 from tidelog.eventlog.records import (
@@ -258,7 +258,7 @@ async def test_draft_that_cannot_be_kept_is_refused_alone(
 async def test_callable_sees_everything_sequenced_before_it(any_log: Log, clock: Clock) -> None:
     seen: list[tuple[int, int, list[str]]] = []
 
-    def decide(moment: Moment) -> list[Draft]:
+    def decide(moment: AppendMoment) -> list[Draft]:
         since = [record.key.rpartition("/")[2] for record in moment.since(1)]
         seen.append((moment.seq, moment.at, since))
         return [tick(f"after-{moment.seq}", cause=moment.seq)]
@@ -271,7 +271,7 @@ async def test_callable_sees_everything_sequenced_before_it(any_log: Log, clock:
 
 
 async def test_callable_that_raises_is_refused_alone(any_log: Log) -> None:
-    def decide(moment: Moment) -> list[Draft]:
+    def decide(moment: AppendMoment) -> list[Draft]:
         raise ValueError("the node is gone")
 
     results = await asyncio.gather(
@@ -296,7 +296,7 @@ async def test_callable_looks_back_further_than_memory(any_log: Log, monkeypatch
     assert len(any_log._recent) <= 20
     found: list[int] = []
 
-    def decide(moment: Moment) -> list[Draft]:
+    def decide(moment: AppendMoment) -> list[Draft]:
         found[:] = [record.seq for record in moment.since(5)]
         return []
 
@@ -319,7 +319,7 @@ async def test_memory_is_kept_for_those_who_wait_and_freed_after(
     monkeypatch.setattr(log_module, "GROUP_RECORDS", 5)
     found: list[int] = []
 
-    def decide(moment: Moment) -> list[Draft]:
+    def decide(moment: AppendMoment) -> list[Draft]:
         found[:] = [record.seq for record in moment.since(0)]
         return []
 

@@ -10,7 +10,7 @@ import pytest
 from tidelog.api.kinds.registry import object_key
 from tidelog.api.objects import Condition, Object
 from tidelog.eventlog.log import memory_log
-from tidelog.eventlog.objects import Entry, ObjectTable
+from tidelog.eventlog.objects import ObjectEntry, ObjectTable
 from tidelog.eventlog.records import (
     KIND_OF_BODY,
     NO_OPAQUE,
@@ -46,7 +46,7 @@ def put(name: str = "web", opaque: str = "") -> tuple[str, Body]:
     return object_key(obj), ObjectPut(object=obj, opaque=opaque)
 
 
-def entry(table: ObjectTable, key: str = WEB) -> Entry:
+def entry(table: ObjectTable, key: str = WEB) -> ObjectEntry:
     found = table.entry(key)
     assert found is not None
     return found

@@ -17,7 +17,7 @@ from tests.fuzz.conftest import FUZZ
 from tests.patience import PATIENCE, wait_until
 from tidelog.configuration.configuration import default_configuration
 from tidelog.daemon.http.endpoints import HttpServer
-from tidelog.daemon.http.server import Limits
+from tidelog.daemon.http.server import HttpLimits
 from tidelog.daemon.http.sources import ProcessState
 from tidelog.plugins.registry import Registry
 
@@ -25,7 +25,7 @@ Address = tuple[str, int]
 
 
 @contextlib.contextmanager
-def serving(limits: Limits) -> Iterator[Address]:
+def serving(limits: HttpLimits) -> Iterator[Address]:
     """A server on an event loop of its own thread."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever)
@@ -42,7 +42,7 @@ def serving(limits: Limits) -> Iterator[Address]:
 
 @pytest.fixture(scope="module")
 def address() -> Iterator[Address]:
-    with serving(Limits(request_seconds=PATIENCE, loop_seconds=PATIENCE)) as address:
+    with serving(HttpLimits(request_seconds=PATIENCE, loop_seconds=PATIENCE)) as address:
         yield address
 
 
@@ -125,7 +125,7 @@ def test_any_request_is_answered_or_hung_up_on(address: Address, pieces: list[by
 
 def test_slow_clients_keep_nobody_else_from_being_answered() -> None:
     """Twice as many as may be connected dribble; whoever comes after they were cut off is served."""
-    with serving(Limits(request_seconds=0.3, connections=8)) as address:
+    with serving(HttpLimits(request_seconds=0.3, connections=8)) as address:
         slow = []
         for _ in range(16):
             connection = socket.create_connection(address, timeout=PATIENCE)

@@ -15,7 +15,7 @@ import pytest
 
 from tidelog.api.objects import Pod
 from tidelog.api.wire import read_line, read_meta, read_object
-from tidelog.eventlog.promises import Effect
+from tidelog.eventlog.promises import PromisedEffect
 from tidelog.kube.cluster import requests
 from tidelog.kube.cluster.port import Answer, told
 from tidelog.kube.cluster.writer import _is_budget
@@ -67,7 +67,7 @@ def test_binding_is_what_the_server_has_taken() -> None:
     exchange = noted("bind", "uid+annotation")
     meta = exchange["body"]["metadata"]
     pod = msgspec.convert({"metadata": {k: meta[k] for k in ("name", "namespace", "uid")}}, Pod)
-    effect = Effect(name="bind", seq=42, at=0, node=exchange["body"]["target"]["name"])
+    effect = PromisedEffect(name="bind", seq=42, at=0, node=exchange["body"]["target"]["name"])
 
     made = requests.binding(pod, effect, "log1")
 

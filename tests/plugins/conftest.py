@@ -12,7 +12,7 @@ from tidelog.framework.events import ClusterEvent, Hint, matches
 from tidelog.framework.interface import Plugin, Status
 from tidelog.framework.node_info import NodeInfo, PodInfo
 from tidelog.testing.builders import NodeBuilder, PodBuilder
-from tidelog.testing.plugin_kit import Cluster, Subject, Waiting
+from tidelog.testing.plugin_kit import Subject, WaitingSubject, WorldCluster
 
 
 class Bench:
@@ -24,7 +24,7 @@ class Bench:
 
     def verdicts(self, pod: PodBuilder, *nodes: NodeBuilder) -> dict[str, Status | None]:
         """What an attempt with this plugin alone says of each node."""
-        return self.subject.verdicts(Cluster([node.build() for node in nodes]), pod.build())
+        return self.subject.verdicts(WorldCluster([node.build() for node in nodes]), pod.build())
 
     def verdict(
         self, pod: PodBuilder, node: NodeBuilder, occupants: Iterable[PodBuilder] = ()
@@ -32,15 +32,17 @@ class Bench:
         """What it says of a single node with these pods on it."""
         name = node.build().metadata.name
         pods = [one.named(f"there-{i}").on(name).build() for i, one in enumerate(occupants)]
-        return self.subject.verdicts(Cluster([node.build()], pods), pod.build())[name]
+        return self.subject.verdicts(WorldCluster([node.build()], pods), pod.build())[name]
 
     def pre_filter(self, pod: PodBuilder, *nodes: NodeBuilder) -> Any:
         """None, the set of the only nodes that can do, or a status."""
-        return self.subject.pre_filter(Cluster([node.build() for node in nodes]), PodInfo(pod.build()))[1]
+        return self.subject.pre_filter(WorldCluster([node.build() for node in nodes]), PodInfo(pod.build()))[
+            1
+        ]
 
     def scores(self, pod: PodBuilder, *nodes: NodeBuilder) -> Any:
         """The normalised scores in order, or the status with which PreScore ended."""
-        cluster, one = Cluster([node.build() for node in nodes]), PodInfo(pod.build())
+        cluster, one = WorldCluster([node.build() for node in nodes]), PodInfo(pod.build())
         raw = [self.subject.raw_score(cluster, one.pod, info.name) for info in cluster.nodes]
         if any(isinstance(score, Status) for score in raw):
             return raw[0]
@@ -52,7 +54,7 @@ class Bench:
         if not registered:
             return None
         assert len(registered) == 1, "one event must not have two registrations"
-        waiting = Waiting(pod.build(), self.plugin.name)
+        waiting = WaitingSubject(pod.build(), self.plugin.name)
         old, new = (one.build() if isinstance(one, NodeBuilder | PodBuilder) else one for one in (old, new))
         return Hint.QUEUE if registered[0].hint is None else registered[0].hint(waiting, old, new)
 

@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from tidelog.configuration.configuration import WITHOUT_EFFECT, SchedulerConfiguration, read_configuration
-from tidelog.configuration.file_v1 import KubeSchedulerConfiguration, Profile, TidelogSection
+from tidelog.configuration.file_v1 import KubeSchedulerConfiguration, ProfileSection, TidelogSection
 from tidelog.configuration.profiles import DEFAULT_PLUGINS
 from tidelog.framework.events import Action, Resource
 from tidelog.framework.interface import Code, Depends
@@ -131,7 +131,7 @@ def fields(*structs: type[msgspec.Struct]) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "field", fields(KubeSchedulerConfiguration, Profile, TidelogSection, SchedulerConfiguration)
+    "field", fields(KubeSchedulerConfiguration, ProfileSection, TidelogSection, SchedulerConfiguration)
 )
 def test_page_explains_every_field(field: str) -> None:
     assert f"`{field}`" in SETTINGS

@@ -39,8 +39,8 @@ from tidelog.api.objects import Pod
 from tidelog.api.times import NANOS
 from tidelog.framework.events import TIME, ClusterEvent, Hint, Tick, WaitingPod, matches
 from tidelog.queue.entity import AnyEntity, QueuedGroup, QueuedPod
-from tidelog.queue.group_rules import GroupInfo
-from tidelog.queue.scheduling_queue import Rejection
+from tidelog.queue.group_rules import QueuedGroupInfo
+from tidelog.queue.scheduling_queue import QueueRejection
 from tidelog.testing import builders as build
 
 HISTORIES = int(os.environ.get("TIDELOG_QUEUE_HISTORIES", "100"))
@@ -82,7 +82,7 @@ class Life:
         self.pending: dict[str, build.PodBuilder] = {}
         self.flying: dict[str, list[Happened]] = {}
         self.cycling: dict[str, list[str]] = {}
-        self.infos: dict[str, GroupInfo] = {}
+        self.infos: dict[str, QueuedGroupInfo] = {}
 
     def both(self, call: Any) -> Any:
         """The same call on both queues, which have to answer alike."""
@@ -169,7 +169,7 @@ class Life:
             return
         status = rnd.choice(["success", "unschedulable", "unschedulable", "error"])
         failed = {
-            name: Rejection(*some_rejection(rnd))
+            name: QueueRejection(*some_rejection(rnd))
             for name in uids
             if status != "success" or rnd.random() < 0.5
         }
@@ -214,7 +214,7 @@ class Life:
             del self.infos[key]
             self.both(lambda bench: bench.queue.delete_group(key))
             return
-        self.infos[key] = info = GroupInfo(
+        self.infos[key] = info = QueuedGroupInfo(
             key=key,
             priority=rnd.choice([0, 5]),
             min_count=rnd.choice([0, 2, 4]),

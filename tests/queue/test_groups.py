@@ -24,27 +24,27 @@ from tests.queue.toys import (
 from tidelog.api.errors import InternalError
 from tidelog.api.times import NANOS
 from tidelog.framework.events import WILDCARD
-from tidelog.queue.group_rules import GroupInfo
-from tidelog.queue.scheduling_queue import Rejection
+from tidelog.queue.group_rules import QueuedGroupInfo
+from tidelog.queue.scheduling_queue import QueueRejection
 from tidelog.testing import builders as build
 
 KEY = "default/g"
-FIT = Rejection(("Fit",))
-ERROR = Rejection()
+FIT = QueueRejection(("Fit",))
+ERROR = QueueRejection()
 
 
 def member(name: str, group: str = "g") -> build.PodBuilder:
     return build.pod(name).group(group)
 
 
-def rejected(*names: str, by: Rejection = FIT) -> dict[str, Rejection]:
+def rejected(*names: str, by: QueueRejection = FIT) -> dict[str, QueueRejection]:
     return {uid(name): by for name in names}
 
 
 def bench_with_group(*plugins: Any, names: str = "abc", config: Any = None, **info: Any) -> Bench:
     """A group of members that are all there."""
     bench = Bench(*(plugins or [toy("Fit", NODE_ADD)]), **(config or {}))
-    bench.queue.add_group(GroupInfo(key=KEY, **info), bench.now)
+    bench.queue.add_group(QueuedGroupInfo(key=KEY, **info), bench.now)
     bench.add(*map(member, names))
     return bench
 
@@ -67,7 +67,7 @@ def test_members_wait_outside_until_their_group_is_known() -> None:
     assert wheres(bench, "ab") == ["incomplete_member", "incomplete_member"]
     assert bench.queue.statistics().pending_pods["incomplete"] == 2
 
-    bench.queue.add_group(GroupInfo(key=KEY), bench.now)
+    bench.queue.add_group(QueuedGroupInfo(key=KEY), bench.now)
 
     assert wheres(bench, "ab") == ["active", "active"]
     assert sorted(bench.pop_all()) == ["g", "single"]
@@ -75,7 +75,7 @@ def test_members_wait_outside_until_their_group_is_known() -> None:
 
 def test_group_is_popped_as_one_with_its_members_in_order() -> None:
     bench = Bench()
-    bench.queue.add_group(GroupInfo(key=KEY, priority=3), bench.now)
+    bench.queue.add_group(QueuedGroupInfo(key=KEY, priority=3), bench.now)
     bench.add(build.pod("single").priority(2), member("b"), member("c").priority(1), member("a"))
 
     group = bench.pop()
@@ -220,7 +220,7 @@ def test_gang_waits_until_min_count_members_are_known() -> None:
 def test_placed_members_count_for_the_gang() -> None:
     bench = bench_with_group(names="ab", min_count=3)
 
-    bench.queue.add_group(GroupInfo(key=KEY, min_count=3, placed=1), bench.now)
+    bench.queue.add_group(QueuedGroupInfo(key=KEY, min_count=3, placed=1), bench.now)
 
     assert group_where(bench) == "active"
 
@@ -228,7 +228,7 @@ def test_placed_members_count_for_the_gang() -> None:
 def test_gang_is_let_go_when_its_min_count_is_lowered() -> None:
     bench = bench_with_group(names="ab", min_count=3)
 
-    bench.queue.add_group(GroupInfo(key=KEY, min_count=2), bench.now)
+    bench.queue.add_group(QueuedGroupInfo(key=KEY, min_count=2), bench.now)
 
     assert group_where(bench) == "active"
 
@@ -276,7 +276,7 @@ def test_wait_for_the_desired_count_ends_nothing_for_a_group_that_left_the_pool(
     bench = bench_with_group(names="ab", config={"pop_from_backoff": False})
     bench.pop()
     bench.finish_group(KEY, "unschedulable", rejected("a", "b"))
-    bench.queue.add_group(GroupInfo(key=KEY, desired_count=9, desired_count_wait=60 * NANOS), bench.now)
+    bench.queue.add_group(QueuedGroupInfo(key=KEY, desired_count=9, desired_count_wait=60 * NANOS), bench.now)
     bench.advance(2)
     assert bench.group(KEY).gating_plugin == "DesiredCount"
     bench.group(KEY).expiry = bench.now + 90 * NANOS
@@ -304,7 +304,7 @@ def test_the_wait_is_counted_from_the_first_member_and_never_repeated() -> None:
     bench.finish_group(KEY, "success", {})
     bench.queue.done(uid("a"))
     bench.queue.add_group(
-        GroupInfo(key=KEY, desired_count=3, desired_count_wait=5 * NANOS, placed=1), bench.now
+        QueuedGroupInfo(key=KEY, desired_count=3, desired_count_wait=5 * NANOS, placed=1), bench.now
     )
 
     bench.add(member("b"))
@@ -323,7 +323,7 @@ def test_dissolved_group_is_not_waited_for() -> None:
 
 def test_one_gated_member_gates_the_group_and_each_knows_its_own_gate() -> None:
     bench = Bench(Gate("Hold", on(WILDCARD)))
-    bench.queue.add_group(GroupInfo(key=KEY), bench.now)
+    bench.queue.add_group(QueuedGroupInfo(key=KEY), bench.now)
     bench.add(member("a"), member("b").gate("Hold"))
     assert bench.group(KEY).gating_plugin == "Hold"
     assert [bench.get(name).gating_plugin for name in "ab"] == ["", "Hold"]
@@ -341,7 +341,7 @@ def test_one_gated_member_gates_the_group_and_each_knows_its_own_gate() -> None:
 def test_rejected_group_waits_for_the_hints_of_all_its_rejectors() -> None:
     bench = bench_with_group(toy("Fit", NODE_ADD, for_me), toy("Taints", NODE_LABEL, for_me), names="ab")
     bench.pop()
-    bench.finish_group(KEY, "unschedulable", {uid("a"): FIT, uid("b"): Rejection(("Taints",))})
+    bench.finish_group(KEY, "unschedulable", {uid("a"): FIT, uid("b"): QueueRejection(("Taints",))})
     bench.wait(60)
     assert group_where(bench) == "unschedulable"
 
@@ -411,7 +411,7 @@ def test_change_of_a_member_during_the_attempt_wakes_the_group() -> None:
 def test_pending_plugins_take_the_group_past_its_backoff() -> None:
     bench = bench_with_group(names="ab")
     bench.pop()
-    bench.finish_group(KEY, "unschedulable", rejected("a", "b", by=Rejection(pending=("Fit",))))
+    bench.finish_group(KEY, "unschedulable", rejected("a", "b", by=QueueRejection(pending=("Fit",))))
 
     bench.node_added()
 
@@ -463,8 +463,8 @@ def test_upstream_group_is_retried_without_any_event() -> None:
     [
         lambda bench: bench.add(member("new")),
         lambda bench: bench.queue.delete(member("a").build(), bench.now),
-        lambda bench: bench.queue.add_group(GroupInfo(key=KEY, min_count=1), bench.now),
-        lambda bench: bench.queue.add_group(GroupInfo(key=KEY, placed=1), bench.now),
+        lambda bench: bench.queue.add_group(QueuedGroupInfo(key=KEY, min_count=1), bench.now),
+        lambda bench: bench.queue.add_group(QueuedGroupInfo(key=KEY, placed=1), bench.now),
     ],
     ids=["member added", "member deleted", "rules changed", "member placed elsewhere"],
 )
@@ -500,9 +500,9 @@ def test_change_of_the_group_wakes_it(change: Any) -> None:
 def test_group_may_be_placed_that_has_more_placed_members_or_other_rules(
     now: dict[str, int], helps: bool
 ) -> None:
-    before = GroupInfo(key=KEY, placed=2)
+    before = QueuedGroupInfo(key=KEY, placed=2)
 
-    assert GroupInfo(key=KEY, **now).may_help(before) is helps
+    assert QueuedGroupInfo(key=KEY, **now).may_help(before) is helps
 
 
 def test_losing_a_placed_member_does_not_wake_the_group() -> None:
@@ -511,7 +511,7 @@ def test_losing_a_placed_member_does_not_wake_the_group() -> None:
     bench.finish_group(KEY, "unschedulable", rejected("a", "b"))
     bench.wait(60)
 
-    bench.queue.add_group(GroupInfo(key=KEY, placed=0), bench.now)
+    bench.queue.add_group(QueuedGroupInfo(key=KEY, placed=0), bench.now)
 
     assert group_where(bench) == "unschedulable"
 
@@ -607,7 +607,7 @@ def test_new_priority_of_the_group_reorders_it() -> None:
     bench.wait(-1)
     bench.add("older")
 
-    bench.queue.add_group(GroupInfo(key=KEY, priority=1), bench.now)
+    bench.queue.add_group(QueuedGroupInfo(key=KEY, priority=1), bench.now)
 
     assert bench.pop_all() == ["g", "older"]
 
@@ -670,7 +670,7 @@ def test_update_of_a_waiting_member_is_judged_for_its_group() -> None:
 def test_update_of_a_member_outside_the_queues_replaces_it(place: str) -> None:
     bench = Bench()
     if place == "pending_member":
-        bench.queue.add_group(GroupInfo(key=KEY), bench.now)
+        bench.queue.add_group(QueuedGroupInfo(key=KEY), bench.now)
         bench.add(member("first"))
         bench.pop()
     bench.add(member("a"))
@@ -694,7 +694,7 @@ def test_group_that_stayed_too_long_is_tried_again() -> None:
 
 def test_flush_that_a_closed_gate_stops_does_not_count() -> None:
     bench = Bench(Gate("Hold"))
-    bench.queue.add_group(GroupInfo(key=KEY), bench.now)
+    bench.queue.add_group(QueuedGroupInfo(key=KEY), bench.now)
     bench.add(member("a").gate("Hold"))
 
     bench.advance(301)
@@ -721,7 +721,7 @@ def test_figures_count_the_members() -> None:
 def test_groups_survive_a_reload(finished: bool) -> None:
     bench = bench_with_group(names="abc", min_count=2, desired_count=3, desired_count_wait=5 * NANOS)
     bench.queue.add_group(
-        GroupInfo(key="default/h", desired_count=9, desired_count_wait=60 * NANOS), bench.now
+        QueuedGroupInfo(key="default/h", desired_count=9, desired_count_wait=60 * NANOS), bench.now
     )
     bench.add(member("h1", "h"), member("lost", "unknown"))
     bench.pop()
@@ -744,7 +744,7 @@ def test_groups_survive_a_reload(finished: bool) -> None:
 def test_observer_hears_that_a_waiting_group_has_a_member_more() -> None:
     heard = Listener()
     bench = Bench(observer=heard)
-    bench.queue.add_group(GroupInfo(key=KEY), bench.now)
+    bench.queue.add_group(QueuedGroupInfo(key=KEY), bench.now)
 
     bench.add(member("a"), member("b"))
 
@@ -753,7 +753,7 @@ def test_observer_hears_that_a_waiting_group_has_a_member_more() -> None:
 
 def test_first_gated_member_speaks_for_the_group() -> None:
     bench = Bench(Gate("One"), Gate("Two"))
-    bench.queue.add_group(GroupInfo(key=KEY), bench.now)
+    bench.queue.add_group(QueuedGroupInfo(key=KEY), bench.now)
     bench.add(member("a").gate("One"), member("b").gate("Two").priority(5))
 
     bench.add(member("c"))
@@ -791,7 +791,7 @@ def test_group_that_was_forgotten_waits_for_its_desired_count_anew() -> None:
     bench.queue.delete(member("a").build(), bench.now)
     bench.wait(600)
 
-    bench.queue.add_group(GroupInfo(key=KEY, desired_count=2, desired_count_wait=60 * NANOS), bench.now)
+    bench.queue.add_group(QueuedGroupInfo(key=KEY, desired_count=2, desired_count_wait=60 * NANOS), bench.now)
     bench.add(member("a"))
 
     assert bench.queue.next_deadline() == bench.now + 60 * NANOS

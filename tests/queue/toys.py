@@ -19,7 +19,7 @@ from tidelog.framework.events import (
 from tidelog.framework.interface import Status, unschedulable
 from tidelog.plugins.priority_sort import PrioritySort
 from tidelog.queue.entity import AnyEntity, QueuedGroup, QueuedPod
-from tidelog.queue.scheduling_queue import QueueConfig, Rejection, SchedulingQueue
+from tidelog.queue.scheduling_queue import QueueConfig, QueueRejection, SchedulingQueue
 from tidelog.testing import builders as build
 
 NODE_ADD = ClusterEvent(Resource.NODE, Action.ADD)
@@ -152,7 +152,9 @@ class Bench:
         self.seq += 1
         self.queue.tick(self.seq, self.now)
 
-    def finish_group(self, key: str, status: Any, failed: Mapping[str, Rejection], **rejectors: Any) -> None:
+    def finish_group(
+        self, key: str, status: Any, failed: Mapping[str, QueueRejection], **rejectors: Any
+    ) -> None:
         self.queue.finish_group(key, status, failed, now=self.now, **rejectors)
 
     def where(self, pod: str) -> str:

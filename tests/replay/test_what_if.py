@@ -21,7 +21,7 @@ from tidelog.replay.driver import Driver
 from tidelog.replay.figures import figures
 from tidelog.replay.files import write_log
 from tidelog.replay.verify import verify
-from tidelog.replay.what_if import Injection, Outcomes, run_what_if
+from tidelog.replay.what_if import Injection, WhatIfOutcomes, run_what_if
 from tidelog.scheduler.recorded import CannotFollow
 from tidelog.testing import builders as b
 
@@ -43,7 +43,7 @@ def packing(strategy: str) -> SchedulerConfiguration:
     return resolve_configuration({**HEADER, "profiles": [profile]}, Registry()).configuration
 
 
-def asked(driver: Driver, **how: object) -> tuple[Outcomes, Comparison]:
+def asked(driver: Driver, **how: object) -> tuple[WhatIfOutcomes, Comparison]:
     made = run_what_if(driver.records, Registry(), **how)  # type: ignore[arg-type]
     return made, compare(driver.records, made)
 

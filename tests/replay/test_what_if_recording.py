@@ -15,12 +15,12 @@ from tidelog.eventlog.records import KindSynced
 from tidelog.replay.comparison import compare
 from tidelog.replay.story import story
 from tidelog.replay.verify import verify
-from tidelog.replay.what_if import Outcomes, run_what_if
+from tidelog.replay.what_if import WhatIfOutcomes, run_what_if
 from tidelog.scheduler.core import Core
 from tidelog.testing import builders as b
 
 
-def made(log: Log, **changes: Any) -> Outcomes:
+def made(log: Log, **changes: Any) -> WhatIfOutcomes:
     """What the same rules, or others, come to."""
 
     def configure(recorded: SchedulerConfiguration) -> SchedulerConfiguration:
@@ -31,7 +31,7 @@ def made(log: Log, **changes: Any) -> Outcomes:
     return found
 
 
-def pods(found: Outcomes) -> dict[str, Pod]:
+def pods(found: WhatIfOutcomes) -> dict[str, Pod]:
     return {o.metadata.name: o for o in found.driver.core.objects.values() if isinstance(o, Pod)}
 
 

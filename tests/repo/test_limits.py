@@ -40,7 +40,7 @@ from tidelog.eventlog.records import Draft, SchedulerStarted
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "limits.md").read_text()
 YEARS = {5: "five"}
 UNSATISFIABLE = validate_placement.UNSATISFIABLE
-HTTP = http_server.Limits()
+HTTP = http_server.HttpLimits()
 VALUES = {
     "an object, of what is kept of it, as JSON": f"{OBJECT_BYTES_MAX / 2**20} MiB",
     "entries and items of an object, all levels counted": f"{VALUES_MAX:,}",

@@ -56,7 +56,7 @@ from tidelog.configuration.configuration import SchedulerConfiguration, resolve_
 from tidelog.daemon.actors.catalogue import cast_of
 from tidelog.daemon.intake import messages as fact_messages
 from tidelog.daemon.intake.messages import read_answer, write_request
-from tidelog.daemon.process.candidate import Candidate
+from tidelog.daemon.process.candidate import LeadershipCandidate
 from tidelog.daemon.process.clock import SystemClock
 from tidelog.daemon.process.compaction import compact
 from tidelog.daemon.process.recovery import recovered_core
@@ -271,15 +271,15 @@ class Compaction(Program):
             machine.counts["compactions"] += 1
 
 
-class Daemon(Program, Candidate):
+class Daemon(Program, LeadershipCandidate):
     """One run of the daemon's process."""
 
-    work = Candidate.work
+    work = LeadershipCandidate.work
 
     def __init__(self, machine: Machine, process: Process) -> None:
         Program.__init__(self, machine, process)
         self.poll_seconds = machine.habits.poll_seconds
-        Candidate.__init__(
+        LeadershipCandidate.__init__(
             self,
             SimPlace(machine, self),
             machine.registry,

@@ -11,10 +11,10 @@ import pytest
 from tests.queue.toys import NODE_ADD, NODE_LABEL, POD_DELETE, Bench, Toy, node, on, uid
 from tidelog.api.objects import Pod
 from tidelog.framework.events import Action, ClusterEvent, Hint, HintFn, Resource, WaitingPod
-from tidelog.queue.group_rules import GroupInfo
-from tidelog.queue.scheduling_queue import Rejection
+from tidelog.queue.group_rules import QueuedGroupInfo
+from tidelog.queue.scheduling_queue import QueueRejection
 from tidelog.testing import builders as build
-from tidelog.testing.hint_soundness import Answer, HintSoundness, Sleeper, left_asleep
+from tidelog.testing.hint_soundness import HintAnswer, HintSoundness, Sleeper, left_asleep
 
 NODE_TAINT = ClusterEvent(Resource.NODE, Action.UPDATE_NODE_TAINT)
 
@@ -129,7 +129,9 @@ def test_the_report_names_the_pod_its_rejectors_and_what_the_hints_said() -> Non
 
     found = check.step(("node", "n0", "a"))
 
-    assert found == [Sleeper("default/p", ("Zone",), (Answer("Zone", "NodeUpdateNodeLabel", "QueueSkip"),))]
+    assert found == [
+        Sleeper("default/p", ("Zone",), (HintAnswer("Zone", "NodeUpdateNodeLabel", "QueueSkip"),))
+    ]
     assert str(found[0]) == (
         "pod default/p, rejected by Zone, fits and was left asleep (Zone of NodeUpdateNodeLabel: QueueSkip)"
     )
@@ -162,11 +164,11 @@ def test_events_during_an_attempt_are_checked_too() -> None:
 
 def test_gated_pods_may_sleep_and_members_of_groups_may_not() -> None:
     bench = Bench(Toy("Deaf"))
-    bench.queue.add_group(GroupInfo(key="default/g"), bench.now)
-    bench.queue.add_group(GroupInfo(key="default/short", min_count=2), bench.now)
+    bench.queue.add_group(QueuedGroupInfo(key="default/g"), bench.now)
+    bench.queue.add_group(QueuedGroupInfo(key="default/short", min_count=2), bench.now)
     bench.add(build.pod("gated").group("short"), build.pod("a").group("g"), build.pod("b").group("g"))
     bench.pop()
-    why = {uid("a"): Rejection(("Deaf",)), uid("b"): Rejection(("Deaf",))}
+    why = {uid("a"): QueueRejection(("Deaf",)), uid("b"): QueueRejection(("Deaf",))}
     bench.finish_group("default/g", "unschedulable", why)
 
     found = left_asleep(bench.queue, lambda pod: pod.metadata.name != "b")

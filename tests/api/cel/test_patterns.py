@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidelog.api.cel.errors import EvaluationError
-from tidelog.api.cel.patterns import Pattern
+from tidelog.api.cel.patterns import TextPattern
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ from tidelog.api.cel.patterns import Pattern
     ],
 )
 def test_pattern_finds_what_re2_finds(pattern: str, text: str, found: tuple[int, int] | None) -> None:
-    assert Pattern(pattern).search(text) == found
+    assert TextPattern(pattern).search(text) == found
 
 
 @pytest.mark.parametrize(
@@ -64,17 +64,17 @@ def test_pattern_finds_what_re2_finds(pattern: str, text: str, found: tuple[int,
 )  # fmt: skip
 def test_pattern_that_re2_refuses_is_refused(pattern: str) -> None:
     with pytest.raises(EvaluationError, match="error parsing regexp"):
-        Pattern(pattern)
+        TextPattern(pattern)
 
 
 def test_matches_do_not_overlap_and_empty_ones_stand_apart() -> None:
-    assert list(Pattern("a*").all("baac")) == [(0, 0), (1, 3), (4, 4)]
-    assert list(Pattern("a").all("aaa", 2)) == [(0, 1), (1, 2)]
-    assert list(Pattern("").all("ab")) == [(0, 0), (1, 1), (2, 2)]
+    assert list(TextPattern("a*").all("baac")) == [(0, 0), (1, 3), (4, 4)]
+    assert list(TextPattern("a").all("aaa", 2)) == [(0, 1), (1, 2)]
+    assert list(TextPattern("").all("ab")) == [(0, 0), (1, 1), (2, 2)]
 
 
 def test_cost_is_linear_in_the_text() -> None:
-    pattern = Pattern("(a|a)*(a|a)*b")
+    pattern = TextPattern("(a|a)*(a|a)*b")
 
     assert pattern.cost(2000) < 2.2 * pattern.cost(1000)
     assert pattern.search("a" * 2000) is None
@@ -90,7 +90,7 @@ def test_plain_patterns_find_what_pythons_re_finds(parts: list[tuple[str, str]],
     pattern = "".join(atom + ("" if atom in ("^", "$", r"\b") else sign) for atom, sign in parts)
     expected = re.search(pattern.replace("$", r"\Z"), text, re.ASCII)
 
-    found = Pattern(pattern).search(text)
+    found = TextPattern(pattern).search(text)
 
     assert (None if found is None else found) == (None if expected is None else expected.span())
 
@@ -98,7 +98,7 @@ def test_plain_patterns_find_what_pythons_re_finds(parts: list[tuple[str, str]],
 @given(st.text(alphabet=r"ab()[]{}*+?|^$\.dwpPLQE:-,12<>ix", max_size=20), st.text(max_size=10))
 def test_any_text_is_a_pattern_or_an_error(pattern: str, text: str) -> None:
     try:
-        found = Pattern(pattern).search(text)
+        found = TextPattern(pattern).search(text)
     except EvaluationError:
         return
     assert found is None or 0 <= found[0] <= found[1] <= len(text)

@@ -19,7 +19,7 @@ from tidelog.replay.driver import Driver
 from tidelog.replay.verify import verify
 from tidelog.scheduler.core import Core
 from tidelog.scheduler.groups.cycle import GroupOptions, GroupResult
-from tidelog.scheduler.groups.trial import Evaluation
+from tidelog.scheduler.groups.trial import TrialEvaluation
 from tidelog.scheduler.pod_cycle import Stamp
 from tidelog.testing import builders as b
 
@@ -188,7 +188,7 @@ def _short(key: str) -> str:
     return key.rpartition("/")[2]
 
 
-def _evaluation(e: Evaluation) -> Json:
+def _evaluation(e: TrialEvaluation) -> Json:
     found: Json = {
         "status": "Success" if e.is_feasible else "Unschedulable",
         "fit_count": e.fit_count,

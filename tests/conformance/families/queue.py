@@ -35,9 +35,9 @@ from tidelog.framework.interface import Status, unschedulable
 from tidelog.framework.object_events import pod_events
 from tidelog.plugins.priority_sort import PrioritySort
 from tidelog.queue.entity import AnyEntity, QueuedGroup, QueuedPod, Where
-from tidelog.queue.group_rules import GroupInfo
+from tidelog.queue.group_rules import QueuedGroupInfo
 from tidelog.queue.in_flight import Attempt
-from tidelog.queue.scheduling_queue import QueueConfig, Rejection, SchedulingQueue
+from tidelog.queue.scheduling_queue import QueueConfig, QueueRejection, SchedulingQueue
 
 Json = dict[str, Any]
 MS = 1_000_000
@@ -280,7 +280,7 @@ class Trace:
     def _add_group(self, step: Json) -> None:
         group = step["group"]
         self.world.min_count[group["name"]] = group.get("min_count", 0)
-        self.queue.add_group(GroupInfo(key=group["name"], priority=group.get("priority", 0)), self.now)
+        self.queue.add_group(QueuedGroupInfo(key=group["name"], priority=group.get("priority", 0)), self.now)
 
     def _delete_group(self, step: Json) -> None:
         self.world.min_count.pop(step["group_name"], None)
@@ -288,7 +288,7 @@ class Trace:
 
     def _group_result(self, step: Json) -> None:
         failed = {
-            pod["uid"]: Rejection(tuple(pod.get("unschedulable") or ()), tuple(pod.get("pending") or ()))
+            pod["uid"]: QueueRejection(tuple(pod.get("unschedulable") or ()), tuple(pod.get("pending") or ()))
             for pod in step["pods"]
             if pod["result"] == "failed"
         }

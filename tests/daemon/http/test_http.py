@@ -34,12 +34,14 @@ from tidelog.daemon.http.endpoints import (
     Sources,
     parse_listen,
 )
-from tidelog.daemon.http.server import Limits
+from tidelog.daemon.http.server import HttpLimits
 from tidelog.daemon.metrics.metrics import Metrics, Scrape, Statistics
 from tidelog.testing.builders import pod
 
 HOSTILE = "a\x1b[2J\nb\u202e"
-PATIENT = Limits(connections=200, request_seconds=PATIENCE, answer_seconds=PATIENCE, loop_seconds=PATIENCE)
+PATIENT = HttpLimits(
+    connections=200, request_seconds=PATIENCE, answer_seconds=PATIENCE, loop_seconds=PATIENCE
+)
 """None is reached, but the one that a test is about."""
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from tests.patience import PATIENCE
 from tidelog.api.errors import LogFull
 from tidelog.configuration.configuration import SchedulerConfiguration, resolve_configuration
-from tidelog.daemon.process.candidate import Candidate
+from tidelog.daemon.process.candidate import LeadershipCandidate
 from tidelog.daemon.process.clock import SystemClock
 from tidelog.daemon.process.runtime import Limits, Runtime
 from tidelog.eventlog.log import Log
@@ -47,7 +47,7 @@ class Alone:
         return contextlib.nullcontext()
 
 
-class Reloading(Candidate):
+class Reloading(LeadershipCandidate):
     """Reads whatever configuration it is given."""
 
     newest: SchedulerConfiguration

@@ -44,9 +44,9 @@ from tidelog.replay.verify import recover, verify
 from tidelog.scheduler.fallback import withdraws_fallback
 from tidelog.testing import builders as b
 from tidelog.testing.builders import HOSTNAME, ZONE
-from tidelog.testing.plugin_kit import Cluster, Dice, check_plugin
+from tidelog.testing.plugin_kit import Dice, WorldCluster, check_plugin
 from tidelog.testing.plugin_kit import World as Kit
-from tidelog.testing.plugin_worlds import Step
+from tidelog.testing.plugin_worlds import Happening
 
 LINE = "topologySpread[0] topology.kubernetes.io/zone"
 WAITING = "hard, waiting for NodeProvisioningFailed (no NodeProvisioningInProgress condition"
@@ -659,11 +659,11 @@ class FallbackWorld(Kit):
     def target(self, dice: Dice) -> Pod:
         return self._told(dice, super().target(dice))
 
-    def step(self, dice: Dice, cluster: Cluster, target: Pod) -> Step:
+    def step(self, dice: Dice, cluster: WorldCluster, target: Pod) -> Happening:
         if dice.chance(70):
             return super().step(dice, cluster, target)
         changed = self.changed_target(dice, target)
-        return Step(cluster, changed, target, changed, of_target=True)
+        return Happening(cluster, changed, target, changed, of_target=True)
 
     def changed_target(self, dice: Dice, old: Pod) -> Pod:
         return self._told(dice, old) if dice.chance(70) else super().changed_target(dice, old)

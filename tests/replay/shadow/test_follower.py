@@ -31,9 +31,9 @@ from tidelog.eventlog.records import (
     encode_body,
 )
 from tidelog.plugins.registry import Registry
-from tidelog.replay.shadow.follower import Follower, Judged
+from tidelog.replay.shadow.follower import Follower, JudgedDecision
 from tidelog.replay.shadow.report import Summary, as_record, summed_up
-from tidelog.replay.shadow.world import Entry, World
+from tidelog.replay.shadow.world import ShadowWorld, WorldEntry
 from tidelog.scheduler.cache import Cache
 from tidelog.testing import builders as b
 
@@ -82,7 +82,7 @@ class Log:
         self.at += millis * MILLIS
         return self
 
-    def judged(self) -> list[Judged]:
+    def judged(self) -> list[JudgedDecision]:
         follower = Follower(REGISTRY)
         found = [one for record in self.records for one in follower.take(record)]
         return [*found, *follower.finish()]
@@ -400,8 +400,8 @@ def test_what_was_brought_forward_is_given_back(steps: Sequence[Object | str], d
             log.say(ObjectDeleted(), step)
         else:
             log.put(step)
-    world = World(REGISTRY)
-    world.coming.extend(Entry(record, decode_body(record)) for record in log.records)
+    world = ShadowWorld(REGISTRY)
+    world.coming.extend(WorldEntry(record, decode_body(record)) for record in log.records)
     for _ in range(data.draw(st.integers(2, len(log.records) - 1))):
         world.advance()
     before = _state(world)
@@ -425,10 +425,10 @@ def test_going_back_and_forth_leads_to_where_one_was(steps: Sequence[Object | st
             log.say(ObjectDeleted(), step)
         else:
             log.put(step)
-    world = World(REGISTRY)
+    world = ShadowWorld(REGISTRY)
     states: list[object] = []
     for record in log.records:
-        world.coming.append(Entry(record, decode_body(record)))
+        world.coming.append(WorldEntry(record, decode_body(record)))
         world.advance()
         states.append(_state(world))
 
@@ -441,7 +441,7 @@ def test_going_back_and_forth_leads_to_where_one_was(steps: Sequence[Object | st
     assert _state(world) == states[-1]
 
 
-def _state(world: World) -> object:
+def _state(world: ShadowWorld) -> object:
     """What decisions look at; the order of nodes, which only breaks ties, does not count."""
     cache: Cache = world.cluster.cache
     found = cache.dump()

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidelog.framework.reasons import nodes_message
-from tidelog.replay.shadow.messages import Reasons, Rejection, parsed
+from tidelog.replay.shadow.messages import Reasons, RejectionMessage, parsed
 
 
 def test_reasons_and_preemption_are_told_apart() -> None:
@@ -16,7 +16,7 @@ def test_reasons_and_preemption_are_told_apart() -> None:
         "preemption: 0/5 nodes are available: 5 No preemption victims found for incoming pod."
     )
 
-    assert found == Rejection(
+    assert found == RejectionMessage(
         Reasons(5, (("Insufficient cpu", 5), ("Insufficient memory", 1))),
         Reasons(5, (("No preemption victims found for incoming pod", 5),)),
     )
@@ -48,7 +48,7 @@ def test_a_message_of_another_shape_is_itself(text: str) -> None:
 
 @given(st.text(max_size=60))
 def test_no_message_is_too_odd(text: str) -> None:
-    assert isinstance(parsed(text), Rejection)
+    assert isinstance(parsed(text), RejectionMessage)
 
 
 REASONS = st.dictionaries(

@@ -44,7 +44,7 @@ from tidelog.scheduler.core import Core
 from tidelog.scheduler.evaluation.node_index import NodeIndex
 from tidelog.scheduler.evaluation.placements import Fork, Outlook, PlacementMemory, Watch
 from tidelog.scheduler.groups.cycle import _Cycle
-from tidelog.scheduler.groups.trial import Evaluation, Foreseen
+from tidelog.scheduler.groups.trial import Foreseen, TrialEvaluation
 from tidelog.testing import builders as b
 
 SEEDS = int(environ.get("TIDELOG_FAST_SEEDS", "24"))
@@ -231,7 +231,7 @@ def foreseen(monkeypatch: pytest.MonkeyPatch) -> list[Foreseen]:
 
     def compared(
         self: _Cycle, outlook: Outlook, number: int, placement: Placement, sums_up: bool
-    ) -> Evaluation:
+    ) -> TrialEvaluation:
         evaluation = foresee(self, outlook, number, placement, sums_up)
         if isinstance(evaluation, Foreseen):
             found.append(evaluation)
@@ -247,7 +247,7 @@ def foreseen(monkeypatch: pytest.MonkeyPatch) -> list[Foreseen]:
     return found
 
 
-def summary(evaluation: Evaluation) -> tuple[object, ...]:
+def summary(evaluation: TrialEvaluation) -> tuple[object, ...]:
     first = evaluation.first_failure
     return (
         evaluation.fit_count,
@@ -325,7 +325,7 @@ def trials(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     found: list[str] = []
     simulate = _Cycle._simulate
 
-    def noted(self: _Cycle, placement: Placement) -> Evaluation:
+    def noted(self: _Cycle, placement: Placement) -> TrialEvaluation:
         found.append(placement.name.removeprefix(f"{RACK}="))
         return simulate(self, placement)
 

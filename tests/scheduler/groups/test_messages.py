@@ -6,7 +6,7 @@ from tidelog.framework.interface import CycleState, Placement
 from tidelog.framework.node_info import PodInfo
 from tidelog.scheduler.groups.group import Group, GroupRule
 from tidelog.scheduler.groups.messages import LINES_MAX, infeasible_message, placement_lines, progress
-from tidelog.scheduler.groups.trial import Evaluation, Step
+from tidelog.scheduler.groups.trial import TrialEvaluation, TrialStep
 from tidelog.testing import builders as b
 
 
@@ -17,17 +17,18 @@ def group(min_count: int = 0, members: int = 3, placed: int = 0) -> Group:
     return Group("PodGroup/ns/train", rule, pods, there)
 
 
-def tried(found: Group, fits: int, reason: str = "no room") -> Evaluation:
-    evaluation = Evaluation(Placement(name="rack=r1", nodes=("n1",)))
+def tried(found: Group, fits: int, reason: str = "no room") -> TrialEvaluation:
+    evaluation = TrialEvaluation(Placement(name="rack=r1", nodes=("n1",)))
     for number, pod in enumerate(found.members):
         node = "n1" if number < fits else ""
-        evaluation.add(Step(pod, CycleState(), node, reason="" if node else reason))
+        evaluation.add(TrialStep(pod, CycleState(), node, reason="" if node else reason))
     return evaluation
 
 
-def many(count: int) -> list[Evaluation]:
+def many(count: int) -> list[TrialEvaluation]:
     return [
-        Evaluation(Placement(name=f"rack=r{i:04}", nodes=("n1",)), message="too small") for i in range(count)
+        TrialEvaluation(Placement(name=f"rack=r{i:04}", nodes=("n1",)), message="too small")
+        for i in range(count)
     ]
 
 

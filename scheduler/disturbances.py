@@ -71,6 +71,8 @@ class Notes:
     def _enter(self, entry: _Note) -> None:
         note = entry.note
         self._by_key.setdefault(note.key, []).append(entry)
+        for device in sorted(note.devices):
+            self._by_key.setdefault(device, []).append(entry)
         if note.forbids:
             # It is about a budget, and hurts in no other way.
             self._forbidding.append(entry)

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from tidelog.api.errors import InternalError, UsageError
 from tidelog.cli.demo import daemon as demo_daemon
+from tidelog.cli.demo import devices as demo_devices
 from tidelog.cli.demo import gangs as demo_gangs
 from tidelog.cli.demo import preemption as demo_preemption
 from tidelog.cli.demo import spread as demo_spread
@@ -50,6 +51,8 @@ def tell(log: Path | None) -> None:
     demo_gangs.tell()
     story.say("Where the data are", "Pods whose volumes keep them in their zones, with a volume controller:")
     demo_volumes.tell()
+    story.say("Two GPUs each, of one host", "A gang whose pods claim devices (DRA):")
+    demo_devices.tell()
     story.say("The log", f"It is {log}, one file with its head beside it. Go on with it:")
     print(f"{INDENT}export TIDELOG_LOG={shlex.quote(str(log))}")
     program = "tidelog" if shutil.which("tidelog") else _shown(Path(sys.argv[0]))

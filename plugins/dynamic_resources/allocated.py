@@ -13,7 +13,7 @@ from tidelog.plugins.dynamic_resources.inventory import DeviceKey
 class Allocated:
     """Counts, so that a claim can be taken out again. Allocations with admin access do not count."""
 
-    __slots__ = ("capacity", "shared", "taken")
+    __slots__ = ("capacity", "shared", "taken", "versions")
 
     def __init__(self, claims: Iterable[ResourceClaim] = ()) -> None:
         self.taken: dict[DeviceKey, int] = {}
@@ -22,6 +22,8 @@ class Allocated:
         """Device → how many have a share of it."""
         self.capacity: dict[DeviceKey, dict[str, Fraction]] = {}
         """Shared device → capacity → what is consumed of it."""
+        self.versions: dict[tuple[str, str], int] = {}
+        """Driver and pool → how often something about its devices has changed."""
         for claim in claims:
             self.add(claim)
 
@@ -37,6 +39,7 @@ class Allocated:
 
     def _change(self, result: DeviceResult, sign: int) -> None:
         key = (result.driver, result.pool, result.device)
+        self.versions[key[:2]] = self.versions.get(key[:2], 0) + 1
         counts = self.taken if result.share_id is None else self.shared
         counts[key] = counts.get(key, 0) + sign
         if not counts[key]:

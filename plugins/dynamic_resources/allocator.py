@@ -6,19 +6,66 @@ One is made for each attempt. `allocate` costs what the search costs: usually a 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import msgspec
 
 from tidelog.api.objects import AllocationResult, DeviceClass, Node, ResourceClaim
 from tidelog.plugins.dynamic_resources.allocated import Allocated
 from tidelog.plugins.dynamic_resources.errors import AllocationError, NodeLocalFailure, SearchGivenUp
-from tidelog.plugins.dynamic_resources.inventory import Inventory
+from tidelog.plugins.dynamic_resources.inventory import DevicePool, Inventory
 from tidelog.plugins.dynamic_resources.requests import PreparedClaim, prepare
 from tidelog.plugins.dynamic_resources.result import ShareName, results, share_name
-from tidelog.plugins.dynamic_resources.search import Budget, Search
+from tidelog.plugins.dynamic_resources.search import Budget, Search, given_up
 
 STEPS_OF_NODE = 50_000
 """Steps that a search on one node may take; arbitrary: some 50 ms. Upstream stops after ten seconds."""
 STEPS_OF_ATTEMPT = 400_000
 """Steps of all nodes of an attempt together."""
+_KINDS_MAX = 16
+"""So many kinds of claims are remembered. Arbitrary: pods of a few templates come at a time."""
+
+Allocations = tuple[AllocationResult, ...]
+_encode = msgspec.msgpack.Encoder().encode
+
+
+class Remembered(NamedTuple):
+    """What a search found on a node, and as long as what it holds."""
+
+    pools: Sequence[DevicePool]
+    versions: tuple[int | None, ...]
+    """Of what is allocated of each pool."""
+    found: Allocations | None
+    steps: int
+    """Of that search; they are paid again, so that what is known changes no answer."""
+
+
+class Memory:
+    """What searches found, for claims that ask for the same as those before: pods of a template differ in nothing but their names.
+
+    A cache: an answer does not depend on what is in it. Errors and shares, which name a claim or a pod, are not kept.
+    """
+
+    def __init__(self) -> None:
+        self._kinds: dict[bytes, dict[str, Remembered]] = {}
+        self._of: tuple[int, Allocated | None] = (-1, None)
+
+    def of(
+        self, claims: Sequence[ResourceClaim], classes_generation: int, allocated: Allocated
+    ) -> dict[str, Remembered]:
+        """What is known of the nodes for claims like these; to be filled."""
+        if self._of[0] != classes_generation or self._of[1] is not allocated:
+            self._kinds.clear()
+            self._of = (classes_generation, allocated)
+        key = _encode([claim.spec for claim in claims])
+        found = self._kinds.pop(key, None)
+        if found is None:
+            found = {}
+            if len(self._kinds) >= _KINDS_MAX:
+                del self._kinds[next(iter(self._kinds))]
+        self._kinds[key] = found
+        return found
+
 
 __all__ = ["AllocationError", "Allocator", "NodeLocalFailure", "SearchGivenUp"]
 
@@ -33,7 +80,9 @@ class Allocator:
         class_of: Callable[[str], DeviceClass | None],
         claims: Sequence[ResourceClaim],
         name_share: ShareName = lambda claim, result: share_name("share", claim, result),
+        remembered: dict[str, Remembered] | None = None,
     ) -> None:
+        self._remembered = {} if remembered is None else remembered
         self._inventory = inventory
         self._allocated = allocated
         self._class_of = class_of
@@ -45,11 +94,32 @@ class Allocator:
         self, node: Node, special: ResourceClaim | None = None
     ) -> tuple[AllocationResult, ...] | None:
         """An allocation for each claim, and for the special one of this node; None if there is none. Raises as `Search.run`."""
-        claims: list[PreparedClaim] = list(self._claims)
-        if special is not None:
-            claims.append(prepare(special, self._class_of))
         pools = self._inventory.pools(node)
+        if special is not None:
+            return self._search(node, pools, [*self._claims, prepare(special, self._class_of)])
+        name = node.metadata.name
+        versions = tuple(self._allocated.versions.get((pool.driver, pool.name)) for pool in pools)
+        known = self._remembered.get(name)
+        if known is not None and known.pools is pools and known.versions == versions:
+            limit = self._budget.limit(STEPS_OF_NODE)
+            self._budget.left -= min(known.steps, limit)
+            if known.steps > limit:
+                raise given_up(limit)
+            return known.found
+        before = self._budget.left
+        found = self._search(node, pools, self._claims)
+        if not _has_shares(found):
+            self._remembered[name] = Remembered(pools, versions, found, before - self._budget.left)
+        return found
+
+    def _search(
+        self, node: Node, pools: Sequence[DevicePool], claims: Sequence[PreparedClaim]
+    ) -> Allocations | None:
         search = Search(node, pools, claims, self._allocated, self._budget, STEPS_OF_NODE)
         if not search.run():
             return None
         return results(search, claims, node.metadata.name, self._name_share)
+
+
+def _has_shares(found: Allocations | None) -> bool:
+    return any(r.share_id is not None for one in found or () for r in one.devices.results)

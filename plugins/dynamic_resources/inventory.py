@@ -50,8 +50,8 @@ class PoolDevice:
         )
         self.value: CelMap | EvaluationError | None = None
         """As selectors see it; made when the first asks."""
-        self.answers: dict[str, bool | EvaluationError] = {}
-        """Selector → whether it matches."""
+        self.answers: dict[str, tuple[bool | EvaluationError, int]] = {}
+        """Selector → whether it matches, and what finding that out costs in steps of a search."""
 
     @property
     def name(self) -> str:
@@ -67,12 +67,11 @@ class PoolDevice:
                 self.value = problem
         return self.value
 
-    def keep(self, selector: str, answer: bool | EvaluationError) -> bool | EvaluationError:
+    def keep(self, selector: str, answer: bool | EvaluationError, cost: int) -> None:
         """Remember what a selector said."""
         if len(self.answers) >= _ANSWERS_MAX:
             self.answers.clear()
-        self.answers[selector] = answer
-        return answer
+        self.answers[selector] = (answer, cost)
 
 
 def _concerns(rule: DeviceTaintRule, key: DeviceKey) -> bool:

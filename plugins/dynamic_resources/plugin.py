@@ -51,6 +51,7 @@ from tidelog.plugins.dynamic_resources.allocated import Allocated
 from tidelog.plugins.dynamic_resources.allocator import (
     AllocationError,
     Allocator,
+    Memory,
     NodeLocalFailure,
     SearchGivenUp,
 )
@@ -148,6 +149,7 @@ class DynamicResources(Plugin):
         self._binding_timeout = parse_duration(args.binding_timeout)
         self._inventory: tuple[int, Inventory] = (-1, Inventory())
         self._allocated: tuple[int, Allocated] = (-1, Allocated())
+        self._memory = Memory()
 
     @classmethod
     def validate_args(cls, args: Any, path: str, gates: FeatureGates) -> list[FieldError]:
@@ -237,6 +239,7 @@ class DynamicResources(Plugin):
                 devices.device_class,
                 cycle.to_allocate,
                 lambda claim, result: share_name(*about, claim, result),
+                self._memory.of(cycle.to_allocate, devices.classes_generation, self.allocated()),
             )
         state.write(_STATE, cycle)
         return PreFilterResult()

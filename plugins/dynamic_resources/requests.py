@@ -63,8 +63,6 @@ class Wanted:
         )
         self._matches: dict[PoolDevice, bool] = {}
         self._consumptions: dict[PoolDevice, tuple[Consumption, ...] | None] = {}
-        self.steps = 0
-        """What evaluations have cost, in steps of the search."""
 
     @property
     def name(self) -> str:
@@ -103,31 +101,34 @@ class Wanted:
             found = self._matches[device] = all(self._holds(selector, device) for selector in self._selectors)
         return found
 
+    def cost_of(self, device: PoolDevice) -> int:
+        """Steps that a search pays for asking about the device: the same whether somebody has asked before or not."""
+        self.may_match(device)
+        return sum(device.answers.get(selector.expression, (True, 0))[1] for selector in self._selectors)
+
     def _holds(self, selector: _Selector, device: PoolDevice) -> bool:
-        found = device.answers.get(selector.expression)
-        if found is None:
-            found = device.keep(selector.expression, self._evaluate(selector, device))
+        if selector.expression not in device.answers:
+            device.keep(selector.expression, *self._evaluate(selector, device))
+        found, _ = device.answers[selector.expression]
         if isinstance(found, EvaluationError):
             raise AllocationError(
                 f"{selector.error_prefix} on device {device.name}: CEL runtime error: {found}"
             ) from None
         return found
 
-    def _evaluate(self, selector: _Selector, device: PoolDevice) -> bool | EvaluationError:
+    def _evaluate(self, selector: _Selector, device: PoolDevice) -> tuple[bool | EvaluationError, int]:
         try:
             program = compile_selector(selector.expression)
         except InvalidExpression as problem:
             raise AllocationError(f"{selector.error_prefix}: CEL compile error: {problem}") from None
         seen = device.as_selectors_see_it()
         if isinstance(seen, EvaluationError):
-            return seen
+            return seen, 0
         try:
             answer, cost = program.matches(seen)
         except EvaluationError as problem:
-            self.steps += 100
-            return problem
-        self.steps += 1 + cost // 10
-        return answer
+            return problem, 100
+        return answer, cost // 10
 
     def consumes(self, device: PoolDevice) -> tuple[Consumption, ...] | None:
         """What it would take of the device's capacities; None if the device does not do. Raises AllocationError."""

@@ -70,6 +70,16 @@ class Budget:
     def __init__(self, steps: int) -> None:
         self.left = steps
 
+    def limit(self, steps: int) -> int:
+        """How many of them a search may take now."""
+        return max(0, min(steps, self.left))
+
+
+def given_up(limit: int) -> SearchGivenUp:
+    """After so many steps; none, where the attempt has taken all that it may."""
+    after = f"after {limit} steps" if limit else "because other nodes took all steps of the attempt"
+    return SearchGivenUp(f"the search for devices was given up {after}")
+
 
 class Search:
     """One search, on one node."""
@@ -88,9 +98,10 @@ class Search:
         self._claims = claims
         self._allocated = allocated
         self._budget = budget
-        self._limit = self._left = min(steps, budget.left)
+        self._limit = self._left = budget.limit(steps)
         usable = [pool for pool in pools if not (pool.is_incomplete or pool.is_invalid)]
         self._devices = [(device, pool) for pool in usable for device in pool.devices]
+        self._asked: set[tuple[Wanted, PoolDevice]] = set()
         self._all: dict[Wanted, list[tuple[PoolDevice, DevicePool]]] = {}
         self._constraints: list[list[Constraint]] = []
         self._using: dict[DeviceKey, set[int]] = {}
@@ -114,7 +125,7 @@ class Search:
             self._prepare()
             found = self._solve()
         finally:
-            self._budget.left -= self.steps
+            self._budget.left -= min(self.steps, self._limit)
         if not found and any(pool.is_invalid for pool in self._pools):
             raise NodeLocalFailure("invalid resource pools were encountered")
         return found
@@ -134,7 +145,7 @@ class Search:
     def _spend(self, steps: int = 1) -> None:
         self._left -= steps
         if self._left < 0:
-            raise SearchGivenUp(f"the search for devices was given up after {self._limit} steps")
+            raise given_up(self._limit)
 
     # --- what is wrong with the claims ------------------------------------------------------------------------------------
 
@@ -276,6 +287,7 @@ class Search:
             device, pool = self._devices[index]
             if self._is_in_use(claim, wanted, device):
                 continue
+            self._pay_for(wanted, device)
             if wanted.may_match(device) and self._is_takeable(claim, wanted, device, pool):
                 count += 1
         return count
@@ -302,13 +314,17 @@ class Search:
         return bool(using) or device.key in self._allocated.taken
 
     def _is_selectable(self, wanted: Wanted, device: PoolDevice) -> bool:
-        before = wanted.steps
+        self._pay_for(wanted, device)
         found = wanted.matches(device)
-        if wanted.steps > before:
-            self._spend(wanted.steps - before)
         if found and device.of.spec.per_device_node_selection:
             return reaches_device(self._node, device.device, device.of.metadata.name)
         return found
+
+    def _pay_for(self, wanted: Wanted, device: PoolDevice) -> None:
+        """Each search pays for its own questions, so that it stops at the same step whatever is known already."""
+        if (wanted, device) not in self._asked:
+            self._asked.add((wanted, device))
+            self._spend(wanted.cost_of(device))
 
     def _has_capacity(self, wanted: Wanted, device: PoolDevice) -> bool:
         needed = wanted.consumes(device)

@@ -8,6 +8,8 @@ import msgspec
 import pytest
 
 from tidelog.api.objects import DeviceTaintRule, Object, ResourceClaim
+from tidelog.configuration.configuration import default_configuration
+from tidelog.plugins.registry import Registry
 from tidelog.replay.driver import Driver
 from tidelog.testing import builders as b
 from tidelog.testing import devices as d
@@ -310,3 +312,50 @@ def test_no_device_is_promised_twice_while_many_attempts_are_in_flight(count: in
     given = [device for i in range(8) for device in d.devices_of(claim_of(driver, f"c{i}"))]
     assert len(given) == len(set(given)) == 6
     assert len(driver.placements()) == 6 // count
+
+
+def test_four_pods_want_two_devices_each_of_one_host() -> None:
+    driver = Driver()
+    driver.start(default_configuration(Registry(), {"TopologyAwareWorkloadScheduling": True}))
+    for host, count in {"h1": 6, "h2": 8, "h3": 7}.items():
+        driver.put(b.node(host).label({b.HOSTNAME: host}).capacity(cpu="64").build())
+        driver.put(d.resource_slice(host, [f"g{i}" for i in range(count)], node=host))
+    driver.put(d.device_class(), b.pod_group("train", min_count=4, level=b.HOSTNAME))
+    driver.put(*(d.claim(f"c{i}", d.request(count=2)) for i in range(4)))
+    driver.put(*(pod(f"p{i}", f"c{i}").group("train").build() for i in range(4)))
+    driver.settle()
+
+    given = [device for i in range(4) for device in d.devices_of(claim_of(driver, f"c{i}"))]
+    assert set(driver.placements().values()) == {"h2"}
+    assert given == [f"h2/g{i}" for i in range(8)]
+
+
+def test_members_of_a_gang_share_the_claim_that_the_first_allocates() -> None:
+    """Two racks, each with a fabric that all of its nodes reach; only one has room for all."""
+    driver = Driver()
+    driver.start(default_configuration(Registry(), {"TopologyAwareWorkloadScheduling": True}))
+    for rack, cpu in {"a": "1", "b": "4"}.items():
+        inside = {"key": "rack", "operator": "In", "values": [rack]}
+        selector = {"nodeSelectorTerms": [{"matchExpressions": [inside]}]}
+        driver.put(*(b.node(f"{rack}{i}").label({"rack": rack}).capacity(cpu=cpu).build() for i in (1, 2)))
+        driver.put(d.resource_slice(f"fabric-{rack}", ["link"], nodeSelector=selector))
+    driver.put(d.device_class(), b.pod_group("train", min_count=6, level="rack"), d.claim("nvlink"))
+    driver.put(*(pod(f"p{i}", "nvlink").group("train").build() for i in range(6)))
+    driver.settle()
+
+    assert {node[0] for node in driver.placements().values()} == {"b"}
+    assert d.devices_of(claim_of(driver, "nvlink")) == ["fabric-b/link"]
+    assert len(claim_of(driver, "nvlink").status.reserved_for) == 6
+
+
+def test_device_that_somebody_else_was_given_meanwhile_calls_the_attempt_off() -> None:
+    """Another scheduler allocates the device between the decision and its record."""
+    driver = started(*nodes("n1"), d.device_class(), d.resource_slice("s1", ["g0"], node="n1"), d.claim("c"))
+    driver.put(pod("p", "c").build())
+    driver.attempt()
+    driver.put(d.claim("theirs", status=d.allocated("g0", pool="n1")))
+    driver.commit()
+    driver.settle()
+
+    assert driver.placements() == {}
+    assert d.devices_of(claim_of(driver, "c")) == []

@@ -113,6 +113,7 @@ def test_default_profile_is_kube_schedulers() -> None:
         EnabledPlugin("VolumeBinding", 1),
         EnabledPlugin("PodTopologySpread", 2),
         EnabledPlugin("InterPodAffinity", 2),
+        EnabledPlugin("DynamicResources", 2),
         EnabledPlugin("NodeResourcesBalancedAllocation", 1),
         EnabledPlugin("ImageLocality", 1),
     )

@@ -278,6 +278,7 @@ class LiveCluster(DecisionGate):
                 random=self._random,
                 server=traits,
                 changed=runtime.changed.ring,
+                consumed=self._consumed,
             )
         return dict(watched)
 
@@ -457,6 +458,12 @@ class LiveCluster(DecisionGate):
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _consumed(self) -> None:
+        """Return when the core has consumed all that is durable now."""
+        seq = self.runtime.log.head.seq
+        while self.runtime.core.seq < seq:
+            await self.runtime.changed.wait()
 
     # --- small things -----------------------------------------------------------------------------------------------------
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from random import Random
 from typing import Literal
 
@@ -95,8 +95,9 @@ class KindReader:
         random: Random | None = None,
         server: ServerTraits | None = None,
         changed: Callable[[], None] = lambda: None,
+        consumed: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
-        """`position`: where the log's last session was; empty if the kind has to be listed."""
+        """`consumed`: returns when the scheduler has consumed what is durable now. `position`: where the log's last session was; empty if the kind has to be listed."""
         self.kind = kind
         self.view = view
         self.position = position
@@ -115,6 +116,7 @@ class KindReader:
         self._random = random or Random()
         self._server = server or ServerTraits()
         self._changed = changed
+        self._consumed = consumed
         self._backoff = Backoff(0.8, 30.0, self._random)
         self._how: Literal["initial", "relist", "resume"] = "resume" if position else "initial"
         self._reason = ""
@@ -316,6 +318,9 @@ class KindReader:
         await self._inbox.put([Draft(body=body, author=AUTHOR)])
         self._how, self._reason = "relist", ""
         await self._inbox.flushed()
+        if self._consumed is not None:
+            # What is durable is not known yet to who decides.
+            await self._consumed()
         self.synced = True
         self.trouble = ""
         self._backoff.forget()

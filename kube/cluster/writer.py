@@ -231,6 +231,8 @@ class Writer:
                 continue
             effects = self._next(promise)
             if not effects:
+                if self._unsent(promise):
+                    self._later[uid] = None  # Its turn comes when something else is settled.
                 continue
             task = group.create_task(self._work(promise, effects))
             self._under_way[uid] = task

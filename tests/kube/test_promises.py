@@ -15,6 +15,7 @@ from tests.kube.memory_server import MemoryServer
 from tests.kube.test_reader import assert_in_order, assert_same
 from tidelog.api.errors import LogError, LogFull
 from tidelog.api.pod_status import POD_SCHEDULED
+from tidelog.daemon.process.runtime import Limits
 from tidelog.kube.cluster.port import Answer, Request
 
 
@@ -466,3 +467,14 @@ async def test_gated_pod_whose_binding_was_sent_all_the_same_is_refused_and_trie
         assert (failed.code, failed.final, failed.sent) == (409, True, True)
         assert "default/a" in server.bound()
         await assert_bound_once(world)
+
+
+async def test_nothing_is_decided_before_all_that_was_listed_is_consumed() -> None:
+    server = a_server(600, cpu="1")
+    for number in range(5):
+        server.add_pod(f"p{number}")
+    tiny = Limits(slice_steps=1)
+    async with LiveWorld(server, limits=tiny) as world:
+        assert len(server.bound()) == 5
+        assert not await world.bodies("Unschedulable")
+        assert all(body.feasible == 600 for body in await world.bodies("Scheduled"))

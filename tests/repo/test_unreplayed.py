@@ -23,7 +23,7 @@ REASONS = {
     "the snapshots are made by hand": 4,
     "no scheduler ran, so that the compacted log has no state to begin with": 1,
     "a plugin of the log is no function of its input": 2,
-    "the simulation replays what it writes": 3,
+    "the simulation replays what it writes": 4,
     "a mistake of the store is made on purpose": 1,
     "an outcome of the log was changed": 1,
     "the log asks for a behaviour that is not known": 1,

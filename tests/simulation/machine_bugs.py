@@ -154,7 +154,7 @@ def _compact_in_memory() -> AbstractContextManager[Any]:
 def _keep_in_memory() -> AbstractContextManager[Any]:
     """A snapshot is there for who has made it, and nobody has synced it."""
 
-    async def broken(self: SimStore, snapshot: Snapshot) -> None:
+    async def broken(self: SimStore, snapshot: Snapshot, *, urgent: bool = False) -> None:
         self._file.snapshots[snapshot.name, snapshot.seq] = snapshot
 
     return patch.object(SimStore, "put_snapshot", broken)

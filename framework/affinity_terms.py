@@ -38,6 +38,7 @@ class AffinityTerm:
         "_matches",
         "_namespace_matches",
         "every_namespace",
+        "label_keys",
         "labels",
         "namespaces",
         "topology_key",
@@ -55,6 +56,8 @@ class AffinityTerm:
         """Also those that are not known."""
         self.labels: tuple[Label, ...] = _required_labels(term.label_selector)
         """What it selects has all of these, and whatever else the selector asks for."""
+        self.label_keys: tuple[str, ...] = _label_keys(term.label_selector)
+        """What it looks at of a pod's labels."""
         labels_tell_all = term.label_selector is not None and not term.label_selector.match_expressions
         self._matches = None if labels_tell_all else label_matcher(term.label_selector)
         self._namespace_matches = None if selector is None else label_matcher(selector)
@@ -91,6 +94,12 @@ def _required_labels(selector: LabelSelector | None) -> tuple[Label, ...]:
         only = [r for r in selector.match_expressions if r.operator == "In" and len(r.values) == 1]
         labels += tuple((r.key, r.values[0]) for r in only)
     return labels
+
+
+def _label_keys(selector: LabelSelector | None) -> tuple[str, ...]:
+    if selector is None:
+        return ()
+    return (*selector.match_labels, *(r.key for r in selector.match_expressions))
 
 
 class Terms(tuple[AffinityTerm, ...]):  # noqa: SLOT001 - a tuple cannot have slots of its own

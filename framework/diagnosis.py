@@ -51,6 +51,10 @@ class Diagnosis:
         self.pending: set[str] = set()
         """Those of `rejecting` that wait for something outside the scheduler."""
 
+    def leave_out(self, narrowers: Sequence[str]) -> None:
+        """Nodes that are not examined were left out by these PreFilter plugins."""
+        self.absent = unresolvable(did_not_satisfy(narrowers))
+
     def blame(self, status: Status) -> None:
         """Remember the plugin of a rejection. An empty intersection of node sets has none."""
         if status.plugin:
@@ -108,6 +112,11 @@ class Diagnosis:
         if isinstance(self.node_statuses, NodeStatuses) and len(self.node_statuses) == len(nodes):
             return self.node_statuses
         return {node.name: self.status_of(node.name) for node in nodes}
+
+
+def did_not_satisfy(narrowers: Sequence[str]) -> str:
+    """What is said of nodes that these plugins left out in PreFilter."""
+    return f"node(s) didn't satisfy plugin(s) [{' '.join(narrowers)}]"
 
 
 class FitError:

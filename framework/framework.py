@@ -23,7 +23,7 @@ from tidelog.api.objects import Pod
 from tidelog.api.times import NANOS
 from tidelog.api.writes import Write
 from tidelog.framework.arithmetic import scan_start
-from tidelog.framework.diagnosis import NO_NODES, Diagnosis, FitError
+from tidelog.framework.diagnosis import NO_NODES, Diagnosis, FitError, did_not_satisfy
 from tidelog.framework.interface import (
     Answer,
     Awaited,
@@ -102,7 +102,12 @@ class QuickEvaluation(Protocol):
     """Remembers which placements are alike for a group; the group cycle of `tidelog.scheduler` asks it."""
 
     def choose(
-        self, state: CycleState, pod: PodInfo, turn: int, candidates: Sequence[NodeInfo] | None = None
+        self,
+        state: CycleState,
+        pod: PodInfo,
+        turn: int,
+        candidates: Sequence[NodeInfo] | None = None,
+        nominated_node: str = "",
     ) -> tuple[str, Any] | FitError | None:
         """Return the node's name and how good it is (feasible, tied, score), or why there is none; None where the plain evaluation has to answer."""
         ...
@@ -286,8 +291,8 @@ class Framework:
         """
         if not self.snapshot.nodes:
             return NO_NODES
-        if self.fast is not None and not nominated_node:
-            quick = self.fast.choose(state, pod, turn, candidates)
+        if self.fast is not None:
+            quick = self.fast.choose(state, pod, turn, candidates, nominated_node)
             if isinstance(quick, FitError):
                 return quick
             if quick is not None:
@@ -330,7 +335,7 @@ class Framework:
         if outcome.nodes is not None:
             names = outcome.nodes
             allowed = self._named(names) if candidates is None else [n for n in nodes if n.name in names]
-            diagnosis.absent = unresolvable(_did_not_satisfy(outcome.narrowers))
+            diagnosis.leave_out(outcome.narrowers)
         else:
             allowed = list(nodes)
         if nominated_node:
@@ -562,6 +567,8 @@ class Framework:
             except Exception as error:
                 result = PostFilterResult(_crashed("PostFilter", plugin.name, error))
             status = result.status
+            if result.blocked_by:
+                result = result._replace(blocking=(plugin.name,))
             self._observe("PostFilter", plugin.name, status)
             if not _failing(status):
                 return result if merged is None else result._replace(writes=merged.writes + result.writes)
@@ -828,6 +835,7 @@ def _merged(a: PostFilterResult, b: PostFilterResult) -> PostFilterResult:
         nominated_node=a.nominated_node if b.nominated_node is None else b.nominated_node,
         refusals=a.refusals + b.refusals,
         blocked_by=a.blocked_by + b.blocked_by,
+        blocking=a.blocking + b.blocking,
         in_the_way=a.in_the_way + b.in_the_way,
         writes=a.writes + b.writes,
     )
@@ -881,13 +889,9 @@ def _crashed(point: str, plugin: str, error: Exception) -> Status:
     return _error(point, plugin, _ADDRESS.sub("0x…", f"{type(error).__name__}: {error}"))
 
 
-def _did_not_satisfy(narrowers: Sequence[str]) -> str:
-    return f"node(s) didn't satisfy plugin(s) [{' '.join(narrowers)}]"
-
-
 def _empty_intersection(narrowers: Iterable[str]) -> Status:
     """No node is in all sets. No single plugin is to blame; the narrowers are."""
     names = sorted(narrowers)
     if len(names) == 1:
         return unresolvable(f"node(s) didn't satisfy plugin {names[0]}")
-    return unresolvable(f"{_did_not_satisfy(names)} simultaneously")
+    return unresolvable(f"{did_not_satisfy(names)} simultaneously")

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from tidelog.api.errors import FieldError
     from tidelog.api.features import FeatureGates
     from tidelog.framework.devices import Devices
+    from tidelog.framework.label_keys import LabelKeys
     from tidelog.framework.node_info import NodeInfo, PodInfo
     from tidelog.framework.preemption_plan import PreemptionPlan, PreemptionPort, RefusedEviction
     from tidelog.framework.storage import Storage
@@ -96,14 +97,24 @@ class Depends(Flag):
     """What an answer about (pod, node) depends on besides the pod itself.
 
     The fast evaluation keeps an answer until something it depends on has changed, so a declaration that is too small
-    gives wrong placements; the conformance kit (`tidelog.testing.plugin_kit`) checks it. Who declares nothing is asked
-    anew for every pod and node.
+    gives wrong placements; the conformance kit (`tidelog.testing.plugin_kit`) checks it. A plugin that declares nothing is asked
+    anew in each attempt, about every node that the others left.
     """
 
     POD = 0
-    NODE = 1
-    """The node's own object: labels, taints, unschedulable, allocatable, images."""
-    OCCUPANTS = 2
+    TRAITS = 1
+    """Of the node's own object: allocatable, taints, unschedulable. Nodes with equal ones are alike in this."""
+    LOAD = 2
+    """How many pods are on this node, the sums of what they request, and the host ports they hold."""
+    LABELS = 64
+    """All else of the node's own object: name, labels, annotations, conditions, images."""
+    PODS = 128
+    """Which pods are on this node."""
+    STATE = TRAITS | LOAD
+    """With this alone the plugin is asked once for all nodes that are in the same state."""
+    NODE = TRAITS | LABELS
+    """The node's own object."""
+    OCCUPANTS = LOAD | PODS
     """The pods on this node."""
     DOMAINS = 4
     """The pods on, and labels and taints of, the nodes that share a topology domain with this node, and the domains.
@@ -145,6 +156,12 @@ class CycleState:
         """What was kept, or None."""
         return self._data.get(key)
 
+    def adopt(self, other: CycleState) -> None:
+        """Take over what the other one keeps, as far as there is nothing of that name here."""
+        data = self._data
+        for key, value in other._data.items():
+            data.setdefault(key, value)
+
     def clone(self) -> CycleState:
         """A state whose changes by add/remove-pod hooks do not touch this one."""
         other = CycleState(self.at, self.waiting, self.turn)
@@ -165,6 +182,11 @@ class Snapshot(Protocol):
     @property
     def object_generation(self) -> int:
         """Another number whenever a node is added, removed or its own object changes: what follows from those alone may be kept."""
+        ...
+
+    @property
+    def label_keys(self) -> LabelKeys:
+        """The labels that terms of placed pods ask for."""
         ...
 
     def get(self, name: str) -> NodeInfo | None:
@@ -308,6 +330,10 @@ class Plugin:
     """Kinds of object that come with the plugin; registering it registers them."""
     filter_depends: ClassVar[Depends] = Depends.CLUSTER
     score_depends: ClassVar[Depends] = Depends.CLUSTER
+    tries_resolvable_only: ClassVar[bool] = False
+    """Of a PostFilter plugin: where no node has a status Unschedulable it looks at no state."""
+    scores_by_sums: ClassVar[bool] = False
+    """Of a PlacementScore plugin: it looks at how many members a placement takes, and at sums over its nodes, but not at which member goes where."""
     gates_newcomers: ClassVar[bool] = True
     """Of a PreEnqueue plugin: a pod that passes its gate is as good as new, so how long it has waited for anything is counted anew."""
 
@@ -350,6 +376,8 @@ class PostFilterResult(NamedTuple):
     """Evictions that were asked for in vain."""
     blocked_by: tuple[str, ...] = ()
     """Keys of the disruption budgets but for which room could perhaps have been made (KEP-4664)."""
+    blocking: tuple[str, ...] = ()
+    """Who says so, by name; the framework fills it in."""
     in_the_way: tuple[str, ...] = ()
     """Plugins that rejected nodes even without the pods that could be made to go, by name."""
     writes: tuple[Write, ...] = ()

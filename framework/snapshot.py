@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from tidelog.framework.changes import ChangeList
+from tidelog.framework.label_keys import LabelKeys
 from tidelog.framework.node_info import NodeInfo, PodInfo
 
 
@@ -28,6 +29,11 @@ class SnapshotSource(Protocol):
     @property
     def layout_generation(self) -> int:
         """Of the latest change of the list of nodes."""
+        ...
+
+    @property
+    def label_keys(self) -> LabelKeys:
+        """The labels that terms of pods ask for."""
         ...
 
     def changed_since(self, generation: int) -> Sequence[str] | None:
@@ -59,6 +65,10 @@ class Snapshot:
         """Image name → number of nodes that have it."""
         self._image_sizes: tuple[int, dict[str, int]] = (0, {})
         """What `image_size` answered, and up to which object generation that holds."""
+        self.label_keys = LabelKeys()
+        """The labels that terms of pods ask for; the source's own."""
+        self.layout = 0
+        """Grows when nodes come, go or move in the list."""
         self._source_generation = 0
         self._source_layout = 0
         self._changes = ChangeList()
@@ -126,6 +136,7 @@ class Snapshot:
         """Become a copy of the source as it is now."""
         if source.generation == self._source_generation:
             return
+        self.label_keys = source.label_keys
         changed = source.changed_since(self._source_generation)
         if changed is None:
             changed = list(dict.fromkeys((*self._index, *source.node_names())))
@@ -145,6 +156,7 @@ class Snapshot:
             elif copy is not None:
                 self.nodes[self._index[name]] = copy
         if new_layout:
+            self.layout += 1
             self.nodes = [by_name[name] for name in source.node_names()]
             self.names = tuple(node.name for node in self.nodes)
             self._index = {name: place for place, name in enumerate(self.names)}
@@ -191,6 +203,7 @@ class Snapshot:
         """Put a pod on a node of the snapshot only. It must be taken away with `forget` before the next refresh."""
         node = self.nodes[self._index[node_name]]
         node.add_pod(pod)
+        self.label_keys.note(pod)
         self._changes.touch(node_name)
         self._index_affinity(node_name, node)
 

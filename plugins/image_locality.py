@@ -6,13 +6,15 @@ that uses it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from tidelog.api.objects import Pod
 from tidelog.framework.behaviours import ONE_IMAGE_SIZE
-from tidelog.framework.interface import CycleState, Depends, Handle, Plugin, ScorePlugin
+from tidelog.framework.interface import CycleState, Depends, Handle, Plugin, ScorePlugin, Status
 from tidelog.framework.node_info import NodeInfo, PodInfo
+from tidelog.framework.node_sets import Bits, Groups, NodeSets
+from tidelog.framework.offers import CountsDomains, SignsPods
 
 _MIB = 1024 * 1024
 MIN_THRESHOLD = 23 * _MIB
@@ -34,6 +36,12 @@ class ImageLocality(Plugin):
         # kube-scheduler keeps one size of an image, that of the node that it first saw with it.
         self._one_size = handle.upstream and handle.behaves(ONE_IMAGE_SIZE)
 
+    def sign_pod(self, pod: PodInfo) -> object:
+        return pod_images(pod.pod)
+
+    def domains(self, state: CycleState, pod: PodInfo, nodes: NodeSets) -> ImageDomains:
+        return ImageDomains(self, pod_images(pod.pod), nodes)
+
     def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
         images: list[str] | None = state.read(_STATE)
         if images is None:
@@ -43,15 +51,15 @@ class ImageLocality(Plugin):
 
     def _size(self, images: Sequence[str], node: NodeInfo) -> int:
         """Bytes of the images that the node has, each in proportion to the share of nodes that have it."""
-        if not node.images:
-            return 0
+        return self.total(_held(images, node)) if node.images else 0
+
+    def total(self, held: Iterable[tuple[str, int]]) -> int:
+        """Bytes that these images of these sizes count for."""
         snapshot = self.handle.snapshot
         nodes, found = len(snapshot.nodes), 0
-        for image in images:
-            own = node.images.get(image)
-            if own is not None:
-                size = snapshot.image_size(image) if self._one_size else own
-                found += int(size * (snapshot.image_nodes(image) / nodes))
+        for image, own in held:
+            size = snapshot.image_size(image) if self._one_size else own
+            found += int(size * (snapshot.image_nodes(image) / nodes))
         return found
 
 
@@ -61,6 +69,80 @@ def score_of_size(size: int, count: int) -> int:
         return 0
     largest = MAX_THRESHOLD_PER_IMAGE * count
     return 100 * (min(size, largest) - MIN_THRESHOLD) // (largest - MIN_THRESHOLD)
+
+
+class ImageDomains:
+    """The nodes that hold images of a pod, by what they hold: implements `tidelog.framework.offers.Domains`."""
+
+    skips_filter = True
+    reads_labels: Sequence[str] = ()
+    reads_nodes = False
+
+    def __init__(self, plugin: ImageLocality, images: Sequence[str], nodes: NodeSets) -> None:
+        self._plugin = plugin
+        self._images = images
+        self._at: dict[int, _Holding] = {}
+        """Place → what the node holds; nodes that hold nothing are left out."""
+        self._sets: dict[_Holding, Bits] = {}
+        snapshot = nodes.snapshot
+        if any(snapshot.image_nodes(image) for image in images):
+            for place, node in enumerate(snapshot.nodes):
+                if node.images:
+                    self.follow(place, node)
+
+    @property
+    def has_no_say(self) -> bool:
+        return not self._sets
+
+    def follow(self, place: int, node: NodeInfo) -> None:
+        held = _held(self._images, node) if node.images else ()
+        before = self._at.get(place, ())
+        if held == before:
+            return
+        bit = 1 << place
+        if before:
+            left = self._sets[before] ^ bit
+            if left:
+                self._sets[before] = left
+            else:
+                del self._sets[before]
+            del self._at[place]
+        if held:
+            self._at[place] = held
+            self._sets[held] = self._sets.get(held, 0) | bit
+
+    def allowed(self) -> Bits | None:
+        return None
+
+    def rejections(self, among: Bits) -> Sequence[tuple[Status, Bits]]:
+        return ()
+
+    def fill(self, state: CycleState) -> None:
+        """There is no PreFilter."""
+
+    def scores(self, feasible: Bits) -> Groups | None:
+        if not self._sets:
+            return None
+        found: dict[int, Bits] = {}
+        rest, count = feasible, len(self._images)
+        for held, bits in self._sets.items():
+            both = bits & feasible
+            if both:
+                score = score_of_size(self._plugin.total(held), count)
+                found[score] = found.get(score, 0) | both
+                rest ^= both
+        if rest:
+            found[0] = found.get(0, 0) | rest
+        return list(found.items())
+
+
+_Holding = tuple[tuple[str, int], ...]
+"""Images of the pod that a node has, and their sizes; the same image twice is there twice."""
+
+
+def _held(images: Sequence[str], node: NodeInfo) -> _Holding:
+    there = node.images
+    return tuple([(image, there[image]) for image in images if image in there])
 
 
 def pod_images(pod: Pod) -> list[str]:
@@ -77,3 +159,5 @@ def normalized_image(name: str) -> str:
 
 
 _score: type[ScorePlugin] = ImageLocality
+_signs: type[SignsPods] = ImageLocality
+_counts: type[CountsDomains] = ImageLocality

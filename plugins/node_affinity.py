@@ -40,6 +40,7 @@ from tidelog.framework.interface import (
     unresolvable,
 )
 from tidelog.framework.node_info import NodeInfo, PodInfo
+from tidelog.framework.offers import SignsPods
 
 REASON_POD = "node(s) didn't match Pod's node affinity/selector"
 REASON_ENFORCED = "node(s) didn't match scheduler-enforced node affinity"
@@ -62,8 +63,8 @@ class NodeAffinity(Plugin):
 
     name = "NodeAffinity"
     Args = NodeAffinityArgs
-    filter_depends = Depends.NODE
-    score_depends = Depends.NODE
+    filter_depends = Depends.LABELS
+    score_depends = Depends.LABELS
 
     def __init__(self, args: NodeAffinityArgs, handle: Handle) -> None:
         super().__init__(args, handle)
@@ -77,6 +78,9 @@ class NodeAffinity(Plugin):
         """Every requirement must parse: one that does not would silently match nothing."""
         added = args.added_affinity
         return [] if added is None else list(_broken_requirements(added, f"{path}.addedAffinity"))
+
+    def sign_pod(self, pod: PodInfo) -> object:
+        return (pod.pod.spec.node_selector, pod.pod.spec.affinity and pod.pod.spec.affinity.node_affinity)
 
     # --- filtering ------------------------------------------------------------------------------------------------
 
@@ -239,3 +243,4 @@ _filter: type[FilterPlugin] = NodeAffinity
 _pre_score: type[PreScorePlugin] = NodeAffinity
 _score: type[ScorePlugin] = NodeAffinity
 _normalize: type[NormalizeScore] = NodeAffinity
+_signs: type[SignsPods] = NodeAffinity

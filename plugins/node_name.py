@@ -17,6 +17,7 @@ from tidelog.framework.interface import (
     unresolvable,
 )
 from tidelog.framework.node_info import NodeInfo, PodInfo
+from tidelog.framework.offers import SignsPods
 
 REASON = "node(s) didn't match the requested node name"
 
@@ -28,8 +29,10 @@ class NodeName(Plugin):
     """
 
     name = "NodeName"
-    filter_depends = Depends.POD
-    """The node's name is its identity, not something that changes."""
+    filter_depends = Depends.LABELS
+
+    def sign_pod(self, pod: PodInfo) -> object:
+        return pod.pod.spec.node_name
 
     def pre_filter(self, state: CycleState, pod: PodInfo, nodes: Sequence[NodeInfo]) -> PreFilterResult:
         wanted = pod.pod.spec.node_name
@@ -46,3 +49,4 @@ class NodeName(Plugin):
 
 _pre_filter: type[PreFilterPlugin] = NodeName
 _filter: type[FilterPlugin] = NodeName
+_signs: type[SignsPods] = NodeName

@@ -22,6 +22,7 @@ from tidelog.framework.interface import (
     unschedulable,
 )
 from tidelog.framework.node_info import ANY_IP, HostPort, NodeInfo, PodInfo, host_ports_of
+from tidelog.framework.offers import SignsPods
 
 REASON = "node(s) didn't have free ports for the requested pod ports"
 
@@ -30,7 +31,10 @@ class NodePorts(Plugin):
     """Rejects nodes on which a wanted host port is taken."""
 
     name = "NodePorts"
-    filter_depends = Depends.OCCUPANTS
+    filter_depends = Depends.LOAD
+
+    def sign_pod(self, pod: PodInfo) -> object:
+        return pod.host_ports
 
     def pre_filter(self, state: CycleState, pod: PodInfo, nodes: Sequence[NodeInfo]) -> PreFilterResult:
         return PreFilterResult(status=None if pod.host_ports else SKIP)
@@ -61,3 +65,4 @@ def _conflict(wanted: Sequence[HostPort], held: Sequence[HostPort]) -> bool:
 
 _pre_filter: type[PreFilterPlugin] = NodePorts
 _filter: type[FilterPlugin] = NodePorts
+_signs: type[SignsPods] = NodePorts

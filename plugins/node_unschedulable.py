@@ -23,6 +23,7 @@ from tidelog.framework.interface import (
     unresolvable,
 )
 from tidelog.framework.node_info import NodeInfo, PodInfo
+from tidelog.framework.offers import SignsPods
 
 REASON = "node(s) were unschedulable"
 
@@ -31,7 +32,10 @@ class NodeUnschedulable(Plugin):
     """Rejects cordoned nodes for pods that do not tolerate the cordon."""
 
     name = "NodeUnschedulable"
-    filter_depends = Depends.NODE
+    filter_depends = Depends.TRAITS
+
+    def sign_pod(self, pod: PodInfo) -> object:
+        return pod.pod.spec.tolerations
 
     def pre_filter(self, state: CycleState, pod: PodInfo, nodes: Sequence[NodeInfo]) -> PreFilterResult:
         """Nothing to check for a pod that tolerates the cordon."""
@@ -66,3 +70,4 @@ def _pod_changed(waiting: WaitingPod, old: Pod | None, new: Pod) -> Hint:
 
 _pre_filter: type[PreFilterPlugin] = NodeUnschedulable
 _filter: type[FilterPlugin] = NodeUnschedulable
+_signs: type[SignsPods] = NodeUnschedulable

@@ -26,6 +26,7 @@ from tidelog.framework.interface import (
     unresolvable,
 )
 from tidelog.framework.node_info import NodeInfo, PodInfo
+from tidelog.framework.offers import SignsPods
 
 REASON = "node(s) had untolerated taint(s)"
 _STATE = "TaintToleration.preferring"
@@ -35,8 +36,11 @@ class TaintToleration(Plugin):
     """Rejects nodes with an untolerated taint; prefers nodes with few untolerated `PreferNoSchedule` taints."""
 
     name = "TaintToleration"
-    filter_depends = Depends.NODE
-    score_depends = Depends.NODE
+    filter_depends = Depends.TRAITS
+    score_depends = Depends.TRAITS
+
+    def sign_pod(self, pod: PodInfo) -> object:
+        return pod.pod.spec.tolerations
 
     def pre_filter(self, state: CycleState, pod: PodInfo, nodes: Sequence[NodeInfo]) -> PreFilterResult:
         """Nothing to check for a pod that tolerates every taint there can be."""
@@ -104,3 +108,4 @@ _filter: type[FilterPlugin] = TaintToleration
 _pre_score: type[PreScorePlugin] = TaintToleration
 _score: type[ScorePlugin] = TaintToleration
 _normalize: type[NormalizeScore] = TaintToleration
+_signs: type[SignsPods] = TaintToleration

@@ -20,7 +20,7 @@ from tidelog.api.selectors import node_term_matcher
 from tidelog.api.taints import is_tolerated
 from tidelog.framework.interface import Code
 from tidelog.framework.node_info import NodeInfo, PodInfo
-from tidelog.plugins.inter_pod_affinity.plugin import Incoming
+from tidelog.plugins.inter_pod_affinity.counts import Incoming
 from tidelog.plugins.node_resources.fit import REASON_TOO_MANY_PODS
 from tidelog.plugins.pod_topology_spread.constraints import Constraint
 from tidelog.plugins.pod_topology_spread.filter import SpreadCounts

@@ -24,11 +24,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
-from tidelog.api.objects import Node, Pod
+from tidelog.api.objects import Condition, Node, Pod
 from tidelog.api.pod_status import is_terminal
 from tidelog.api.well_known import REGION, ZONE
 from tidelog.framework.changes import ChangeList
+from tidelog.framework.label_keys import LabelKeys
 from tidelog.framework.node_info import NodeInfo, PodInfo
 
 
@@ -56,6 +58,8 @@ class Cache:
         """Uids of the assumed pods, in the order in which they were assumed."""
         self._aside: dict[str, dict[str, PodInfo]] = {}
         """Name of a node that is not known → the pods bound to it, by uid."""
+        self.label_keys = LabelKeys()
+        """The labels that terms of pods ask for which are or were placed."""
         self._changes = ChangeList()
         self.layout_generation = 0
         """The generation of the latest change of the list of nodes."""
@@ -122,8 +126,9 @@ class Cache:
     def put_node(self, node: Node) -> None:
         """A new node, or a new version of a known one. A node that changes its zone goes to the end of the new one.
 
-        An equal version is no change: agents that repeat themselves cost nothing downstream.
+        A version that is equal in all that plugins may look at is no change: a kubelet's heartbeat costs nothing downstream.
         """
+        node = _as_plugins_see_it(node)
         name = node.metadata.name
         zone = _zone(node)
         known = self._nodes.get(name)
@@ -220,6 +225,7 @@ class Cache:
     def _add(self, pod: PodInfo, name: str) -> None:
         # Here, pod by pod: else the next attempt would do it for all pods that came since the last one.
         pod.compile_terms()
+        self.label_keys.note(pod)
         self._place[pod.uid] = name
         node = self._nodes.get(name)
         if node is None:
@@ -299,6 +305,19 @@ def _dump_pod(pod: PodInfo) -> dict[str, Any]:
             pod.anti_affinity_preferred,
         ],
     }
+
+
+def _as_plugins_see_it(node: Node) -> Node:
+    """Without what changes though nothing has: the version's number, and when and why a condition was last reported.
+
+    It is left out, and not only left uncompared, so that no plugin can decide by it.
+    """
+    conditions = tuple([Condition(type=one.type, status=one.status) for one in node.status.conditions])
+    return replace(
+        node,
+        metadata=replace(node.metadata, resource_version=""),
+        status=replace(node.status, conditions=conditions),
+    )
 
 
 def _zone(node: Node) -> tuple[str, str]:

@@ -14,12 +14,7 @@ from msgspec.structs import replace
 from tidelog.api.objects import Pod, pod_condition
 from tidelog.eventlog.records import Body, Fallback, Nominated, Reserved, Scheduled, Unschedulable, Waiting
 from tidelog.framework.interface import CycleState
-from tidelog.plugins.pod_topology_spread.constraints import decision_of
-from tidelog.plugins.pod_topology_spread.fallback import (
-    NODE_PROVISIONING_IN_PROGRESS,
-    PLUGIN,
-    PREEMPTION_FAILED,
-)
+from tidelog.framework.told import NODE_PROVISIONING_IN_PROGRESS, PREEMPTION_FAILED, told_in
 
 Outcomes = tuple[tuple[str, Body], ...]
 
@@ -27,28 +22,15 @@ Outcomes = tuple[tuple[str, Body], ...]
 def explained(outcomes: Outcomes, key: str, state: CycleState) -> Outcomes:
     """The outcomes of an attempt for the pod of this key, with what was decided about fallback. Costs nothing where no constraint has
     criteria."""
-    decision = decision_of(state)
-    if decision is None or not decision.lines:
+    told = told_in(state)
+    if told is None:
         return outcomes
-    fallback = tuple(
-        Fallback(
-            constraint=fallen.constraint,
-            topology_key=fallen.topology_key,
-            criteria=fallen.criteria,
-            reason=fallen.reason,
-            rejected_before=fallen.rejected_before,
-            is_default=decision.kin is not None,
-        )
-        for fallen in decision.fallback
-    )
     return tuple(
         (
             k,
-            replace(body, explanation=decision.lines)
-            if k == key and isinstance(body, Unschedulable)
-            else body,
+            replace(body, explanation=told.lines) if k == key and isinstance(body, Unschedulable) else body,
         )
-        for k, body in with_fallback(outcomes, key, fallback)
+        for k, body in with_fallback(outcomes, key, told.fallback)
     )
 
 
@@ -60,11 +42,11 @@ def lines_of_members(tried: Iterable[tuple[str, CycleState]]) -> Iterator[str]:
     found: dict[str, dict[str, None]] = {}
     seen: set[str] = set()
     for key, state in tried:
-        decision = decision_of(state)
-        if key in seen or decision is None:
+        told = told_in(state)
+        if key in seen or told is None:
             continue
         seen.add(key)
-        for line in decision.lines:
+        for line in told.lines:
             found.setdefault(line, {})[key] = None
     for line, keys in found.items():
         others = f" and {len(keys) - 1} more" if len(keys) > 1 else ""
@@ -77,10 +59,8 @@ def rejectors_of_preemption(state: CycleState, in_the_way: tuple[str, ...]) -> t
     Another plugin may have been the first to reject every node, so that it would not count as a rejector, and the pod would not
     be woken when its constraints fall back, although then preemption may help it.
     """
-    decision = decision_of(state)
-    if decision is None or not decision.lines or PLUGIN not in in_the_way:
-        return ()
-    return (PLUGIN,)
+    told = told_in(state)
+    return () if told is None or told.plugin not in in_the_way else (told.plugin,)
 
 
 def with_fallback(outcomes: Outcomes, key: str, fallback: tuple[Fallback, ...]) -> Outcomes:

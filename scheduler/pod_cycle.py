@@ -36,7 +36,6 @@ from tidelog.framework.framework import Framework, PromisedWrites, ScheduleResul
 from tidelog.framework.interface import Code, CycleState, Depends, Status
 from tidelog.framework.node_info import PodInfo
 from tidelog.framework.preemption_plan import PreemptionPlan
-from tidelog.plugins.default_preemption.plugin import DefaultPreemption
 from tidelog.scheduler.fallback import explained, rejectors_of_preemption
 from tidelog.scheduler.permits import Permit
 from tidelog.scheduler.preemption import plan_outcomes, refusal_outcomes
@@ -222,9 +221,9 @@ def _make_room(
     if result.status is not None:
         error.post_filter_message = result.status.message
     more_rejectors = rejectors_of_preemption(state, result.in_the_way)
-    outcome = _rejected(
-        key, stamp, error, blocked_by=result.blocked_by, also=more_rejectors, writes=result.writes
-    )
+    # Only so are the hints asked of the plugin that budgets kept from making room, when one of these changes.
+    also = (*more_rejectors, *result.blocking)
+    outcome = _rejected(key, stamp, error, blocked_by=result.blocked_by, also=also, writes=result.writes)
     refusals = refusal_outcomes(result.refusals, key, stamp._asdict()) if result.refusals else []
     if result.plan is not None:
         more = plan_outcomes(result.plan, key, framework.name, stamp._asdict())
@@ -254,9 +253,6 @@ def _rejected(
 ) -> CycleResult:
     """`also`: who else counts as having rejected the pod."""
     plugins = error.unschedulable_plugins
-    if blocked_by:
-        # Only so are its hints asked when one of these budgets changes.
-        also = (*also, DefaultPreemption.name)
     if also:
         plugins = tuple(sorted({*plugins, *also}))
     attempt, observed, at, epoch = stamp

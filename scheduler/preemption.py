@@ -26,20 +26,10 @@ from tidelog.framework.framework import Framework
 from tidelog.framework.interface import CycleState, Depends, Status
 from tidelog.framework.node_info import NodeInfo, PodInfo
 from tidelog.framework.preemption_plan import EvictionPort, PreemptionPlan, Refusal, RefusedEviction
-from tidelog.plugins.node_name import NodeName
-from tidelog.plugins.node_ports import NodePorts
-from tidelog.plugins.node_resources.fit import NodeResourcesFit
-from tidelog.plugins.node_unschedulable import NodeUnschedulable
-from tidelog.plugins.taint_toleration import TaintToleration
 from tidelog.queue.entity import pod_uid
 
 EXPIRY = 120 * NANOS
 """An eviction whose pod is still there after this is not coming any more, and charges its budgets no longer. As the disruption controller has it."""
-
-_BLIND_FOR_NAMES: frozenset[type] = frozenset(
-    (NodeUnschedulable, NodeName, TaintToleration, NodePorts, NodeResourcesFit)
-)
-"""Filters that look at a node's resources, ports, taints and `unschedulable` only; NodeName as long as the pod names none."""
 
 
 class PendingEviction(msgspec.Struct, frozen=True, gc=False):
@@ -228,7 +218,7 @@ class Preemption:
         return self._framework.looked_at(state)
 
     def tells_equal_nodes_apart(self, state: CycleState) -> bool:
-        return any(type(plugin) not in _BLIND_FOR_NAMES for plugin in self._framework.active_filters(state))
+        return bool(self._framework.looked_at(state) & ~Depends.STATE)
 
     def add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, node: NodeInfo) -> Status | None:
         return self._framework.add_pod(state, pod, added, node)

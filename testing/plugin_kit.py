@@ -13,7 +13,9 @@ the strength of it. The promises, each with a check of its own:
   cluster that really has the pod.
 - `filter dependencies` and `score dependencies` are true: an answer does not change when something changes that the plugin says
   it does not depend on.
-- `scores` are scores: after normalisation one integer from 0 to 100 for every node.
+- `preparation` looks at the pod only: what PreFilter and PreScore have left holds in every cluster, where the declaration promises that.
+- `shape`: pods that `sign_pod` signs alike, or that differ in name, uid and status only, get the same answers.
+- `scores` are scores: after normalisation one integer from 0 to 100 for every node, and so if each distinct raw score is normalised once.
 
 Every check tries many random clusters and counts the cases that said something about the plugin; a check that never met such a
 case has shown nothing, and fails. Raises `BrokenPromise` with the number of the trial, which finds the same cluster again.
@@ -49,6 +51,7 @@ from tidelog.framework.interface import (
 )
 from tidelog.framework.node_info import NodeInfo, PodInfo
 from tidelog.framework.object_events import Rules, effects, pod_events
+from tidelog.framework.offers import SignsPods
 from tidelog.framework.preemption_plan import PreemptionPort
 from tidelog.testing.plugin_worlds import SCHEDULER, Dice, Happening, World, WorldCluster
 
@@ -207,10 +210,14 @@ def _applicable(subject: Subject) -> dict[str, Trial]:
         trials["hooks"] = _hook_trial
         if Depends.CLUSTER not in subject.plugin.filter_depends:
             trials["filter dependencies"] = _filter_dependency_trial
+        if not subject.plugin.filter_depends & _BEYOND:
+            trials["preparation"] = _preparation_trial
     if subject.scores:
         trials["scores"] = _score_trial
         if Depends.CLUSTER not in subject.plugin.score_depends:
             trials["score dependencies"] = _score_dependency_trial
+    if subject.filters or subject.scores:
+        trials["shape"] = _shape_trial
     return trials
 
 
@@ -399,6 +406,62 @@ def _dependency_trial(
     return answer not in (None, 0, SKIP)
 
 
+_BEYOND = Depends.DOMAINS | Depends.ALL_NODES | Depends.CLUSTER
+
+
+def _preparation_trial(subject: Subject, world: World, trial: int) -> bool:
+    """PreFilter runs in another cluster; Filter must not notice."""
+    dice = Dice(trial)
+    cluster, target = world.cluster(dice), PodInfo(world.target(dice))
+    other = disturb(dice, world, cluster, next(iter(cluster.node_objects)), Depends.POD)
+    wanted, elsewhere = (subject.pre_filter(where, target) for where in (cluster, other))
+    found = []
+    for state, first in (wanted, elsewhere):
+        subject.handle.snapshot = cluster
+        found.append(first if first is not None else _ask_all(subject, state, target, cluster.nodes))
+    if found[0] != found[1]:
+        what = "PreFilter looks at more than the pod, though filter_depends promises that it does not"
+        raise _broken(subject, trial, f"{what}: {found[1]} after another cluster, {found[0]} after this one")
+    return found[0] != SKIP
+
+
+def _shape_trial(subject: Subject, world: World, trial: int) -> bool:
+    """Another pod that is signed alike."""
+    dice = Dice(trial)
+    cluster, target = world.cluster(dice), world.target(dice)
+    other = _signed_alike(subject, dice, world, target, cluster)
+    answers = [_all_answers(subject, cluster, pod) for pod in (target, other)]
+    if answers[0] != answers[1]:
+        what = "pods that are signed alike get other answers"
+        told = f"\n  one: {_json(target)}\n  other: {_json(other)}"
+        raise _broken(subject, trial, f"{what}: {answers[0]} and {answers[1]}{told}")
+    return any(answer not in (None, 0, SKIP) for answer in answers[0])
+
+
+def _signed_alike(subject: Subject, dice: Dice, world: World, target: Pod, cluster: WorldCluster) -> Pod:
+    """The pod under another name, and with as much of another pod as the plugin does not sign."""
+    other = replace(target, metadata=replace(target.metadata, name="another", uid="another"))
+    if not isinstance(subject.plugin, SignsPods):
+        return other
+    subject.handle.snapshot = cluster
+    signed, drawn = subject.plugin.sign_pod(PodInfo(other)), world.target(dice)
+    metadata = replace(other.metadata, labels=drawn.metadata.labels, annotations={"drawn": "yes"})
+    variants = [replace(other, metadata=metadata)]
+    for name in ("containers", "node_selector", "affinity", "tolerations", "topology_spread_constraints"):
+        variants.append(replace(variants[0], spec=replace(other.spec, **{name: getattr(drawn.spec, name)})))
+    alike = [pod for pod in variants if subject.plugin.sign_pod(PodInfo(pod)) == signed]
+    return dice.pick(alike) if alike else other
+
+
+def _all_answers(subject: Subject, cluster: WorldCluster, target: Pod) -> list[Any]:
+    found: list[Any] = []
+    if subject.filters:
+        found.extend(subject.verdicts(cluster, target).values())
+    if subject.scores:
+        found.extend(subject.raw_score(cluster, target, name) for name in cluster.node_objects)
+    return found
+
+
 def _told(cluster: WorldCluster, node: str) -> str:
     pods = [pod for pod in cluster.pods.values() if pod.spec.node_name == node]
     return f"{_json(cluster.node_objects.get(node))} with {_json(pods)}"
@@ -409,26 +472,55 @@ def disturb(dice: Dice, world: World, cluster: WorldCluster, node: str, depends:
     by_domain, by_nodes = Depends.DOMAINS in depends, Depends.ALL_NODES in depends
     nodes = {}
     for name, obj in cluster.node_objects.items():
-        keeps = by_nodes or (name == node and Depends.NODE in depends)
-        nodes[name] = obj if keeps else _disturbed_node(dice, world, obj, keeps_domain=by_domain)
+        keeps = Depends.NODE if by_nodes else depends & Depends.NODE if name == node else Depends.POD
+        nodes[name] = _disturbed_node(dice, world, obj, keeps, keeps_domain=by_domain)
     if not by_domain and not by_nodes:
         nodes["other"] = world.node(dice, "other")
         nodes.pop(next((name for name in nodes if name != node), ""), None)
-    keeps_pods = Depends.OCCUPANTS in depends or by_domain
-    pods = [pod for pod in cluster.pods.values() if by_domain or (keeps_pods and pod.spec.node_name == node)]
+    keeps_pods = bool(depends & Depends.OCCUPANTS) or by_domain
+    pods = list(cluster.pods.values()) if by_domain else []
     if not by_domain:
+        here = [pod for pod in cluster.pods.values() if pod.spec.node_name == node]
+        if Depends.PODS in depends:
+            pods = here
+        elif Depends.LOAD in depends:
+            pods = [_another_as_heavy(dice, world, pod, i) for i, pod in enumerate(here)]
         elsewhere = [name for name in nodes if name != node or not keeps_pods]
         pods.extend(world.occupant(dice, f"d{i}", dice.pick(elsewhere)) for i in range(dice.below(6)))
     namespaces = cluster.namespaces.values() if by_domain else [world.namespace(dice, "default")]
     return WorldCluster(nodes.values(), pods, namespaces, cluster.services if by_domain else ())
 
 
-def _disturbed_node(dice: Dice, world: World, old: Node, *, keeps_domain: bool) -> Node:
-    """Another node of this name; where domains count, with the same labels and taints."""
+def _disturbed_node(dice: Dice, world: World, old: Node, keeps: Depends, *, keeps_domain: bool) -> Node:
+    """Another node of this name, of which some is as it was; where domains count, labels and taints are."""
+    if Depends.NODE in keeps:
+        return old
     other = world.node(dice, old.metadata.name)
-    if not keeps_domain:
-        return other
-    return replace(other, metadata=old.metadata, spec=replace(other.spec, taints=old.spec.taints))
+    if Depends.LABELS in keeps or keeps_domain:
+        other = replace(other, metadata=old.metadata)
+    if Depends.LABELS in keeps:
+        status = replace(other.status, images=old.status.images, conditions=old.status.conditions)
+        other = replace(other, status=status)
+    if Depends.TRAITS in keeps:
+        status = replace(other.status, allocatable=old.status.allocatable)
+        spec = replace(other.spec, unschedulable=old.spec.unschedulable)
+        other = replace(other, status=status, spec=spec)
+    if Depends.TRAITS in keeps or keeps_domain:
+        other = replace(other, spec=replace(other.spec, taints=old.spec.taints))
+    return other
+
+
+def _another_as_heavy(dice: Dice, world: World, old: Pod, number: int) -> Pod:
+    """Another pod that asks for as much, and for the same ports."""
+    other = world.occupant(dice, f"w{number}", old.spec.node_name)
+    spec = replace(
+        other.spec,
+        containers=old.spec.containers,
+        init_containers=old.spec.init_containers,
+        overhead=old.spec.overhead,
+        resources=old.spec.resources,
+    )
+    return replace(other, spec=spec, status=old.status)
 
 
 # --- scores -------------------------------------------------------------------------------------------------------------
@@ -442,10 +534,16 @@ def _score_trial(subject: Subject, world: World, trial: int) -> bool:
     plugin = subject.plugin
     if isinstance(plugin, PreScorePlugin) and plugin.pre_score(state, target, cluster.nodes) is not None:
         return False
-    scores = [cast(ScorePlugin, plugin).score(state, target, node) for node in cluster.nodes]
+    raws = scores = [cast(ScorePlugin, plugin).score(state, target, node) for node in cluster.nodes]
     if isinstance(plugin, NormalizeScore):
-        scores = plugin.normalize_scores(state, target, cluster.nodes, scores)
+        scores = plugin.normalize_scores(state, target, cluster.nodes, list(raws))
     if len(scores) != len(cluster.nodes) or not all(type(s) is int and 0 <= s <= 100 for s in scores):
         what = f"scores of {len(cluster.nodes)} nodes must be integers from 0 to 100, are {scores}"
         raise _broken(subject, trial, what)
+    if isinstance(plugin, NormalizeScore) and not subject.plugin.score_depends & _BEYOND:
+        distinct = list(dict.fromkeys(raws))
+        each = plugin.normalize_scores(state, target, (), list(distinct))
+        if [dict(zip(distinct, each, strict=True))[raw] for raw in raws] != scores:
+            what = f"normalises {raws} to {scores}, but {distinct} to {each}: how many nodes have a score must not matter"
+            raise _broken(subject, trial, what)
     return True

@@ -36,6 +36,7 @@ from tidelog.api.selectors import map_matcher
 from tidelog.api.well_known import HOSTNAME
 from tidelog.framework.devices import Devices
 from tidelog.framework.interface import LevelConstraint
+from tidelog.framework.label_keys import LabelKeys
 from tidelog.framework.node_info import NodeInfo, PodInfo
 from tidelog.framework.storage import Storage
 from tidelog.testing.builders import PodBuilder, namespace, node, pod, service
@@ -100,6 +101,10 @@ class WorldCluster:
             for name, obj in self.node_objects.items()
         }
         self.nodes: Sequence[NodeInfo] = tuple(self._nodes.values())
+        self.label_keys = LabelKeys()
+        """The labels that terms of its pods ask for."""
+        for info in (info for placed in self.nodes for info in placed.pods.values()):
+            self.label_keys.note(info)
 
     def with_object(self, obj: Node | Pod | Namespace) -> WorldCluster:
         """With one more object, or another version of one."""

@@ -44,7 +44,7 @@ from tidelog.eventlog.records import (
     Record,
     Unschedulable,
 )
-from tidelog.plugins.pod_topology_spread.fallback import NODE_PROVISIONING_IN_PROGRESS
+from tidelog.framework.told import NODE_PROVISIONING_IN_PROGRESS
 from tidelog.plugins.registry import Registry
 
 SCAN = "scan"

@@ -93,6 +93,7 @@ class DefaultPreemption(Plugin):
 
     name = "DefaultPreemption"
     gates_newcomers = False
+    tries_resolvable_only = True
     Args = DefaultPreemptionArgs
 
     def __init__(self, args: Any, handle: Handle) -> None:

@@ -47,6 +47,7 @@ from tidelog.framework.interface import (
     unschedulable,
 )
 from tidelog.framework.node_info import NodeInfo, PodInfo
+from tidelog.framework.offers import ConcernsPods, SignsPods
 from tidelog.plugins.dynamic_resources.allocated import Allocated
 from tidelog.plugins.dynamic_resources.allocator import (
     AllocationError,
@@ -142,6 +143,7 @@ class DynamicResources(Plugin):
 
     name = "DynamicResources"
     Args = DynamicResourcesArgs
+    tries_resolvable_only = True
     too_late: ClassVar[str] = "device binding timeout"
 
     def __init__(self, args: DynamicResourcesArgs, handle: Handle) -> None:
@@ -212,6 +214,16 @@ class DynamicResources(Plugin):
         except NoClaim as problem:
             return unresolvable(str(problem))
         return None
+
+    def sign_pod(self, pod: PodInfo) -> object:
+        return (
+            pod.pod.spec.resource_claims,
+            backed_requests(pod.requests, self.handle.listers.devices.class_backing),
+        )
+
+    def concerns(self, pod: PodInfo) -> bool:
+        backing = self.handle.listers.devices.class_backing
+        return bool(pod.pod.spec.resource_claims or backed_requests(pod.requests, backing))
 
     def pre_filter(self, state: CycleState, pod: PodInfo, nodes: Sequence[NodeInfo]) -> PreFilterResult:
         devices = self.handle.listers.devices
@@ -490,6 +502,8 @@ _filter: type[FilterPlugin] = DynamicResources
 _post_filter: type[PostFilterPlugin] = DynamicResources
 _score: type[ScorePlugin] = DynamicResources
 _reserve: type[ReservePlugin] = DynamicResources
+_signs: type[SignsPods] = DynamicResources
+_concerns: type[ConcernsPods] = DynamicResources
 _pre_bind: type[PreBindPlugin] = DynamicResources
 _writes: type[WritesBeforeBinding] = DynamicResources
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from tidelog.api.errors import FieldError
 from tidelog.api.features import FeatureGates
-from tidelog.api.resources import counts, is_scalar
+from tidelog.api.resources import CPU, MEMORY, counts, is_scalar
 from tidelog.framework.arithmetic import div_trunc
 from tidelog.framework.interface import (
     SKIP,
@@ -26,6 +26,7 @@ from tidelog.framework.interface import (
     Status,
 )
 from tidelog.framework.node_info import NodeInfo, PodInfo
+from tidelog.framework.offers import BoundsScores, NodeUse, SignsPods, UseRange, UseScore
 from tidelog.plugins.node_resources.scoring import (
     DEFAULT_RESOURCES,
     ResourceSpec,
@@ -46,7 +47,7 @@ class NodeResourcesBalancedAllocation(Plugin):
 
     name = "NodeResourcesBalancedAllocation"
     Args = NodeResourcesBalancedAllocationArgs
-    score_depends = Depends.NODE | Depends.OCCUPANTS
+    score_depends = Depends.STATE
 
     def __init__(self, args: NodeResourcesBalancedAllocationArgs, handle: Handle) -> None:
         super().__init__(args, handle)
@@ -58,6 +59,9 @@ class NodeResourcesBalancedAllocation(Plugin):
             *_weight_errors(args.resources, f"{path}.resources"),
             *resource_name_errors(args.resources, f"{path}.resources"),
         ]
+
+    def sign_pod(self, pod: PodInfo) -> object:
+        return pod.requests
 
     def pre_score(self, state: CycleState, pod: PodInfo, nodes: Sequence[NodeInfo]) -> Status | None:
         requests = self._requests(pod)
@@ -78,6 +82,28 @@ class NodeResourcesBalancedAllocation(Plugin):
                 after.append(min(1.0, (taken + added) / capacity))
         return 50 + div_trunc(50 + balance(after) - balance(before), 2)
 
+    def use_score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> UseScore | None:
+        if self._resources != [CPU, MEMORY]:
+            return None
+        cpu, memory = node.allocatable.get(CPU, 0), node.allocatable.get(MEMORY, 0)
+        if not cpu or not memory:
+            # Of one resource there is nothing to balance.
+            return UseScore(_even, _even)
+        more_cpu, more_memory = pod.requests.get(CPU, 0), pod.requests.get(MEMORY, 0)
+
+        def score(use: NodeUse) -> int:
+            """As `score`, written out for two resources: the innermost loop for pods that are all different."""
+            cpu_taken, memory_taken, _, _ = use
+            cpu_after, memory_after = cpu_taken + more_cpu, memory_taken + more_memory
+            if cpu_after > cpu or memory_after > memory:
+                cpu_taken, memory_taken = min(cpu_taken, cpu), min(memory_taken, memory)
+                cpu_after, memory_after = min(cpu_after, cpu), min(memory_after, memory)
+            before = int((1 - abs((cpu_taken / cpu - memory_taken / memory) / 2)) * 100)
+            after = int((1 - abs((cpu_after / cpu - memory_after / memory) / 2)) * 100)
+            return 50 + (50 + after - before) // 2  # Either is from 50 to 100.
+
+        return UseScore(score, lambda use: _balance_bound(use, cpu, memory, more_cpu, more_memory))
+
     def _requests(self, pod: PodInfo) -> list[tuple[str, int]]:
         """(resource, what the pod adds); a scalar resource that the pod does not ask for is left out."""
         requests = pod.requests
@@ -86,6 +112,26 @@ class NodeResourcesBalancedAllocation(Plugin):
             for name in self._resources
             if requests.get(name, 0) or not is_scalar(name)
         ]
+
+
+def _even(_: object) -> int:
+    return 75
+
+
+def _balance_bound(use: UseRange, cpu: int, memory: int, more_cpu: int, more_memory: int) -> int:
+    """No score in the range is higher: how much more even a node becomes falls or rises with how uneven it is, all the way."""
+    low, high = use
+    if high.cpu + more_cpu > cpu or high.memory + more_memory > memory:
+        return 100
+    # By how much the share of cpu exceeds that of memory, before; the more it does, the less good it is that cpu comes to it.
+    more = more_cpu / cpu - more_memory / memory
+    apart = low.cpu / cpu - high.memory / memory if more > 0 else high.cpu / cpu - low.memory / memory
+    gain = math.floor(50 * (abs(apart) - abs(apart + more)) + _ROUNDING)
+    return 50 + (50 + gain + 1) // 2
+
+
+_ROUNDING = 1e-6
+"""Bounds are computed in another order than scores."""
 
 
 def balance(fractions: Sequence[float]) -> int:
@@ -121,3 +167,5 @@ def _weight_errors(resources: Sequence[ResourceSpec], path: str) -> Iterator[Fie
 
 _pre_score: type[PreScorePlugin] = NodeResourcesBalancedAllocation
 _score: type[ScorePlugin] = NodeResourcesBalancedAllocation
+_signs: type[SignsPods] = NodeResourcesBalancedAllocation
+_bounds: type[BoundsScores] = NodeResourcesBalancedAllocation

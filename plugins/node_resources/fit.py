@@ -6,7 +6,8 @@ without requests do not pile up on one node (`tidelog.api.resources`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from tidelog.api.errors import FieldError
@@ -43,15 +44,26 @@ from tidelog.framework.interface import (
     Status,
 )
 from tidelog.framework.node_info import NodeInfo, PodInfo
+from tidelog.framework.offers import (
+    BoundsRoom,
+    BoundsScores,
+    NodeUse,
+    SignsPods,
+    SumsUp,
+    UseRange,
+    UseScore,
+)
 from tidelog.plugins.node_resources.scoring import (
     ScoringStrategy,
     Use,
+    least_allocated,
     strategy_errors,
     strategy_of,
     weighted_resources,
 )
 
 REASON_TOO_MANY_PODS = "Too many pods"
+_CPU_AND_MEMORY = frozenset((CPU, MEMORY))
 _FIRST = (CPU, MEMORY, EPHEMERAL_STORAGE)
 _NONE: frozenset[str] = frozenset()
 _FILTER_STATE = "NodeResourcesFit.wanted"
@@ -79,8 +91,8 @@ class NodeResourcesFit(Plugin):
 
     name = "NodeResourcesFit"
     Args = NodeResourcesFitArgs
-    filter_depends = Depends.NODE | Depends.OCCUPANTS
-    score_depends = Depends.NODE | Depends.OCCUPANTS
+    filter_depends = Depends.STATE
+    score_depends = Depends.STATE
 
     def __init__(self, args: NodeResourcesFitArgs, handle: Handle) -> None:
         super().__init__(args, handle)
@@ -100,6 +112,9 @@ class NodeResourcesFit(Plugin):
             *_group_errors(args.ignored_resource_groups, f"{path}.ignoredResourceGroups"),
             *strategy_errors(args.scoring_strategy, f"{path}.scoringStrategy"),
         ]
+
+    def sign_pod(self, pod: PodInfo) -> object:
+        return (pod.requests, pod.score_requests, sorted(self._backed(pod)))
 
     # --- filtering ------------------------------------------------------------------------------------------------
 
@@ -155,6 +170,57 @@ class NodeResourcesFit(Plugin):
             if requests.get(name, 0) or not is_scalar(name)
         ]
 
+    # --- what it offers -------------------------------------------------------------------------------------------
+
+    def needs(self, pod: PodInfo) -> Mapping[str, int]:
+        return dict(self.wanted(pod.requests))
+
+    def use_fits(
+        self, state: CycleState, pod: PodInfo, node: NodeInfo
+    ) -> Callable[[UseRange], bool | None] | None:
+        wanted = dict(self.wanted(pod.requests))
+        if not wanted.keys() <= _CPU_AND_MEMORY:
+            return None
+        cpu, memory = wanted.get(CPU, 0), wanted.get(MEMORY, 0)
+        # What is not asked for may be overcommitted.
+        cpu_most = node.allocatable.get(CPU, 0) - cpu if cpu else math.inf
+        memory_most = node.allocatable.get(MEMORY, 0) - memory if memory else math.inf
+
+        def fits(use: UseRange) -> bool | None:
+            low, high = use
+            if high.cpu <= cpu_most and high.memory <= memory_most:
+                return True
+            return False if low.cpu > cpu_most or low.memory > memory_most else None
+
+        return fits
+
+    def use_score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> UseScore | None:
+        if (
+            self._strategy is not least_allocated
+            or not {name for name, _ in self._resources} <= _CPU_AND_MEMORY
+        ):
+            return None
+        there = node.allocatable
+        weights = {name: weight for name, weight in self._resources if there.get(name, 0)}
+        requests = pod.score_requests
+        cpu, memory = there.get(CPU, 0) or 1, there.get(MEMORY, 0) or 1
+        cpu_weight, memory_weight = weights.get(CPU, 0), weights.get(MEMORY, 0)
+        total = cpu_weight + memory_weight
+        if not total:
+            return UseScore(_nothing, _nothing)
+        cpu_free, memory_free = cpu - requests.get(CPU, 0), memory - requests.get(MEMORY, 0)
+
+        def score(use: NodeUse) -> int:
+            """`least_allocated`, written out: the innermost loop for pods that are all different."""
+            _, _, cpu_taken, memory_taken = use
+            cpu_left, memory_left = cpu_free - cpu_taken, memory_free - memory_taken
+            free = cpu_left * 100 // cpu * cpu_weight if cpu_left > 0 else 0
+            if memory_left > 0:
+                free += memory_left * 100 // memory * memory_weight
+            return free // total
+
+        return UseScore(score, lambda use: score(use.low))
+
     # --- hints ----------------------------------------------------------------------------------------------------
 
     def events_to_register(self) -> Sequence[EventRegistration]:
@@ -204,6 +270,10 @@ def _class_changed(waiting: WaitingPod, old: DeviceClass | None, new: DeviceClas
         return Hint.QUEUE if named else Hint.SKIP
     is_new = explicit != old.spec.extended_resource_name and bool(requests.get(explicit or "", 0))
     return Hint.QUEUE if is_new else Hint.SKIP
+
+
+def _nothing(_: object) -> int:
+    return 0
 
 
 def _pod_asks_for_less(waiting: WaitingPod, old: Pod | None, new: Pod | None) -> Hint:
@@ -259,3 +329,7 @@ _pre_filter: type[PreFilterPlugin] = NodeResourcesFit
 _filter: type[FilterPlugin] = NodeResourcesFit
 _pre_score: type[PreScorePlugin] = NodeResourcesFit
 _score: type[ScorePlugin] = NodeResourcesFit
+_signs: type[SignsPods] = NodeResourcesFit
+_room: type[BoundsRoom] = NodeResourcesFit
+_bounds: type[BoundsScores] = NodeResourcesFit
+_sums: type[SumsUp] = NodeResourcesFit

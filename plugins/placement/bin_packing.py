@@ -20,6 +20,7 @@ class PlacementBinPacking(Plugin):
     """Scores the used part of a placement, with the group in it."""
 
     name = "PlacementBinPacking"
+    scores_by_sums = True
 
     def score_placement(
         self, state: CycleState, group: GroupInfo, placement: Placement, assignment: Mapping[str, str]

@@ -18,15 +18,14 @@ from tidelog.framework.interface import (
     PlacementScorePlugin,
     Plugin,
 )
-
-FUTURE_PODS = "PlacementPodCountScorer.futurePods"
-"""In the group's cycle state: placement → how many pods that do not exist yet would fit beside the members."""
+from tidelog.framework.placements import FUTURE_PODS
 
 
 class PlacementPodCountScorer(Plugin):
     """Scores the number of pods."""
 
     name = "PlacementPodCountScorer"
+    scores_by_sums = True
 
     def score_placement(
         self, state: CycleState, group: GroupInfo, placement: Placement, assignment: Mapping[str, str]

@@ -30,8 +30,8 @@ from tidelog.framework.interface import (
     Status,
     unschedulable,
 )
+from tidelog.framework.placements import NO_PLACEMENTS
 
-NO_PLACEMENTS = "no feasible placements found"
 KNOWN_MAX = 64
 """So many lists of placements are kept: for each topology that groups ask for, and each domain that some are bound to. One costs eight
 bytes a node."""
@@ -186,11 +186,6 @@ def spec_changed(waiting: WaitingPod, old: Any, new: Any) -> Hint:
         name = spec.workload_ref.name
     mine = name == meta.name and waiting.pod.metadata.namespace == meta.namespace
     return Hint.QUEUE if mine and (old is None or old.spec != new.spec) else Hint.SKIP
-
-
-def whole(nodes: Sequence[str]) -> Placement:
-    """Where generation begins: everything."""
-    return Placement(name="", nodes=tuple(nodes))
 
 
 _generate: type[PlacementGeneratePlugin] = TopologyPlacement

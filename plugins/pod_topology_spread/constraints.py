@@ -29,7 +29,7 @@ from tidelog.api.selectors import Labels, Matcher, is_empty, label_matcher, pod_
 from tidelog.api.taints import untolerated
 from tidelog.api.well_known import HOSTNAME, ZONE
 from tidelog.framework.events import WaitingPod
-from tidelog.framework.interface import CycleState, Handle
+from tidelog.framework.interface import Handle
 from tidelog.framework.node_info import PodInfo
 from tidelog.plugins.pod_topology_spread.fallback import FallbackRules, FallenBack, Numbered, Standing
 
@@ -60,12 +60,6 @@ class Decision(NamedTuple):
 
 DECISION = "PodTopologySpread.decision"
 """Where the cycle state keeps the attempt's decision."""
-
-
-def decision_of(state: CycleState) -> Decision | None:
-    """What was decided in this attempt; None if it ended before PodTopologySpread was asked."""
-    found: Decision | None = state.read(DECISION)
-    return found
 
 
 class Constraint(NamedTuple):
@@ -163,6 +157,22 @@ class SpreadRules:
     def can_fall_back(self, pod: Pod) -> bool:
         """Whether what is decided may differ from attempt to attempt though the pod's spec is the same."""
         return self.fallback.enabled and any(c.fallback_criteria for _, c in self.numbered_hard(pod))
+
+    def signature(self, pod: Pod) -> object:
+        """All that is read of the pod to count and judge, its status and the attempt's circumstances aside; None: nothing applies to it."""
+        own = pod.spec.topology_spread_constraints
+        kin = () if own else self._kin(pod)
+        if not own and not kin:
+            return None
+        keys = {key for one in own for key in one.match_label_keys}
+        for selector in (*(one.label_selector for one in own), *kin):
+            if selector is not None:
+                keys.update(selector.match_labels)
+                keys.update(requirement.key for requirement in selector.match_expressions)
+        labels = sorted((key, value) for key, value in pod.metadata.labels.items() if key in keys)
+        spec = pod.spec
+        chooses = (spec.node_selector, spec.affinity and spec.affinity.node_affinity, spec.tolerations)
+        return (pod.metadata.namespace, own, kin, labels, *chooses)
 
     def numbered_hard(self, pod: Pod) -> Numbered:
         """The hard constraints as they are written, with their indices."""

@@ -22,11 +22,10 @@ from tidelog.api.objects import Condition, Pod, TopologySpreadConstraint, pod_co
 from tidelog.api.pod_status import POD_SCHEDULED, UNSCHEDULABLE
 from tidelog.api.times import format_duration, format_time
 from tidelog.framework.events import Hint, Tick, WaitingPod
+from tidelog.framework.told import NODE_PROVISIONING_IN_PROGRESS, PREEMPTION_FAILED
 
 PLUGIN = "PodTopologySpread"
 NODE_PROVISIONING_FAILED = "NodeProvisioningFailed"
-PREEMPTION_FAILED = "PreemptionFailed"
-NODE_PROVISIONING_IN_PROGRESS = "NodeProvisioningInProgress"
 
 Numbered = Sequence[tuple[int, TopologySpreadConstraint]]
 """Constraints with their index in the list that they come from."""

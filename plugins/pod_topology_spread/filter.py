@@ -14,10 +14,12 @@ from tidelog.plugins.domain_counts import DomainCounts
 from tidelog.plugins.pod_topology_spread.constraints import Constraint, Constraints, countable
 
 REASON = "node(s) didn't match pod topology spread constraints"
+FILTER_STATE = "PodTopologySpread.filter"
+"""Where the cycle state keeps the counts."""
 REASON_MISSING_LABEL = f"{REASON} (missing required label)"
 
-_TOO_MANY = unschedulable(REASON)
-_NO_DOMAIN = unresolvable(REASON_MISSING_LABEL)
+TOO_MANY = unschedulable(REASON)
+NO_DOMAIN = unresolvable(REASON_MISSING_LABEL)
 
 
 class SpreadCounts:
@@ -79,11 +81,11 @@ class SpreadCounts:
         for (constraint, itself), counts in zip(self._rules, self.counts, strict=True):
             domain = labels.get(constraint.topology_key)
             if domain is None:
-                return _NO_DOMAIN
+                return NO_DOMAIN
             # KEP-3022: as long as domains are missing, there is an empty one somewhere.
             minimum = counts.minimum if len(counts) >= constraint.min_domains else 0
             if counts.get(domain) + itself - minimum > constraint.max_skew:
-                return _TOO_MANY
+                return TOO_MANY
         return None
 
     def clone(self) -> SpreadCounts:

@@ -10,7 +10,7 @@ constraint applies. Filter, Score and the hooks cost one step a constraint, exce
 own pods.
 
 What Filter says of a node depends on all domains of a constraint, not only on the node's own, because they share the minimum;
-a score depends, through the number of domains, on which nodes are feasible. For a pod that can fall back (`can_fall_back`) both depend,
+a score depends, through the number of domains, on which nodes are feasible. For a pod that can fall back (`sign_attempt`) both depend,
 beyond what Filter and Score are told, on the pod's status, the attempt's time and the queue's memory of the pod: through the decision
 that the attempt has made.
 """
@@ -47,21 +47,23 @@ from tidelog.framework.interface import (
     WaitsForTime,
 )
 from tidelog.framework.node_info import NodeInfo, PodInfo
+from tidelog.framework.node_sets import NodeSets
+from tidelog.framework.offers import CountsDomains, SignsAttempts, SignsPods
+from tidelog.framework.told import Fallback, Told, tell
 from tidelog.plugins.pod_topology_spread.constraints import (
     DECISION,
     HARD,
     SOFT,
     SYSTEM_DEFAULTS,
-    Constraints,
     Decision,
     SpreadRules,
 )
+from tidelog.plugins.pod_topology_spread.domains import SpreadDomains
 from tidelog.plugins.pod_topology_spread.fallback import PLUGIN, Standing
-from tidelog.plugins.pod_topology_spread.filter import SpreadCounts
+from tidelog.plugins.pod_topology_spread.filter import FILTER_STATE, SpreadCounts
 from tidelog.plugins.pod_topology_spread.hints import PodTopologySpreadHints
 from tidelog.plugins.pod_topology_spread.score import SpreadScores
 
-_FILTER_STATE = "PodTopologySpread.filter"
 _SCORE_STATE = "PodTopologySpread.score"
 
 
@@ -118,20 +120,28 @@ class PodTopologySpread(Plugin):
         if decision is None:
             decision = self._rules.decide(pod.pod, Standing.of(pod.pod, state.at, state.waiting))
             state.write(DECISION, decision)
+            if decision.lines:
+                tell(state, Told(PLUGIN, decision.lines, tuple(_told_fallback(decision))))
         return decision
 
-    def can_fall_back(self, pod: PodInfo) -> bool:
-        """Whether the answers for this pod may differ from those for another one with the same spec, or from its own earlier ones."""
-        return self._rules.can_fall_back(pod.pod)
+    # --- what it offers -------------------------------------------------------------------------------------------
 
-    def constraints_of(self, pod: PodInfo) -> tuple[Constraints, Constraints, bool]:
-        """The hard and the soft constraints of a pod that cannot fall back, and whether only nodes with all soft keys are scored.
+    def sign_pod(self, pod: PodInfo) -> object:
+        return self._rules.signature(pod.pod)
 
-        Raises SelectorError.
-        """
-        decision = self._rules.decide(pod.pod)
+    def sign_attempt(self, state: CycleState, pod: PodInfo) -> object | None:
+        """Which constraints have fallen back. None for a pod of which none can."""
+        if not self._rules.can_fall_back(pod.pod):
+            return None
+        return [fallen.constraint for fallen in self._decide(state, pod).fallback]
+
+    def domains(self, state: CycleState, pod: PodInfo, nodes: NodeSets) -> SpreadDomains | None:
+        decision = self._decide(state, pod)
+        if not decision.hard and not decision.soft:
+            return None
         hard = self._rules.compiled(decision.hard, decision, pod.pod)
-        return hard, self._rules.compiled(decision.soft, decision, pod.pod), decision.needs_all_keys
+        soft = self._rules.compiled(decision.soft, decision, pod.pod)
+        return SpreadDomains(pod, hard, soft, decision.needs_all_keys, nodes, upstream=self.handle.upstream)
 
     # --- filtering ------------------------------------------------------------------------------------------------
 
@@ -144,7 +154,7 @@ class PodTopologySpread(Plugin):
             constraints = self._rules.compiled(decision.hard, decision, pod.pod)
         except SelectorError as error:
             return PreFilterResult(status=Status(Code.ERROR, (str(error),)))
-        state.write(_FILTER_STATE, SpreadCounts.of(pod, constraints, nodes, self.handle.upstream))
+        state.write(FILTER_STATE, SpreadCounts.of(pod, constraints, nodes, self.handle.upstream))
         return PreFilterResult()
 
     def add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, node: NodeInfo) -> Status | None:
@@ -157,7 +167,7 @@ class PodTopologySpread(Plugin):
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
         """The pods in the node's domain, this one included, may not exceed the smallest domain by more than maxSkew."""
-        counts: SpreadCounts | None = state.read(_FILTER_STATE)
+        counts: SpreadCounts | None = state.read(FILTER_STATE)
         return None if counts is None else counts.verdict(node)
 
     # --- scoring --------------------------------------------------------------------------------------------------
@@ -200,8 +210,20 @@ class PodTopologySpread(Plugin):
         return self._rules.judged_at(waiting, at).lines
 
 
+def _told_fallback(decision: Decision) -> Iterator[Fallback]:
+    for fallen in decision.fallback:
+        yield Fallback(
+            constraint=fallen.constraint,
+            topology_key=fallen.topology_key,
+            criteria=fallen.criteria,
+            reason=fallen.reason,
+            rejected_before=fallen.rejected_before,
+            is_default=decision.kin is not None,
+        )
+
+
 def _update(state: CycleState, changed: PodInfo, node: NodeInfo, by: int) -> None:
-    counts: SpreadCounts | None = state.read(_FILTER_STATE)
+    counts: SpreadCounts | None = state.read(FILTER_STATE)
     if counts is not None:
         counts.update(changed, node, by)
 
@@ -298,3 +320,6 @@ _pre_score: type[PreScorePlugin] = PodTopologySpread
 _score: type[ScorePlugin] = PodTopologySpread
 _normalize: type[NormalizeScore] = PodTopologySpread
 _waits: type[WaitsForTime] = PodTopologySpread
+_signs: type[SignsPods] = PodTopologySpread
+_signs_attempts: type[SignsAttempts] = PodTopologySpread
+_counts: type[CountsDomains] = PodTopologySpread

@@ -56,6 +56,7 @@ from tidelog.framework.interface import (
     unresolvable,
 )
 from tidelog.framework.node_info import NodeInfo, PodInfo
+from tidelog.framework.offers import ConcernsPods, SignsPods
 from tidelog.framework.storage import Storage
 from tidelog.plugins.node_resources.scoring import (
     MAX_UTILIZATION,
@@ -69,6 +70,7 @@ from tidelog.plugins.volumes.in_tree import TranslationError, affinity_for, affi
 from tidelog.plugins.volumes.matching import Candidates, reaches, requested
 from tidelog.plugins.volumes.plan import Binding, Plan
 from tidelog.plugins.volumes.provisioning import Lacking, Provision, Provisioning, limit_of
+from tidelog.plugins.volumes.signing import signed
 
 REASON_AFFINITY = "node(s) didn't match PersistentVolume's node affinity"
 REASON_NO_VOLUMES = "node(s) didn't find available persistent volumes to bind"
@@ -153,6 +155,12 @@ class VolumeBinding(Plugin):
         return self.handle.listers.storage
 
     # --- which nodes --------------------------------------------------------------------------------------------------
+
+    def sign_pod(self, pod: PodInfo) -> object:
+        return signed(pod)
+
+    def concerns(self, pod: PodInfo) -> bool:
+        return bool(signed(pod))
 
     def pre_filter(self, state: CycleState, pod: PodInfo, nodes: Sequence[NodeInfo]) -> PreFilterResult:
         """Looks the claims up; the first problem rejects the pod."""
@@ -439,3 +447,5 @@ _pre_score: type[PreScorePlugin] = VolumeBinding
 _score: type[ScorePlugin] = VolumeBinding
 _pre_bind: type[PreBindPlugin] = VolumeBinding
 _writes: type[WritesBeforeBinding] = VolumeBinding
+_signs: type[SignsPods] = VolumeBinding
+_concerns: type[ConcernsPods] = VolumeBinding

@@ -28,6 +28,7 @@ from tidelog.framework.interface import (
     unschedulable,
 )
 from tidelog.framework.node_info import NodeInfo, PodInfo
+from tidelog.framework.offers import ConcernsPods, SignsPods
 from tidelog.framework.snapshot import Snapshot
 from tidelog.framework.storage import Storage
 from tidelog.plugins.volumes.claims import (
@@ -46,6 +47,7 @@ from tidelog.plugins.volumes.in_tree import (
     kind_named,
     kind_of,
 )
+from tidelog.plugins.volumes.signing import signed
 
 REASON_TOO_MANY = "node(s) exceed max volume count"
 
@@ -78,6 +80,12 @@ class NodeVolumeLimits(Plugin):
         self._attached: dict[str, tuple[int, tuple[str, ...], Attached]] = {}
         """Node → generation of the storage, uids of its pods, and what was attached then."""
         self._room = Room(handle)
+
+    def sign_pod(self, pod: PodInfo) -> object:
+        return signed(pod)
+
+    def concerns(self, pod: PodInfo) -> bool:
+        return bool(signed(pod))
 
     def pre_filter(self, state: CycleState, pod: PodInfo, nodes: Sequence[NodeInfo]) -> PreFilterResult:
         """Skips a pod without a volume that a driver could have to attach, and one whose volumes every node can take."""
@@ -370,3 +378,5 @@ def _when_detached(waiting: WaitingPod, old: VolumeAttachment, _new: None) -> Hi
 
 _pre_filter: type[PreFilterPlugin] = NodeVolumeLimits
 _filter: type[FilterPlugin] = NodeVolumeLimits
+_signs: type[SignsPods] = NodeVolumeLimits
+_concerns: type[ConcernsPods] = NodeVolumeLimits

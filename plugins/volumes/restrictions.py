@@ -23,7 +23,9 @@ from tidelog.framework.interface import (
     unschedulable,
 )
 from tidelog.framework.node_info import NodeInfo, PodInfo
+from tidelog.framework.offers import ConcernsPods, SignsPods
 from tidelog.plugins.volumes.claims import concerns_mounted_claim, mounted_names, not_found, queue_if
+from tidelog.plugins.volumes.signing import signed
 
 REASON_DISK = "node(s) had no available disk"
 REASON_ONE_POD = "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by another pod"
@@ -49,6 +51,12 @@ class VolumeRestrictions(Plugin):
 
     name = "VolumeRestrictions"
     filter_depends = Depends.OCCUPANTS | Depends.STORAGE | Depends.CLUSTER
+
+    def sign_pod(self, pod: PodInfo) -> object:
+        return signed(pod)
+
+    def concerns(self, pod: PodInfo) -> bool:
+        return bool(signed(pod))
 
     def pre_filter(self, state: CycleState, pod: PodInfo, nodes: Sequence[NodeInfo]) -> PreFilterResult:
         """Rejects a pod whose claim is missing; skips one that has neither such disks nor a claim in use."""
@@ -155,3 +163,5 @@ def _conflict(a: Volume, b: Volume) -> bool:
 _pre_filter: type[PreFilterPlugin] = VolumeRestrictions
 _filter: type[FilterPlugin] = VolumeRestrictions
 _hooks: type[PodHooks] = VolumeRestrictions
+_signs: type[SignsPods] = VolumeRestrictions
+_concerns: type[ConcernsPods] = VolumeRestrictions

@@ -21,9 +21,11 @@ from tidelog.framework.interface import (
     unresolvable,
 )
 from tidelog.framework.node_info import NodeInfo, PodInfo
+from tidelog.framework.offers import ConcernsPods, SignsPods
 from tidelog.plugins.volumes.binding import mode_not_set
 from tidelog.plugins.volumes.claims import NO_NAME, concerns_mounted_claim, mounted_names, not_found, queue_if
 from tidelog.plugins.volumes.in_tree import ZONES_DELIMITER
+from tidelog.plugins.volumes.signing import signed
 
 REASON_ZONE = "node(s) had no available volume zone"
 TOPOLOGY_LABELS = (BETA_ZONE, BETA_REGION, ZONE, REGION)
@@ -44,6 +46,12 @@ class VolumeZone(Plugin):
 
     name = "VolumeZone"
     filter_depends = Depends.NODE | Depends.STORAGE
+
+    def sign_pod(self, pod: PodInfo) -> object:
+        return signed(pod)
+
+    def concerns(self, pod: PodInfo) -> bool:
+        return bool(signed(pod))
 
     def pre_filter(self, state: CycleState, pod: PodInfo, nodes: Sequence[NodeInfo]) -> PreFilterResult:
         """Collects the labels of the volumes; skips if there are none."""
@@ -133,3 +141,5 @@ def _when_volume_changes(_waiting: WaitingPod, old: PersistentVolume | None, new
 
 _pre_filter: type[PreFilterPlugin] = VolumeZone
 _filter: type[FilterPlugin] = VolumeZone
+_signs: type[SignsPods] = VolumeZone
+_concerns: type[ConcernsPods] = VolumeZone

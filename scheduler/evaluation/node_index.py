@@ -1,27 +1,21 @@
-"""The nodes of a snapshot as sets that an integer holds, for the fast evaluation.
+"""The nodes of a snapshot as sets, for the fast evaluation; several profiles share one index.
 
-A set of nodes is an `int` whose bit i stands for the node at place i of `snapshot.nodes`: union, intersection, size and "the first
-one at or after" are one machine-level pass over a few hundred bytes, whatever Python costs per step.
+Nodes that no resource, taint or host port tells apart are one *state*: what a plugin that looks at no more says of one of them holds for
+all. In a cluster of replicas there are a few dozen states for thousands of nodes; in the worst case each node is a state of its own.
 
-Nodes that no resource, taint or image tells apart are one *state*: what a plugin says of one of them holds for all. In a cluster of
-replicas there are a few dozen states for thousands of nodes; in the worst case each node is a state of its own.
-
-A changed node costs about two microseconds; nodes that come, go or move cost a new index, two microseconds a node.
+A changed node costs about two microseconds, its own object included: it moves to another state, and in the topologies that somebody
+asked for to another domain. Only nodes that come, go or change their zone make a new index, two microseconds a node, because then places
+are other ones.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import TypeVar
-
+from tidelog.api.objects import Node
 from tidelog.api.resources import CPU, MEMORY
 from tidelog.framework.node_info import NodeInfo
+from tidelog.framework.node_sets import Bits, Topology, bits_of, first_place
+from tidelog.framework.offers import NodeUse, UseRange
 from tidelog.framework.snapshot import Snapshot
-
-T = TypeVar("T")
-
-Bits = int
-"""A set of places."""
 
 GRID = 128
 """Nodes are about equally full if so many steps of cpu and memory do not tell them apart; arbitrary within a factor of two."""
@@ -29,140 +23,64 @@ GRID = 128
 EMPTY_STATES_MAX = 1_000
 """So many states are kept although no node is in them: the next node is likely to come into one of them, and its verdicts are known."""
 
-
-def first_place(bits: Bits) -> int:
-    """The smallest place in a set that is not empty."""
-    return (bits & -bits).bit_length() - 1
-
-
-def first_from(bits: Bits, start: int) -> int:
-    """The first place of the set at or after `start`, going round. The set must not be empty."""
-    later = bits >> start
-    return start + first_place(later) if later else first_place(bits)
-
-
-def places_in(bits: Bits) -> Iterator[int]:
-    """The places of a small set, in order."""
-    while bits:
-        lowest = bits & -bits
-        yield lowest.bit_length() - 1
-        bits ^= lowest
-
-
-def picked(items: Sequence[T], bits: Bits) -> list[T]:
-    """The items at the places of the set, in order."""
-    return [item for item, bit in zip(items, reversed(f"{bits:b}"), strict=False) if bit == "1"]
+TRAITS_SPARE = 1_000
+"""So many sets of traits that no node has any more are remembered at most before the index is made anew."""
 
 
 class NodeState:
-    """Nodes that are alike in everything but name, labels and who is on them."""
+    """Nodes that are alike in everything but name, labels, images and who is on them."""
 
-    __slots__ = ("bits", "cell", "use")
+    __slots__ = ("bits", "cell", "pods", "use")
 
     def __init__(self, cell: Cell, node: NodeInfo) -> None:
         self.cell = cell
-        self.use = (
-            node.requested.get(CPU, 0),
-            node.requested.get(MEMORY, 0),
-            node.non_zero_cpu,
-            node.non_zero_memory,
-            _balance(cell, node),
-        )
-        """Of cpu and memory: what is requested, and what counts as requested where NodeResourcesFit scores; then how well they are balanced."""
+        self.pods = len(node.pods)
+        self.use = _use(node)
         self.bits: Bits = 0
         """Its nodes, as of now; often none."""
 
 
 class Cell:
-    """States of equal nodes that are about equally full. The bounds hold for all states that it has ever had."""
+    """States of nodes with equal traits that are about equally full."""
 
-    __slots__ = (
-        "bits",
-        "cpu",
-        "cpu_high",
-        "cpu_low",
-        "is_full",
-        "memory",
-        "memory_high",
-        "memory_low",
-        "scored_cpu_low",
-        "scored_memory_low",
-        "states",
-        "static",
-    )
+    __slots__ = ("bits", "is_full", "range", "states", "traits")
 
-    def __init__(self, static: int, node: NodeInfo, is_full: bool) -> None:
-        self.static = static
-        """The number of what the nodes' own objects contribute."""
+    def __init__(self, traits: int, node: NodeInfo, is_full: bool) -> None:
+        self.traits = traits
+        """Their number."""
         self.is_full = is_full
         """They take no pods any more."""
-        self.cpu, self.memory = node.allocatable.get(CPU, 0), node.allocatable.get(MEMORY, 0)
         self.states: dict[NodeState, None] = {}
         """Those that nodes are in."""
         self.bits: Bits = 0
-        self.cpu_low = self.cpu_high = node.requested.get(CPU, 0)
-        self.memory_low = self.memory_high = node.requested.get(MEMORY, 0)
-        self.scored_cpu_low, self.scored_memory_low = node.non_zero_cpu, node.non_zero_memory
+        use = _use(node)
+        self.range = UseRange(use, use)
+        """Holds for all states that it has ever had."""
 
     def widen(self, node: NodeInfo) -> None:
-        """The bounds hold for this node as well."""
-        cpu, memory = node.requested.get(CPU, 0), node.requested.get(MEMORY, 0)
-        self.cpu_low, self.cpu_high = min(self.cpu_low, cpu), max(self.cpu_high, cpu)
-        self.memory_low, self.memory_high = min(self.memory_low, memory), max(self.memory_high, memory)
-        self.scored_cpu_low = min(self.scored_cpu_low, node.non_zero_cpu)
-        self.scored_memory_low = min(self.scored_memory_low, node.non_zero_memory)
+        """The range holds for this node as well."""
+        use, (low, high) = _use(node), self.range
+        self.range = UseRange(NodeUse(*map(min, low, use)), NodeUse(*map(max, high, use)))
 
 
-def _balance(cell: Cell, node: NodeInfo) -> int:
-    """In the arithmetic of NodeResourcesBalancedAllocation; -1 where a node has not both."""
-    if not cell.cpu or not cell.memory:
-        return -1
-    of_cpu = min(1.0, node.requested.get(CPU, 0) / cell.cpu)
-    of_memory = min(1.0, node.requested.get(MEMORY, 0) / cell.memory)
-    return int((1 - abs((of_cpu - of_memory) / 2)) * 100)
-
-
-class Topology:
-    """The domains of one topology key."""
-
-    __slots__ = ("bits", "everywhere", "value_at")
-
-    def __init__(self, key: str, nodes: list[NodeInfo]) -> None:
-        self.value_at: list[str | None] = [node.labels.get(key) for node in nodes]
-        """Place → the node's value."""
-        places: dict[str, list[int]] = {}
-        absent: list[int] = []
-        for place, value in enumerate(self.value_at):
-            if value is None:
-                absent.append(place)
-            elif value in places:
-                places[value].append(place)
-            else:
-                places[value] = [place]
-        size = len(nodes)
-        self.bits: dict[str, Bits] = {value: bits_of(found, size) for value, found in places.items()}
-        """Value → its nodes."""
-        self.everywhere: Bits = ((1 << size) - 1) ^ bits_of(absent, size)
-        """The nodes that have the key."""
-
-
-def bits_of(places: list[int], size: int) -> Bits:
-    """The set of these places below `size`."""
-    if len(places) == 1:
-        return 1 << places[0]
-    table = bytearray((size + 7) // 8)
-    for place in places:
-        table[place >> 3] |= 1 << (place & 7)
-    return int.from_bytes(table, "little")
+def _use(node: NodeInfo) -> NodeUse:
+    requested = node.requested
+    return NodeUse(requested.get(CPU, 0), requested.get(MEMORY, 0), node.non_zero_cpu, node.non_zero_memory)
 
 
 class NodeIndex:
-    """Follows one snapshot."""
+    """Follows one snapshot. Implements `tidelog.framework.node_sets.NodeSets`."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self.snapshot = snapshot
         self.epoch = 0
-        """Grows when nodes come, go, move or change their objects: places, labels and domains are other ones then."""
+        """Grows when nodes come, go or move in the list: places are other ones then."""
+        self.objects_changed = 0
+        """Grows when a node's own object changes."""
+        self.relabelled: dict[str, int] = {}
+        """Topology key that somebody asked for → `objects_changed` when a node got another value of it."""
+        self.revised = 0
+        """`objects_changed` when a node's labels or taints changed."""
         self.all: Bits = 0
         self.state_at: list[NodeState] = []
         """Place → state."""
@@ -174,10 +92,11 @@ class NodeIndex:
         self.cells: dict[tuple[object, ...], Cell] = {}
         """All that nodes are in, and some that nodes were in."""
         self._topologies: dict[str, Topology] = {}
-        self._static: list[int] = []
-        """Place → number of what the node's own object contributes to its state."""
-        self._static_numbers: dict[tuple[object, ...], int] = {}
-        self._object_generation = -1
+        self._objects: list[Node] = []
+        self._traits: list[int] = []
+        """Place → number of the node's traits."""
+        self._traits_numbers: dict[tuple[object, ...], int] = {}
+        self._layout = -1
         self._generation = -1
 
     def refresh(self) -> None:
@@ -186,7 +105,7 @@ class NodeIndex:
         if snapshot.generation == self._generation:
             return
         changed = None
-        if snapshot.object_generation == self._object_generation:
+        if snapshot.layout == self._layout and len(self._traits_numbers) <= len(self._traits) + TRAITS_SPARE:
             changed = snapshot.changed_since(self._generation)
         if changed is None:
             self._rebuild()
@@ -196,7 +115,7 @@ class NodeIndex:
         self._generation = snapshot.generation
 
     def topology(self, key: str) -> Topology:
-        """The domains of this key. The first question costs a step a node; the answer holds for this epoch."""
+        """The domains of this key. The first question costs a step a node; the index follows it from then on."""
         found = self._topologies.get(key)
         if found is None:
             found = self._topologies[key] = Topology(key, self.snapshot.nodes)
@@ -208,11 +127,14 @@ class NodeIndex:
 
     def _rebuild(self) -> None:
         self.epoch += 1
+        self.objects_changed += 1
         nodes = self.snapshot.nodes
         self.all = (1 << len(nodes)) - 1
         self._topologies = {}
-        self._static_numbers = {}
-        self._static = [self._static_number(node) for node in nodes]
+        self.relabelled = {}
+        self._traits_numbers = {}
+        self._objects = [node.node for node in nodes]
+        self._traits = [self._traits_number(node) for node in nodes]
         self.states = {}
         self.cells = {}
         self.state_at = []
@@ -226,10 +148,13 @@ class NodeIndex:
             state.cell.states[state] = None
             state.cell.bits |= state.bits
         self._states_max = 2 * len(self.states) + EMPTY_STATES_MAX
-        self._object_generation = self.snapshot.object_generation
+        self._layout = self.snapshot.layout
 
     def _follow(self, place: int) -> None:
-        old, new = self.state_at[place], self._state(place, self.snapshot.nodes[place])
+        node = self.snapshot.nodes[place]
+        if node.node is not self._objects[place]:
+            self._follow_object(place, node)
+        old, new = self.state_at[place], self._state(place, node)
         if old is new:
             return
         bit = 1 << place
@@ -246,6 +171,20 @@ class NodeIndex:
         if len(self.states) > self._states_max:
             self._drop_empty_states()
 
+    def _follow_object(self, place: int, node: NodeInfo) -> None:
+        before, now = self._objects[place], node.node
+        self._objects[place] = now
+        self.objects_changed += 1
+        number = self._traits_number(node)
+        relabelled = before.metadata.labels != now.metadata.labels
+        if relabelled:
+            for key, topology in self._topologies.items():
+                if topology.move(place, node.labels.get(key)):
+                    self.relabelled[key] = self.objects_changed
+        if relabelled or number != self._traits[place]:
+            self.revised = self.objects_changed
+        self._traits[place] = number
+
     def _drop_empty_states(self) -> None:
         self.drops += 1
         self.states = {key: state for key, state in self.states.items() if state.bits}
@@ -256,7 +195,7 @@ class NodeIndex:
     def _state(self, place: int, node: NodeInfo) -> NodeState:
         ports = node.used_ports
         key = (
-            self._static[place],
+            self._traits[place],
             len(node.pods),
             node.non_zero_cpu,
             node.non_zero_memory,
@@ -269,22 +208,22 @@ class NodeIndex:
         return state
 
     def _cell(self, place: int, node: NodeInfo) -> Cell:
-        static, is_full = self._static[place], len(node.pods) >= node.allowed_pods
+        traits, is_full = self._traits[place], len(node.pods) >= node.allowed_pods
         requested, allocatable = node.requested, node.allocatable
         key = (
-            static,
+            traits,
             is_full,
             requested.get(CPU, 0) * GRID // (allocatable.get(CPU, 0) or 1),
             requested.get(MEMORY, 0) * GRID // (allocatable.get(MEMORY, 0) or 1),
         )
         cell = self.cells.get(key)
         if cell is None:
-            cell = self.cells[key] = Cell(static, node, is_full)
+            cell = self.cells[key] = Cell(traits, node, is_full)
         else:
             cell.widen(node)
         return cell
 
-    def _static_number(self, node: NodeInfo) -> int:
+    def _traits_number(self, node: NodeInfo) -> int:
         spec = node.node.spec
-        key = (spec.taints, spec.unschedulable, *node.allocatable.items(), None, *node.images.items())
-        return self._static_numbers.setdefault(key, len(self._static_numbers))
+        key = (spec.taints, spec.unschedulable, *node.allocatable.items())
+        return self._traits_numbers.setdefault(key, len(self._traits_numbers))

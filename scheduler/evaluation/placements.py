@@ -30,14 +30,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from tidelog.framework.arithmetic import scan_start
 from tidelog.framework.interface import Placement
 from tidelog.framework.node_info import PodInfo
-from tidelog.scheduler.evaluation.node_index import (
-    Bits,
-    NodeIndex,
-    NodeState,
-    bits_of,
-    first_from,
-    first_place,
-)
+from tidelog.framework.node_sets import Bits, bits_of, first_from, first_place
+from tidelog.scheduler.evaluation.node_index import NodeIndex, NodeState
 
 if TYPE_CHECKING:
     from tidelog.scheduler.evaluation.fast import FastEvaluation
@@ -262,9 +256,9 @@ class PlacementMemory:
     def __init__(self, fast: FastEvaluation, index: NodeIndex) -> None:
         self.fast = fast
         self._index = index
-        self._epoch = -1
-        self._states = (-1, -1)
-        """The epoch, and how often states had been dropped, when it was last made sure that what is remembered speaks of those there are."""
+        self._epoch = (-1, -1)
+        self._states = (-1, -1, -1)
+        """The epoch, how many objects of nodes had changed, and how often states had been dropped, when it was last made sure that what is remembered speaks of those there are."""
         self._layouts: list[_Layout] = []
         """The latest used last."""
         self._specs: dict[bytes, int] = {}
@@ -327,7 +321,7 @@ class PlacementMemory:
     def follow_states(self) -> bool:
         """Bring the index up to date: it may still know the latest trial. False if there are other states now: all outcomes are forgotten."""
         self._index.refresh()
-        states = (self._index.epoch, self._index.drops)
+        states = (self._index.epoch, self._index.objects_changed, self._index.drops)
         if states == self._states:
             return True
         self._states = states
@@ -344,8 +338,9 @@ class PlacementMemory:
     def _keep_up(self) -> None:
         """States and places are other ones in another epoch."""
         self.follow_states()
-        if self._epoch != self._index.epoch or len(self._specs) + len(self._signatures) > SPECS_MAX:
-            self._epoch = self._index.epoch
+        now = (self._index.epoch, self._index.objects_changed)
+        if self._epoch != now or len(self._specs) + len(self._signatures) > SPECS_MAX:
+            self._epoch = now
             self._layouts.clear()
             self._specs.clear()
             self._signatures.clear()
@@ -367,6 +362,6 @@ class PlacementMemory:
 
     def _signature(self, members: Sequence[PodInfo], more: tuple[object, ...]) -> int:
         specs, signatures = self._specs, self._signatures
-        numbers = [specs.setdefault(self.fast.spec_key(pod.pod), len(specs)) for pod in members]
+        numbers = [specs.setdefault(self.fast.spec_key(pod), len(specs)) for pod in members]
         runs = tuple((number, sum(1 for _ in run)) for number, run in groupby(numbers))
         return signatures.setdefault((runs, more), len(signatures))

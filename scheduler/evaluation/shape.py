@@ -10,21 +10,18 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple, Protocol, cast
+from typing import NamedTuple
 
 from tidelog.framework.interface import CycleState, Status
 from tidelog.framework.node_info import NodeInfo, PodInfo
-from tidelog.scheduler.evaluation.node_index import Bits, NodeIndex, NodeState, bits_of, first_from
+from tidelog.framework.node_sets import Bits, Groups, first_from
+from tidelog.framework.offers import Domains
+from tidelog.scheduler.evaluation.asking import Asked, NotFast, Way
+from tidelog.scheduler.evaluation.columns import Column
+from tidelog.scheduler.evaluation.node_index import NodeIndex, NodeState
 
 MEMO_SPARE = 1_000
 """So many verdicts on states that no node is in any more are remembered."""
-
-Groups = list[tuple[int, Bits]]
-"""(score, nodes with it)."""
-
-
-class NotFast(Exception):
-    """The plain evaluation has to answer: for this shape, at least as the cluster is now."""
 
 
 class Found(NamedTuple):
@@ -36,39 +33,57 @@ class Found(NamedTuple):
     score: int
 
 
-class Domains(Protocol):
-    """What a plugin says that counts pods in topology domains, for one shape."""
+class Counted:
+    """A plugin that counts domains, for one shape; counted anew when labels by which it counts have changed."""
 
-    @property
-    def skips_filter(self) -> bool:
-        """As PreFilter would say for the cluster as it is now."""
-        ...
+    def __init__(
+        self, index: NodeIndex, name: str, weight: int, first: Domains, count: Callable[[], Domains | None]
+    ) -> None:
+        self.name = name
+        self.weight = weight
+        self._index = index
+        self._count = count
+        self.now = first
+        self._made_at = index.objects_changed
 
-    @property
-    def has_no_say(self) -> bool:
-        """It lets all nodes pass, and scores none, as the cluster is now."""
-        ...
-
-    def follow(self, place: int, node: NodeInfo) -> None:
-        """The pods on the node at this place have changed."""
-        ...
-
-    def allowed(self, index: NodeIndex) -> Bits | None:
-        """The nodes that its filter lets pass; None for all."""
-        ...
-
-    def scores(self, feasible: Bits) -> Groups | None:
-        """Normalised scores of the feasible nodes, None where it skips or all have 0."""
-        ...
+    def renew(self) -> bool:
+        """Count again, if nodes were relabelled so that it matters; whether that was so."""
+        index = self._index
+        if index.objects_changed == self._made_at:
+            return False
+        since, domains = self._made_at, self.now
+        self._made_at = index.objects_changed
+        relabelled = index.relabelled
+        if not (domains.reads_nodes and index.revised > since) and not any(
+            relabelled.get(key, 0) > since for key in domains.reads_labels
+        ):
+            return False
+        now = self._count()
+        assert now is not None, f"{self.name} had something to say about such pods"
+        self.now = now
+        return True
 
 
 class Partition:
-    """Nodes by a raw score that depends on the node's own object, and how the plugin normalises such scores."""
+    """Nodes by a raw score that depends on their state, and how the plugin normalises such scores."""
 
-    def __init__(self, plugin: Any, weight: int) -> None:
-        self.weight = weight
+    def __init__(self, asked: Asked) -> None:
+        self.asked = asked
         self.sets: dict[int, Bits] = {}
-        self._normalize: Callable[..., list[int]] | None = getattr(plugin, "normalize_scores", None)
+        self._alone: dict[int, int] = {}
+        """Raw score → what it is normalised to where no node has another one."""
+
+    def normalized(self, state: CycleState, pod: PodInfo, feasible: Bits) -> Groups:
+        """The feasible nodes by normalised score."""
+        groups = self.groups(feasible)
+        if len(groups) > 1:
+            return normalized(self.asked, state, pod, groups)
+        ((raw, bits),) = groups
+        known = self._alone.get(raw)
+        if known is None:
+            ((known, _),) = normalized(self.asked, state, pod, groups)
+            self._alone[raw] = known
+        return [(known, bits)]
 
     def add(self, raw: int, bits: Bits) -> None:
         self.sets[raw] = self.sets.get(raw, 0) | bits
@@ -80,72 +95,78 @@ class Partition:
         else:
             del self.sets[raw]
 
-    def scores(self, state: CycleState, pod: PodInfo, feasible: Bits) -> Groups:
-        """Normalised over the raw scores that feasible nodes have: how many have each does not matter to any default plugin."""
+    def groups(self, feasible: Bits) -> Groups:
+        """Those of the feasible nodes with each raw score."""
         sets = self.sets
         if len(sets) == 1:
-            raws, found = list(sets), [feasible]
-        else:
-            pairs = [(raw, both) for raw, bits in sets.items() if (both := bits & feasible)]
-            raws, found = [raw for raw, _ in pairs], [both for _, both in pairs]
-        if self._normalize is not None:
-            raws = self._normalize(state, pod, (), raws)
-        return list(zip(raws, found, strict=True))
+            return [(raw, feasible) for raw in sets]
+        return [(raw, both) for raw, bits in sets.items() if (both := bits & feasible)]
 
 
-_Verdict = tuple[int, int] | Status
-"""Of the nodes in a state: their sum of plain scores and the taints' raw score, or what the first filter says that they do not pass."""
+def normalized(asked: Asked, state: CycleState, pod: PodInfo, groups: Groups) -> Groups:
+    """Once for each distinct raw score: how many nodes have it does not matter to a plugin that declares what its score depends on."""
+    if not asked.normalizes:
+        return groups
+    raws = asked.normalized(state, pod, (), [raw for raw, _ in groups])
+    return [(score, bits) for score, (_, bits) in zip(raws, groups, strict=True)]
+
+
+_Verdict = tuple[int, ...] | Status
+"""Of the nodes in a state: their sum of plain scores and the raw scores to be normalised, or what the first filter says that they do not pass."""
 
 
 class Evaluation(NamedTuple):
-    """How the plugins that look at one node alone are asked for the pods of a shape."""
+    """How the plugins are asked for the pods of a shape. Filters are in the order of the profile."""
 
     state: CycleState
     pod: PodInfo
-    filters: Sequence[Any]
-    scorers: Sequence[tuple[Any, int]]
-    """(plugin, weight) of those whose scores count as they are."""
-    tainted: tuple[Any, int] | None
-    """TaintToleration and its weight: its scores are normalised."""
-    labelled: Any
-    """NodeAffinity, if it filters."""
-    after_labels: frozenset[str]
-    """The names of the filters that come after it."""
-    preferring: tuple[Any, int] | None
-    """NodeAffinity and its weight, if it scores."""
+    filters: Sequence[Asked]
+    """By state, or once."""
+    scorers: Sequence[Asked]
+    """By state, whose scores count as they are."""
+    raw_scorers: Sequence[Asked]
+    """By state, whose scores are normalised."""
+    node_filters: Sequence[Asked]
+    node_scorers: Sequence[Asked]
 
 
 class Shape:
-    """The table of one shape. `domains` are the plugins with something to say about it, with their weights."""
+    """The table of one shape."""
 
-    def __init__(
-        self, index: NodeIndex, evaluation: Evaluation, domains: Sequence[tuple[Domains, int]]
-    ) -> None:
+    def __init__(self, index: NodeIndex, evaluation: Evaluation, domains: Sequence[Counted]) -> None:
         self._index = index
         self._evaluation = evaluation
         self._domains = domains
         self._generation = index.snapshot.generation
+        self._object_generation = index.snapshot.object_generation
         self._memo: dict[NodeState, _Verdict] = {}
+        self._once: dict[str, Status | None] = {}
+        """What filters say that look at nothing but the pod."""
         self._state_at = list(index.state_at)
         self._fit: Bits = 0
-        """Nodes that pass everything but the filters that look at labels or domains."""
+        """Nodes that pass the filters that go by states."""
         self._levels: dict[int, Bits] = {}
         """Sum of plain scores → its nodes."""
         self._order: list[int] = []
         """The keys of `_levels`, ascending."""
-        self._partitions: list[Partition] = []
-        self._taints: Partition | None = None
+        self._partitions = [Partition(asked) for asked in evaluation.raw_scorers]
         self._rejected: dict[Status, Bits] = {}
-        """What such filters say → of which nodes."""
-        self._labelled: Bits | None = None
-        """Nodes that NodeAffinity lets pass; None for all."""
-        self._unlabelled: dict[Status, Bits] = {}
-        """What NodeAffinity says → of which nodes."""
-        self.apart: tuple[Bits, ...] = ()
-        """The sets of nodes that the pods tell apart by labels. They hold as long as the table."""
+        """What filters that go by states say → of which nodes."""
+        state, pod = evaluation.state, evaluation.pod
+        self.filters: list[Column[Status | None]] = [
+            Column(asked, index, _verdict_of(asked, state, pod)) for asked in evaluation.node_filters
+        ]
+        self.scorers: list[Column[int]] = [
+            Column(asked, index, _score_of(asked, state, pod)) for asked in evaluation.node_scorers
+        ]
+        columns: list[Column[Status | None] | Column[int]] = [*self.filters, *self.scorers]
+        self._by_node = [c for c in columns if c.asked.way is Way.NODE]
+        self._by_object = [c for c in columns if c.asked.way is Way.OBJECT]
         self.winners: Bits = 0
         """The equally good nodes of the latest choice."""
-        self._fill()
+        for found in index.states.values():
+            if found.bits:
+                self._put(self._verdict(found), found.bits)
 
     # --- keeping up ---------------------------------------------------------------------------------------------------
 
@@ -157,14 +178,29 @@ class Shape:
         changed = snapshot.changed_since(self._generation)
         if changed is None:
             raise NotFast("too many changes")
-        for name in changed:
-            place = snapshot.place_of(name)
+        places = [snapshot.place_of(name) for name in changed]
+        for place in places:
             self._follow(place)
-            if self._domains:
-                node = snapshot.nodes[place]
-                for domain, _ in self._domains:
-                    domain.follow(place, node)
+        for counted in self._domains:
+            if not counted.renew():
+                domains = counted.now
+                for place in places:
+                    domains.follow(place, snapshot.nodes[place])
+        for column in self._by_node:
+            column.forget(places)
+        if snapshot.object_generation != self._object_generation:
+            self._follow_objects()
         self._generation = snapshot.generation
+
+    def _follow_objects(self) -> None:
+        snapshot = self._index.snapshot
+        changed = snapshot.objects_changed_since(self._object_generation)
+        if changed is None:
+            raise NotFast("too many changes")
+        places = [snapshot.place_of(name) for name in changed]
+        for column in self._by_object:
+            column.forget(places)
+        self._object_generation = snapshot.object_generation
 
     def _follow(self, place: int) -> None:
         old, new = self._state_at[place], self._index.state_at[place]
@@ -179,64 +215,19 @@ class Shape:
         self._take(before, bit)
         self._put(after, bit)
 
-    def _fill(self) -> None:
-        evaluation = self._evaluation
-        if evaluation.tainted is not None:
-            self._taints = Partition(*evaluation.tainted)
-            self._partitions.append(self._taints)
-        for state in self._index.states.values():
-            if state.bits:
-                self._put(self._verdict(state), state.bits)
-        if evaluation.labelled is not None:
-            self._fill_labels(evaluation.labelled)
-        if evaluation.preferring is not None:
-            self._fill_preferences(*evaluation.preferring)
-
-    def _fill_labels(self, plugin: Any) -> None:
-        places: dict[Status | None, list[int]] = {None: []}
-        evaluation, nodes = self._evaluation, self._index.snapshot.nodes
-        for place, node in enumerate(nodes):
-            status = plugin.filter(evaluation.state, evaluation.pod, node)
-            places.setdefault(status, []).append(place)
-        self._labelled = bits_of(places.pop(None), len(nodes))
-        self._tell_apart(self._labelled)
-        self._unlabelled = {
-            status.by(plugin.name): bits_of(found, len(nodes))
-            for status, found in places.items()
-            if status is not None
-        }
-        for bits in self._unlabelled.values():
-            self._tell_apart(bits)
-
-    def _fill_preferences(self, plugin: Any, weight: int) -> None:
-        places: dict[int, list[int]] = {}
-        evaluation, nodes = self._evaluation, self._index.snapshot.nodes
-        for place, node in enumerate(nodes):
-            raw = plugin.score(evaluation.state, evaluation.pod, node)
-            places.setdefault(raw, []).append(place)
-        partition = Partition(plugin, weight)
-        for raw, found in places.items():
-            partition.add(raw, bits_of(found, len(nodes)))
-            self._tell_apart(partition.sets[raw])
-        self._partitions.append(partition)
-
-    def _tell_apart(self, bits: Bits) -> None:
-        if bits and bits != self._index.all:
-            self.apart = (*self.apart, bits)
-
     def _put(self, verdict: _Verdict, bits: Bits) -> None:
         if isinstance(verdict, Status):
             self._rejected[verdict] = self._rejected.get(verdict, 0) | bits
             return
-        level, raw = verdict
+        level = verdict[0]
         self._fit |= bits
         known = self._levels.get(level)
         if known is None:
             insort(self._order, level)
             known = 0
         self._levels[level] = known | bits
-        if self._taints is not None:
-            self._taints.add(raw, bits)
+        for number, partition in enumerate(self._partitions, 1):
+            partition.add(verdict[number], bits)
 
     def _take(self, verdict: _Verdict, bits: Bits) -> None:
         if isinstance(verdict, Status):
@@ -246,7 +237,7 @@ class Shape:
             else:
                 del self._rejected[verdict]
             return
-        level, raw = verdict
+        level = verdict[0]
         self._fit ^= bits
         left = self._levels[level] ^ bits
         if left:
@@ -254,8 +245,8 @@ class Shape:
         else:
             del self._levels[level]
             del self._order[bisect_left(self._order, level)]
-        if self._taints is not None:
-            self._taints.remove(raw, bits)
+        for number, partition in enumerate(self._partitions, 1):
+            partition.remove(verdict[number], bits)
 
     # --- asking the plugins -------------------------------------------------------------------------------------------
 
@@ -277,76 +268,89 @@ class Shape:
     def _ask(self, node: NodeInfo) -> _Verdict:
         evaluation = self._evaluation
         state, pod = evaluation.state, evaluation.pod
-        for plugin in evaluation.filters:
-            status = plugin.filter(state, pod, node)
+        for asked in evaluation.filters:
+            status = self._ask_filter(asked, node)
             if status is not None:
-                if not status.is_rejected:
-                    raise NotFast("a filter failed")
-                return cast("Status", status.by(plugin.name))
+                return status
         level = 0
-        for plugin, weight in evaluation.scorers:
-            level += weight * plugin.score(state, pod, node)
-        tainted = evaluation.tainted
-        return level, 0 if tainted is None else tainted[0].score(state, pod, node)
+        for asked in evaluation.scorers:
+            level += asked.weight * asked.raw_score(state, pod, node)
+        return (level, *[asked.raw_score(state, pod, node) for asked in evaluation.raw_scorers])
+
+    def _ask_filter(self, asked: Asked, node: NodeInfo) -> Status | None:
+        evaluation = self._evaluation
+        if asked.way is Way.STATE:
+            return asked.verdict(evaluation.state, evaluation.pod, node)
+        once = self._once
+        if asked.name not in once:
+            once[asked.name] = asked.verdict(evaluation.state, evaluation.pod, node)
+        return once[asked.name]
 
     # --- choosing -----------------------------------------------------------------------------------------------------
 
-    def feasible(self) -> Bits:
-        """The nodes that pass all filters."""
-        found = self._fit if self._labelled is None else self._fit & self._labelled
-        for domain, _ in self._domains:
-            allowed = domain.allowed(self._index)
+    def feasible(self, among: Bits) -> Bits:
+        """Those of these nodes that pass all filters that are not asked anew in each attempt."""
+        found = self._fit & among
+        for counted in self._domains:
+            allowed = counted.now.allowed()
             if allowed is not None:
                 found &= allowed
+        for column in self.filters:
+            if not found:
+                break
+            column.learn(found)
+            found &= column.sets.get(None, 0)
         return found
 
-    def rejections(self, among: Bits) -> list[tuple[Status, Bits]]:
-        """What the first filter that they do not pass says of these nodes. Not to be asked while a filter counts domains."""
-        found = []
-        passing, later = self._labelled, self._evaluation.after_labels
-        for status, bits in self._rejected.items():
-            if passing is not None and status.plugin in later:
-                bits &= passing
-            if bits & among:
-                found.append((status, bits & among))
-        for status, bits in self._unlabelled.items():
-            for earlier, own in self._rejected.items():
-                if earlier.plugin not in later:
-                    bits &= ~own
-            if bits & among:
-                found.append((status, bits & among))
-        return found
+    def rejections(self, name: str, among: Bits) -> Sequence[tuple[Status, Bits]]:
+        """What the filter of this name says of those of these nodes that pass all earlier ones, and do not pass it."""
+        for column in self.filters:
+            if column.asked.name == name:
+                return [(status, bits) for status, bits in column.groups(among) if status is not None]
+        for counted in self._domains:
+            if counted.name == name:
+                return counted.now.rejections(among)
+        return [
+            (status, both)
+            for status, bits in self._rejected.items()
+            if status.plugin == name and (both := bits & among)
+        ]
 
-    def choose(self, feasible: Bits, start: int) -> Found:
-        """The best of these nodes, of which there must be one; among equals the first at or after `start`."""
+    def apart(self) -> tuple[Bits, ...]:
+        """The sets of nodes that the pods tell apart though they may be in one state. Nodes are asked about their own objects only."""
+        everything = self._index.all
+        found: dict[Bits, None] = {}
+        columns: list[Column[Status | None] | Column[int]] = [*self.filters, *self.scorers]
+        for column in columns:
+            column.learn(everything)
+            found.update(dict.fromkeys(column.sets.values()))
+        return tuple(bits for bits in found if bits != everything)
+
+    def choose(self, feasible: Bits, start: int, also: Sequence[tuple[int, Groups]] = ()) -> Found:
+        """The best of these nodes, of which there must be one; among equals the first at or after `start`.
+
+        `also` are normalised scores of plugins that were asked in this attempt, with their weights.
+        """
         count = feasible.bit_count()
         if count == 1:
             self.winners = feasible
             return Found(feasible.bit_length() - 1, 1, 1, 0)
-        groups: Groups = [(0, feasible)]
-        for weight, scores in self._scores(feasible):
-            if len(scores) == 1:
-                more = weight * scores[0][0]
-                groups = [(score + more, bits) for score, bits in groups]
-            else:
-                groups = [
-                    (score + weight * more, both)
-                    for score, bits in groups
-                    for more, own in scores
-                    if (both := bits & own)
-                ]
+        groups = combined(feasible, (*self._scores(feasible), *also))
         best, tied = self._best(groups)
         self.winners = tied
         return Found(first_from(tied, start), count, tied.bit_count(), best)
 
     def _scores(self, feasible: Bits) -> Iterable[tuple[int, Groups]]:
         evaluation = self._evaluation
+        state, pod = evaluation.state, evaluation.pod
         for partition in self._partitions:
-            yield partition.weight, partition.scores(evaluation.state, evaluation.pod, feasible)
-        for domain, weight in self._domains:
-            scores = domain.scores(feasible)
+            yield partition.asked.weight, partition.normalized(state, pod, feasible)
+        for column in self.scorers:
+            yield column.asked.weight, normalized(column.asked, state, pod, column.groups(feasible))
+        for counted in self._domains:
+            scores = counted.now.scores(feasible)
             if scores is not None:
-                yield weight, scores
+                yield counted.weight, scores
 
     def _best(self, groups: Groups) -> tuple[int, Bits]:
         """The best total and its nodes. Groups and levels are gone through best first, as far as they can still win."""
@@ -365,3 +369,28 @@ class Shape:
             if score + order[-1] < best:
                 break
         return best, winners
+
+
+def combined(feasible: Bits, scores: Iterable[tuple[int, Groups]]) -> Groups:
+    """The nodes by the sum of these weighted scores; a sum may come more than once."""
+    groups: Groups = [(0, feasible)]
+    for weight, own in scores:
+        if len(own) == 1:
+            more = weight * own[0][0]
+            groups = [(score + more, bits) for score, bits in groups]
+        else:
+            groups = [
+                (score + weight * more, both)
+                for score, bits in groups
+                for more, nodes in own
+                if (both := bits & nodes)
+            ]
+    return groups
+
+
+def _verdict_of(asked: Asked, state: CycleState, pod: PodInfo) -> Callable[[NodeInfo], Status | None]:
+    return lambda node: asked.verdict(state, pod, node)
+
+
+def _score_of(asked: Asked, state: CycleState, pod: PodInfo) -> Callable[[NodeInfo], int]:
+    return lambda node: asked.raw_score(state, pod, node)

@@ -7,7 +7,7 @@ could place the pods that must fit:
 - no single usable node has room for the largest of them, or
 - there are more of them than places for pods.
 
-Free is what NodeResourcesFit would let a pod have, and a node is usable if the filters that look at nothing but the node let some
+Free is what the filters that sum up (`SumsUp`) would let a pod have, and a node is usable if the filters that look at nothing but the node let some
 member on it. Nominated pods, and everything that other filters say, are left out: they can only make it worse.
 """
 
@@ -23,15 +23,7 @@ from tidelog.api.objects import Pod
 from tidelog.framework.framework import Framework
 from tidelog.framework.interface import CycleState, Depends, FilterPlugin
 from tidelog.framework.node_info import NodeInfo, PodInfo
-from tidelog.plugins.node_affinity import NodeAffinity
-from tidelog.plugins.node_name import NodeName
-from tidelog.plugins.node_resources.fit import NodeResourcesFit
-from tidelog.plugins.node_unschedulable import NodeUnschedulable
-from tidelog.plugins.taint_toleration import TaintToleration
-
-_STATIC = (Depends.POD, Depends.NODE)
-_KNOWN = (NodeName, NodeUnschedulable, TaintToleration, NodeAffinity)
-"""Filters of a node's own object that let a pod on every node without taints, if it does not ask for special ones."""
+from tidelog.framework.offers import SumsUp
 
 NO_NODE = "no usable node"
 
@@ -62,32 +54,30 @@ class AggregateCheck:
         self._framework = framework
         self._required = required
         self._sets = pod_sets(members)
-        self._fit = next((f for f in framework.filter if isinstance(f, NodeResourcesFit)), None)
+        self._sums = [plugin for plugin in framework.filter if isinstance(plugin, SumsUp)]
         self._states = [CycleState(state.at, None, state.turn) for _ in self._sets]
         if pre_filtered:
             self._states[0] = state
         for set_state, pods in list(zip(self._states, self._sets, strict=True))[pre_filtered:]:
             framework.run_pre_filter(set_state, pods[0])
         self._filters = [self._static_filters(set_state) for set_state in self._states]
-        self._open_to_all = any(map(_asks_for_no_node, self._sets)) and all(
-            type(plugin) in _KNOWN for filters in self._filters for plugin in filters
+        self._by_traits = not any(
+            _depends(plugin) & ~Depends.TRAITS for filters in self._filters for plugin in filters
         )
-        """Some member goes wherever there is no taint, so most nodes need no plugin to be asked."""
-        self._usable: dict[str, tuple[bool, tuple[str, ...]]] = {}
-        self._least = {} if self._fit is None else _cheapest(self._fit, members, required)
+        """Nodes with the same traits are as usable as each other."""
+        self._usable: dict[object, tuple[bool, tuple[str, ...]]] = {}
+        self._least = _cheapest(self._sums, members, required)
 
     def _static_filters(self, state: CycleState) -> list[FilterPlugin]:
         return [
-            plugin
-            for plugin in self._framework.active_filters(state)
-            if getattr(plugin, "filter_depends", Depends.CLUSTER) in _STATIC
+            plugin for plugin in self._framework.active_filters(state) if not _depends(plugin) & ~Depends.NODE
         ]
 
     def shortage(self, nodes: Iterable[NodeInfo]) -> Shortage | None:
         """What these nodes lack, or None if the group may fit. Looks at no more of them than it takes to see that it may."""
-        if self._fit is None:
+        if not self._sums:
             return None
-        blamed = {self._fit.name}
+        blamed = {plugin.name for plugin in self._sums}
         slots = 0
         free = dict.fromkeys(self._least, (0, 0))
         """Resource → what is free on all usable nodes so far, and on the best of them."""
@@ -107,9 +97,10 @@ class AggregateCheck:
     def _look_at(self, node: NodeInfo) -> tuple[bool, tuple[str, ...]]:
         """Whether some member may use the node, and else who keeps them away; the same for every placement it is in."""
         spec = node.node.spec
-        if self._open_to_all and not spec.taints and not spec.unschedulable:
-            return True, ()
-        found = self._usable.get(node.name)
+        key: object = node.name
+        if self._by_traits:
+            key = (spec.taints, spec.unschedulable, tuple(node.allocatable.items()))
+        found = self._usable.get(key)
         if found is None:
             plugins: list[str] = []
             for state, filters, pods in zip(self._states, self._filters, self._sets, strict=True):
@@ -118,7 +109,7 @@ class AggregateCheck:
                     plugins = []
                     break
                 plugins.append(status.plugin)
-            found = self._usable[node.name] = (not plugins, tuple(plugins))
+            found = self._usable[key] = (not plugins, tuple(plugins))
         return found
 
     def _reason(self, slots: int, free: Mapping[str, tuple[int, int]]) -> str:
@@ -133,9 +124,9 @@ class AggregateCheck:
         return ""
 
 
-def _asks_for_no_node(pods: Sequence[PodInfo]) -> bool:
-    spec = pods[0].pod.spec
-    return not spec.node_name and not spec.node_selector and spec.affinity is None
+def _depends(plugin: FilterPlugin) -> Depends:
+    found: Depends = getattr(plugin, "filter_depends", Depends.CLUSTER)
+    return found
 
 
 def unit(resource: str) -> str:
@@ -143,12 +134,23 @@ def unit(resource: str) -> str:
     return {"cpu": "millicores", "memory": "bytes", "ephemeral-storage": "bytes"}.get(resource, "units")
 
 
-def _cheapest(fit: NodeResourcesFit, members: Sequence[PodInfo], required: int) -> dict[str, tuple[int, int]]:
+def _cheapest(
+    sums: Sequence[SumsUp], members: Sequence[PodInfo], required: int
+) -> dict[str, tuple[int, int]]:
     """Resource → the sum and the largest of the smallest requests, as many as have to fit; resources that cost nothing are left out."""
-    wanted = [dict(fit.wanted(pod.requests)) for pod in members]
+    wanted = [_needed(sums, pod) for pod in members]
     names = dict.fromkeys(name for amounts in wanted for name in amounts)
     found = {name: sorted(amounts.get(name, 0) for amounts in wanted)[:required] for name in sorted(names)}
     return {name: (sum(amounts), amounts[-1]) for name, amounts in found.items() if amounts and amounts[-1]}
+
+
+def _needed(sums: Sequence[SumsUp], pod: PodInfo) -> dict[str, int]:
+    """What the pod's node must have free for all of these filters."""
+    found: dict[str, int] = {}
+    for plugin in sums:
+        for name, amount in plugin.needs(pod).items():
+            found[name] = max(amount, found.get(name, 0))
+    return found
 
 
 def pod_sets(members: Sequence[PodInfo]) -> list[list[PodInfo]]:

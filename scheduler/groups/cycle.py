@@ -33,13 +33,7 @@ from tidelog.framework.events import WaitingPod
 from tidelog.framework.framework import Framework
 from tidelog.framework.interface import Code, CycleState, NormalizePlacementScores, Placement, Status
 from tidelog.framework.node_info import NodeInfo, PodInfo
-from tidelog.plugins.placement.bin_packing import PlacementBinPacking
-from tidelog.plugins.placement.pod_count import (
-    FUTURE_PODS,
-    PlacementPodCountScorer,
-    PodGroupPodsCount,
-)
-from tidelog.plugins.placement.topology import NO_PLACEMENTS, whole
+from tidelog.framework.placements import FUTURE_PODS, NO_PLACEMENTS, whole
 from tidelog.scheduler.decision import Relies
 from tidelog.scheduler.evaluation.placements import Outlook
 from tidelog.scheduler.fallback import lines_of_members
@@ -56,9 +50,6 @@ from tidelog.scheduler.groups.trial import (
     future_pod,
 )
 from tidelog.scheduler.pod_cycle import Stamp, rejections
-
-_KNOWN_SCORERS = (PlacementPodCountScorer, PodGroupPodsCount, PlacementBinPacking)
-"""They look at how many members a placement takes, and at the sums over its nodes, but not at which member goes where."""
 
 
 class GroupOptions(NamedTuple):
@@ -250,7 +241,7 @@ class _Cycle:
         framework, group = self.framework, self.group
         if framework.fast is None or len(placements) == 1 or framework.reserve or framework.placement_state:
             return None
-        if any(type(plugin) not in _KNOWN_SCORERS for plugin in framework.placement_score):
+        if not all(getattr(plugin, "scores_by_sums", False) for plugin in framework.placement_score):
             return None
         more = (group.quorum, group.rule.is_gang, len(group.placed), group.desired_count, self.needs_all)
         outlook: Outlook | None = framework.fast.placements.outlook(

@@ -12,10 +12,10 @@ import pytest
 
 from tidelog.framework import affinity_terms
 from tidelog.framework.affinity_terms import AffinityTerm
+from tidelog.plugins.pod_topology_spread import domains as spread_domains
+from tidelog.plugins.pod_topology_spread.domains import SpreadDomains
 from tidelog.replay.driver import Driver
 from tidelog.scheduler.core import Core
-from tidelog.scheduler.evaluation import spread as fast_spread
-from tidelog.scheduler.evaluation.spread import Spread
 from tidelog.testing import builders as b
 
 PODS, TERMS = 12, 32
@@ -92,14 +92,14 @@ def test_nodes_that_many_soft_constraints_tell_apart_are_ordered_as_without_the_
 ) -> None:
     """Where hardly two nodes are alike they are scored one by one."""
     by_node: list[int] = []
-    original = Spread._raw_nodes
+    original = SpreadDomains._raw_nodes
 
-    def raw_nodes(self: Spread, scored: int, weights: Iterable[tuple[float, int]]) -> object:
+    def raw_nodes(self: SpreadDomains, scored: int, weights: Iterable[tuple[float, int]]) -> object:
         by_node.append(scored)
         return original(self, scored, weights)
 
-    monkeypatch.setattr(fast_spread, "GROUPS_MAX", 8)
-    monkeypatch.setattr(Spread, "_raw_nodes", raw_nodes)
+    monkeypatch.setattr(spread_domains, "GROUPS_MAX", 8)
+    monkeypatch.setattr(SpreadDomains, "_raw_nodes", raw_nodes)
     chosen = []
     for fast in (True, False):
         driver = Driver()

@@ -60,7 +60,7 @@ class OneWebPod(Plugin):
     """Correct: at most one pod `app=web` on a node, counted ahead and kept by hooks."""
 
     name = "OneWebPod"
-    filter_depends = Depends.OCCUPANTS
+    filter_depends = Depends.DOMAINS
 
     def pre_filter(self, state: CycleState, pod: PodInfo, nodes: Sequence[NodeInfo]) -> PreFilterResult:
         counts = {node.name: sum(p.labels.get("app") == "web" for p in node.pods.values()) for node in nodes}
@@ -95,8 +95,11 @@ class Gate(Plugin):
 @pytest.mark.parametrize(
     ("plugin", "checks"),
     [
-        (SsdOnly, {"hints", "hooks", "filter dependencies", "scores", "score dependencies"}),
-        (OneWebPod, {"hints", "hooks", "filter dependencies"}),
+        (
+            SsdOnly,
+            {"hints", "hooks", "filter dependencies", "preparation", "scores", "score dependencies", "shape"},
+        ),
+        (OneWebPod, {"hints", "hooks", "filter dependencies", "shape"}),
         (Gate, {"hints"}),
         (type("Nothing", (Plugin,), {"name": "Nothing"}), set()),
     ],
@@ -130,7 +133,7 @@ def test_dependence_on_anything_is_not_checked() -> None:
     class Anything(SsdOnly):
         filter_depends = score_depends = Depends.CLUSTER
 
-    assert set(check_plugin(Anything, trials=50)) == {"hints", "hooks", "scores"}
+    assert set(check_plugin(Anything, trials=50)) == {"hints", "hooks", "scores", "shape"}
 
 
 # --- broken promises --------------------------------------------------------------------------------------------------------------

@@ -34,10 +34,10 @@ from tidelog.api.objects import (
 from tidelog.framework.events import Hint
 from tidelog.framework.interface import Code, CycleState, Placement
 from tidelog.framework.node_info import PodInfo
+from tidelog.framework.placements import whole
 from tidelog.plugins.devices.allocation import NoSuchClass, device_sets, devices_of
 from tidelog.plugins.devices.dra_test_plugin import TAKEN, DRATestPlugin, shared_claims
 from tidelog.plugins.devices.wait_for_driver import WaitForDriver, claim_names
-from tidelog.plugins.placement.topology import whole
 from tidelog.queue.entity import QueuedPod
 from tidelog.testing import builders as b
 

@@ -49,15 +49,14 @@ from tidelog.framework.events import Action, ClusterEvent, Hint, Resource
 from tidelog.framework.interface import SKIP as SKIPPED
 from tidelog.framework.interface import Code, CycleState, Depends
 from tidelog.framework.node_info import NodeInfo, PodInfo
-from tidelog.plugins.inter_pod_affinity.plugin import (
+from tidelog.plugins.inter_pod_affinity.counts import (
     REASON_AFFINITY,
     REASON_ANTI_AFFINITY,
     REASON_EXISTING_ANTI_AFFINITY,
     TALLIES_MAX,
     Incoming,
-    InterPodAffinity,
-    InterPodAffinityArgs,
 )
+from tidelog.plugins.inter_pod_affinity.plugin import InterPodAffinity, InterPodAffinityArgs
 from tidelog.testing.builders import NodeBuilder, PodBuilder, namespace, node, pod
 
 QUEUE, SKIP = Hint.QUEUE, Hint.SKIP

@@ -78,7 +78,7 @@ def answers(
     return filtered, scored
 
 
-ON_NODE = Depends.NODE | Depends.OCCUPANTS
+ON_NODE = Depends.STATE
 
 
 @given(

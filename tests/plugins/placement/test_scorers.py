@@ -7,8 +7,9 @@ import pytest
 from tests.plugins.group_plugins import group, handle
 from tidelog.api.objects import Node, Pod
 from tidelog.framework.interface import CycleState, Placement
+from tidelog.framework.placements import FUTURE_PODS
 from tidelog.plugins.placement.bin_packing import PlacementBinPacking
-from tidelog.plugins.placement.pod_count import FUTURE_PODS, PlacementPodCountScorer
+from tidelog.plugins.placement.pod_count import PlacementPodCountScorer
 from tidelog.testing import builders as b
 
 BOTH = Placement(name="both", nodes=("n1", "n2"))

@@ -11,12 +11,8 @@ from tidelog.api.objects import Node, Pod
 from tidelog.framework.behaviours import all_behaviours
 from tidelog.framework.events import Hint
 from tidelog.framework.interface import CycleState, LevelConstraint, Placement
-from tidelog.plugins.placement.topology import (
-    NO_PLACEMENTS,
-    TopologyPlacement,
-    spec_changed,
-    whole,
-)
+from tidelog.framework.placements import NO_PLACEMENTS, whole
+from tidelog.plugins.placement.topology import TopologyPlacement, spec_changed
 from tidelog.queue.entity import QueuedPod
 from tidelog.testing import builders as b
 

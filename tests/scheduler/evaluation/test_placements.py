@@ -37,7 +37,7 @@ from tidelog.configuration.configuration import resolve_configuration
 from tidelog.eventlog.records import PlacementChosen, Unschedulable, decode_body
 from tidelog.framework.interface import CycleState, GroupInfo, Placement, Plugin, Status
 from tidelog.framework.node_info import PodInfo
-from tidelog.plugins.placement.pod_count import FUTURE_PODS
+from tidelog.framework.placements import FUTURE_PODS
 from tidelog.plugins.registry import Registry
 from tidelog.replay.driver import Driver
 from tidelog.scheduler.core import Core

@@ -7,32 +7,42 @@ or unwanted, and of those with each weight. A question costs a few operations on
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from tidelog.api.selectors import Labels
-from tidelog.framework.interface import CycleState
+from tidelog.framework.interface import CycleState, Status
 from tidelog.framework.node_info import NodeInfo, PodInfo
-from tidelog.plugins.domain_counts import TopologyPair
-from tidelog.plugins.inter_pod_affinity.plugin import Incoming, InterPodAffinity
-from tidelog.scheduler.evaluation.node_index import Bits, NodeIndex
-from tidelog.scheduler.evaluation.shape import Groups
+from tidelog.framework.node_sets import Bits, Groups, NodeSets
+from tidelog.plugins.domain_counts import PairCounts, TopologyPair
+from tidelog.plugins.inter_pod_affinity.counts import (
+    FILTER_STATE,
+    NOT_NEAR,
+    TOO_NEAR,
+    UNWANTED,
+    AffinityCounts,
+    Incoming,
+)
 
 _Weighed = Mapping[TopologyPair, int]
 _NOTHING: _Weighed = {}
-_NO_STATE = CycleState()
-"""InterPodAffinity normalises scores without looking at anything else."""
+PLUGIN = "InterPodAffinity"
+Normalize = Callable[[list[int]], list[int]]
 
 
 class _Pairs:
     """Counts per topology pair, and per key the nodes of the pairs that have one."""
 
-    def __init__(self, index: NodeIndex) -> None:
+    def __init__(self, index: NodeSets) -> None:
         self._index = index
         self._counts: dict[TopologyPair, int] = {}
         self._at: dict[int, Counter[TopologyPair]] = {}
         """Place → what its pods contribute; nodes whose pods contribute nothing are left out."""
         self.sets: dict[str, Bits] = {}
         """Key → nodes of its pairs with a count. Keys without any are left out."""
+
+    def has(self, place: int) -> bool:
+        """Whether the node at this place contributes."""
+        return place in self._at
 
     def set(self, place: int, new: Counter[TopologyPair]) -> None:
         """The node at this place contributes this from now on."""
@@ -67,6 +77,10 @@ class _Pairs:
             else:
                 del self.sets[key]
 
+    def as_counts(self) -> PairCounts:
+        """For a state that can be changed."""
+        return PairCounts(dict(self._counts))
+
     def anywhere(self) -> Bits:
         """The nodes of any pair with a count."""
         found = 0
@@ -78,7 +92,7 @@ class _Pairs:
 class _Weights:
     """Weights per topology pair, and per key the nodes with each weight other than 0."""
 
-    def __init__(self, index: NodeIndex) -> None:
+    def __init__(self, index: NodeSets) -> None:
         self._index = index
         self._pairs: dict[TopologyPair, int] = {}
         self._at: dict[int, _Weighed] = {}
@@ -88,6 +102,10 @@ class _Weights:
     def __bool__(self) -> bool:
         """Whether any term contributes: else there is nothing to score."""
         return bool(self._at)
+
+    def has(self, place: int) -> bool:
+        """Whether the node at this place contributes."""
+        return place in self._at
 
     def set(self, place: int, new: _Weighed) -> None:
         """The node at this place contributes this from now on."""
@@ -126,19 +144,31 @@ class _Weights:
             del self.sets[key]
 
 
-class Affinity:
-    """Implements `fast_shape.Domains`."""
+class AffinityDomains:
+    """Implements `tidelog.framework.offers.Domains`."""
 
-    def __init__(self, plugin: InterPodAffinity, incoming: Incoming, index: NodeIndex) -> None:
+    reads_nodes = False
+
+    def __init__(
+        self,
+        incoming: Incoming,
+        index: NodeSets,
+        normalize: Normalize,
+        *,
+        hard_weight: int,
+        ignores_preferred_of_others: bool,
+    ) -> None:
         terms = incoming.pod.terms
-        self._plugin = plugin
         self._incoming = incoming
         self._index = index
+        self._normalize = normalize
+        self._hard_weight = hard_weight
         self._near, self._too_near, self._unwanted = _Pairs(index), _Pairs(index), _Pairs(index)
         self._weights = _Weights(index)
+        self._keys = {term.topology_key: None for term in (*terms.affinity, *terms.anti_affinity)}
         self._asks = bool(terms.affinity or terms.anti_affinity)
         self._prefers = bool(terms.preferred_affinity or terms.preferred_anti_affinity)
-        self._scores = self._prefers or not plugin.args.ignore_preferred_terms_of_existing_pods
+        self._scores = self._prefers or not ignores_preferred_of_others
         self._meets_itself = incoming.selects_with_all(terms.affinity, incoming.pod)
         snapshot = index.snapshot
         # Sets of nodes do not depend on the order in which they are filled.
@@ -154,45 +184,82 @@ class Affinity:
     def has_no_say(self) -> bool:
         return self.skips_filter and not self._weights
 
+    @property
+    def reads_labels(self) -> Sequence[str]:
+        return tuple(self._keys)
+
     def follow(self, place: int, node: NodeInfo) -> None:
+        if (
+            not (node.affinity_pods or self._asks or self._prefers)
+            and not self._unwanted.has(place)
+            and not self._weights.has(place)
+        ):
+            return
         incoming, labels = self._incoming, node.labels
         existing: Counter[TopologyPair] = Counter()
         if node.required_anti_affinity_pods:
             incoming.add_existing(existing, node.required_anti_affinity_pods.values(), labels)
-        self._unwanted.set(place, existing)
+        self._set(self._unwanted, place, existing)
         if self._asks:
             near: Counter[TopologyPair] = Counter()
             incoming.add_affinity(near, node.pods.values(), labels)
-            self._near.set(place, near)
+            self._set(self._near, place, near)
             too_near: Counter[TopologyPair] = Counter()
             incoming.add_anti_affinity(too_near, node.pods.values(), labels)
-            self._too_near.set(place, too_near)
+            self._set(self._too_near, place, too_near)
         if self._scores:
             others = node.pods if self._prefers else node.affinity_pods
-            self._weights.set(place, self._weighed(others, labels) if others else {})
+            weighed = self._weighed(others, labels) if others else {}
+            self._keys.update((key, None) for key, _ in weighed)
+            self._weights.set(place, weighed)
+
+    def _set(self, pairs: _Pairs, place: int, found: Counter[TopologyPair]) -> None:
+        if found:
+            self._keys.update((key, None) for key, _ in found)
+        pairs.set(place, found)
 
     def _weighed(self, others: Mapping[str, PodInfo], labels: Labels) -> _Weighed:
         table: dict[str, dict[str, int]] = {}
-        self._plugin.weigh(self._incoming, others.values(), labels, table)
+        self._incoming.weigh_all(others.values(), labels, table, self._hard_weight)
         return {(key, value): weight for key, values in table.items() for value, weight in values.items()}
 
-    def allowed(self, index: NodeIndex) -> Bits | None:
+    def allowed(self) -> Bits | None:
         if self.skips_filter:
             return None
+        return self._near_enough() & ~(self._too_near.anywhere() | self._unwanted.anywhere())
+
+    def _near_enough(self) -> Bits:
+        """The nodes that meet the pod's own affinity."""
+        index, affinity = self._index, self._incoming.pod.terms.affinity
         found = index.all
-        affinity = self._incoming.pod.terms.affinity
-        if affinity:
-            near = self._near.sets
-            together = found
+        if not affinity:
+            return found
+        near = self._near.sets
+        if not near and self._meets_itself:
+            # Nobody anywhere meets the terms, and this pod does: it starts, wherever the keys are.
             for term in affinity:
-                together &= near.get(term.topology_key, 0)
-            if not near and self._meets_itself:
-                # Nobody anywhere meets the terms, and this pod does: it starts, wherever the keys are.
-                together = found
-                for term in affinity:
-                    together &= index.topology(term.topology_key).everywhere
-            found = together
-        return found & ~(self._too_near.anywhere() | self._unwanted.anywhere())
+                found &= index.topology(term.topology_key).everywhere
+            return found
+        for term in affinity:
+            found &= near.get(term.topology_key, 0)
+        return found
+
+    def rejections(self, among: Bits) -> Sequence[tuple[Status, Bits]]:
+        if self.skips_filter:
+            return ()
+        near = self._near_enough()
+        too_near = self._too_near.anywhere()
+        found = (
+            (NOT_NEAR, among & ~near),
+            (TOO_NEAR, among & near & too_near),
+            (UNWANTED, among & near & ~too_near & self._unwanted.anywhere()),
+        )
+        return [(status.by(PLUGIN), bits) for status, bits in found if bits]
+
+    def fill(self, state: CycleState) -> None:
+        if not self.skips_filter:
+            counts = (pairs.as_counts() for pairs in (self._unwanted, self._near, self._too_near))
+            state.write(FILTER_STATE, AffinityCounts(self._incoming, self._meets_itself, *counts))
 
     def scores(self, feasible: Bits) -> Groups | None:
         if not self._weights:
@@ -210,6 +277,5 @@ class Affinity:
                 if rest:
                     split.append((raw, rest))
             groups = split
-        raws = [raw for raw, _ in groups]
-        normalized = self._plugin.normalize_scores(_NO_STATE, self._incoming.pod, (), raws)
-        return [(score, bits) for score, (_, bits) in zip(normalized, groups, strict=True)]
+        scores = self._normalize([raw for raw, _ in groups])
+        return [(score, bits) for score, (_, bits) in zip(scores, groups, strict=True)]

@@ -2,7 +2,7 @@
 
 A node whose pods changed costs counting that node's pods anew. The filter is the union of the sets whose counts the skew allows, the
 score one step for each combination of counts: both depend on how many different counts there are, not on how many nodes or domains.
-The rules themselves are those of `plugins.pod_topology_spread`, which the tests hold this to.
+The rules themselves are those of `filter.py` and `score.py`, which the tests hold this to.
 """
 
 from __future__ import annotations
@@ -13,10 +13,14 @@ from collections.abc import Iterable, Sequence
 from tidelog.api.selectors import Labels
 from tidelog.api.well_known import HOSTNAME
 from tidelog.framework.arithmetic import round_half_away
+from tidelog.framework.interface import CycleState, Status
 from tidelog.framework.node_info import NodeInfo, PodInfo
+from tidelog.framework.node_sets import Bits, Groups, NodeSets, Topology, bits_of, picked
+from tidelog.framework.offers import NotCountable
+from tidelog.plugins.domain_counts import DomainCounts
 from tidelog.plugins.pod_topology_spread.constraints import Constraint, countable
-from tidelog.scheduler.evaluation.node_index import Bits, NodeIndex, Topology, bits_of, picked
-from tidelog.scheduler.evaluation.shape import Groups, NotFast
+from tidelog.plugins.pod_topology_spread.fallback import PLUGIN
+from tidelog.plugins.pod_topology_spread.filter import FILTER_STATE, NO_DOMAIN, TOO_MANY, SpreadCounts
 
 GROUPS_MAX = 4_000
 """So many groups of nodes that constraints tell apart are intersected with each other's; beyond that each node is looked at alone."""
@@ -25,7 +29,7 @@ GROUPS_MAX = 4_000
 class _Nodes:
     """What the constraints of one pod have in common while they count. Not kept: it grows with the pods of the cluster."""
 
-    def __init__(self, pod: PodInfo, index: NodeIndex) -> None:
+    def __init__(self, pod: PodInfo, index: NodeSets) -> None:
         self.index = index
         self._pod = pod
         self._admitted: dict[tuple[bool, bool], Bits] = {}
@@ -129,6 +133,10 @@ class _Counted:
                 found |= bits
         return found
 
+    def as_dict(self) -> dict[str, int]:
+        """Domain → matching pods, of the domains that count."""
+        return dict(self._counts)
+
     def present(self, scored: Bits) -> int:
         """How many domains the scored nodes are in."""
         topology = self.topology
@@ -150,8 +158,8 @@ def _move(frequency: dict[int, int], old: int, new: int) -> None:
     frequency[new] = frequency.get(new, 0) + 1
 
 
-class Spread:
-    """Implements `fast_shape.Domains`."""
+class SpreadDomains:
+    """Implements `tidelog.framework.offers.Domains`."""
 
     def __init__(
         self,
@@ -159,15 +167,27 @@ class Spread:
         hard: Sequence[Constraint],
         soft: Sequence[Constraint],
         needs_all_keys: bool,
-        index: NodeIndex,
+        index: NodeSets,
+        *,
+        upstream: bool,
     ) -> None:
+        """Raises NotCountable."""
         self.skips_filter = not hard
+        self.reads_labels = tuple(dict.fromkeys(one.topology_key for one in (*hard, *soft)))
+        spec = pod.pod.spec
+        chooses = bool(spec.node_selector) or (
+            spec.affinity is not None and spec.affinity.node_affinity is not None
+        )
+        self.reads_nodes = any(
+            one.honors_taints or (one.honors_affinity and chooses) for one in (*hard, *soft)
+        )
+        self._pod = pod
+        self._index = index
+        self._upstream = upstream
         self._hard: list[_Counted] = []
         self._soft: list[_Counted] = []
         self._needs_all_keys = needs_all_keys
         self._namespace = pod.namespace
-        if not hard and not soft:
-            return
         nodes = _Nodes(pod, index)
         with_keys = nodes.with_keys(hard)
         self._hard = [_Counted(pod, constraint, with_keys, nodes) for constraint in hard]
@@ -178,28 +198,40 @@ class Spread:
             for one in soft
         ]
         if not needs_all_keys and any("" in counted.topology.bits for counted in self._soft):
-            raise NotFast("nodes without a key share a domain with those whose value is empty")
+            raise NotCountable("nodes without a key share a domain with those whose value is empty")
 
-    @property
-    def has_no_say(self) -> bool:
-        return not self._hard and not self._soft
+    has_no_say = False
 
     def follow(self, place: int, node: NodeInfo) -> None:
-        if self.has_no_say:
-            return
         labels = countable(node.pods.values(), self._namespace)
         for counted in self._hard:
             counted.follow(place, labels)
         for counted in self._soft:
             counted.follow(place, labels)
 
-    def allowed(self, index: NodeIndex) -> Bits | None:
+    def allowed(self) -> Bits | None:
         if not self._hard:
             return None
-        found = index.all
+        found = self._index.all
         for counted in self._hard:
             found &= counted.allowed()
         return found
+
+    def rejections(self, among: Bits) -> Sequence[tuple[Status, Bits]]:
+        found: dict[Status, Bits] = {}
+        for counted in self._hard:
+            everywhere, allowed = counted.topology.everywhere, counted.allowed()
+            for status, bits in ((NO_DOMAIN, among & ~everywhere), (TOO_MANY, among & everywhere & ~allowed)):
+                if bits:
+                    found[status] = found.get(status, 0) | bits
+            among &= allowed
+        return [(status.by(PLUGIN), bits) for status, bits in found.items()]
+
+    def fill(self, state: CycleState) -> None:
+        if self._hard:
+            rules = tuple((counted.constraint, counted.itself) for counted in self._hard)
+            counts = tuple(DomainCounts(counted.as_dict()) for counted in self._hard)
+            state.write(FILTER_STATE, SpreadCounts(self._pod, rules, counts, self._upstream))
 
     def scores(self, feasible: Bits) -> Groups | None:
         if not self._soft:

@@ -1,0 +1,199 @@
+"""What a plugin can offer beside its answers, so that it is asked less often: optional methods, open to every plugin.
+
+A plugin that offers none of them is right, and asked as often as its declaration says (`Depends`). Each is a promise, which the
+conformance kit checks where it can.
+
+    SignsPods        what it reads of a pod: pods that no plugin tells apart share what is known of the nodes
+    ConcernsPods     whether it has anything to do with a pod
+    SignsAttempts    what else an attempt's answers depend on, where they differ though the pod is the same
+    LooksBeyond      what it reads beyond the node that it is asked about
+    CountsDomains    its answers as sets of nodes, from counts by topology domain that it keeps
+    BoundsScores     how good nodes can be at most: for pods of which no two are alike
+    SumsUp           what many nodes have together: for groups
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol, runtime_checkable
+
+from tidelog.framework.node_sets import Bits, Groups, NodeSets
+
+if TYPE_CHECKING:
+    from tidelog.framework.interface import CycleState, Status
+    from tidelog.framework.node_info import NodeInfo, PodInfo
+
+
+class NotCountable(Exception):
+    """Raised by what a plugin offers: it does not hold for this pod, or as the cluster is now. The plugin is asked plainly."""
+
+
+@runtime_checkable
+class SignsPods(Protocol):
+    """Who does not offer this may read namespace, labels, annotations, owners and the whole spec, and nothing else of a pod."""
+
+    def sign_pod(self, pod: PodInfo) -> object:
+        """All that the plugin reads of the pod: equal for pods that it does not tell apart. msgpack must be able to encode it.
+
+        It may depend on objects that `listers` tells of, and on `snapshot.label_keys`, the labels that terms of pods ask for: it is asked again when
+        these change.
+        """
+        ...
+
+
+@runtime_checkable
+class ConcernsPods(Protocol):
+    """For a plugin that is asked in each attempt, but has nothing to do with most pods."""
+
+    def concerns(self, pod: PodInfo) -> bool:
+        """False if PreFilter and PreScore skip such a pod, and Filter lets it pass, whatever the cluster. It depends on what `sign_pod` signs."""
+        ...
+
+
+@runtime_checkable
+class SignsAttempts(Protocol):
+    """For answers that depend on more than the pod, the nodes and their pods: time, or what the queue remembers."""
+
+    def sign_attempt(self, state: CycleState, pod: PodInfo) -> object | None:
+        """What this attempt's answers depend on beside the pod; may leave something in `state`. None: nothing, for any pod that is signed alike."""
+        ...
+
+
+@runtime_checkable
+class LooksBeyond(Protocol):
+    """With this, a declaration of `ALL_NODES` or `DOMAINS` costs no more than the rest of it."""
+
+    def beyond_node(self, pod: PodInfo) -> Hashable:
+        """What the answers for this pod depend on beyond the node itself. They are kept while it is equal. Asked in each attempt: be quick."""
+        ...
+
+
+class Domains(Protocol):
+    """What a plugin says about all nodes, for the pods of one shape, from counts that it keeps up to date."""
+
+    @property
+    def skips_filter(self) -> bool:
+        """As PreFilter would say for the cluster as it is now."""
+        ...
+
+    @property
+    def has_no_say(self) -> bool:
+        """It lets all nodes pass, and scores none, as the cluster is now."""
+        ...
+
+    @property
+    def reads_labels(self) -> Sequence[str]:
+        """The labels of nodes by which it counts. When one of them changes on some node, everything is counted anew."""
+        ...
+
+    @property
+    def reads_nodes(self) -> bool:
+        """It reads more of the nodes' own objects than these labels: then any change of a label or taint counts."""
+        ...
+
+    def follow(self, place: int, node: NodeInfo) -> None:
+        """The pods on the node at this place have changed."""
+        ...
+
+    def allowed(self) -> Bits | None:
+        """The nodes that its filter lets pass; None for all."""
+        ...
+
+    def rejections(self, among: Bits) -> Sequence[tuple[Status, Bits]]:
+        """What its filter says of those of these nodes that it does not let pass."""
+        ...
+
+    def scores(self, feasible: Bits) -> Groups | None:
+        """Normalised scores of the feasible nodes, None where it skips or all have 0."""
+        ...
+
+    def fill(self, state: CycleState) -> None:
+        """Leave in the state what PreFilter would leave."""
+        ...
+
+
+@runtime_checkable
+class CountsDomains(Protocol):
+    """The protocol of PodTopologySpread and InterPodAffinity. It stands for PreFilter, Filter, PreScore, Score and NormalizeScore together."""
+
+    def domains(self, state: CycleState, pod: PodInfo, nodes: NodeSets) -> Domains | None:
+        """Count now, for all pods that are signed like this one; None if the plugin has nothing to say about such pods, whatever happens.
+
+        Raises NotCountable, or SelectorError.
+        """
+        ...
+
+
+class NodeUse(NamedTuple):
+    """What the pods on a node take of it, as plugins see it: for nodes that are alike otherwise."""
+
+    cpu: int
+    memory: int
+    """What is requested."""
+    scored_cpu: int
+    scored_memory: int
+    """The same, with defaults for containers that request nothing."""
+
+
+class UseRange(NamedTuple):
+    """Nodes that are about equally full: each has at least `low` and at most `high`."""
+
+    low: NodeUse
+    high: NodeUse
+
+
+@runtime_checkable
+class BoundsScores(Protocol):
+    """For a plugin whose score (or filter) depends on `STATE`, and of that only on the node's traits and its use of cpu and memory."""
+
+    def use_score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> UseScore | None:
+        """The score as a function of the use, for all nodes with the traits of this one; None if it depends on more."""
+        ...
+
+
+class UseScore(NamedTuple):
+    """A score as a function of the use of cpu and memory."""
+
+    score: Callable[[NodeUse], int]
+    bound: Callable[[UseRange], int]
+    """No use in the range has a higher score."""
+
+
+@runtime_checkable
+class BoundsRoom(Protocol):
+    """For a filter that depends on `STATE`, and of that only on traits, how many pods there are, and the use of cpu and memory."""
+
+    def use_fits(
+        self, state: CycleState, pod: PodInfo, node: NodeInfo
+    ) -> Callable[[UseRange], bool | None] | None:
+        """A function that tells whether all nodes with the traits of this one, a place for another pod and such a use pass; None: some may and
+        some not. No function, if more counts for this pod."""
+        ...
+
+
+@runtime_checkable
+class SumsUp(Protocol):
+    """For groups: a filter that lets no pod on a node without so much free of some resources, and a place for a pod."""
+
+    name: ClassVar[str]
+
+    def needs(self, pod: PodInfo) -> Mapping[str, int]:
+        """Resource → how much of it must be free on the pod's node. The plugin rejects nodes where less is."""
+        ...
+
+
+__all__: Sequence[str] = (
+    "BoundsRoom",
+    "BoundsScores",
+    "ConcernsPods",
+    "CountsDomains",
+    "Domains",
+    "LooksBeyond",
+    "NodeUse",
+    "NotCountable",
+    "SignsAttempts",
+    "SignsPods",
+    "SumsUp",
+    "UseRange",
+    "UseScore",
+)

@@ -1,0 +1,280 @@
+"""How often each plugin of a profile is asked: what its declaration and what it offers come to (docs/decisions/0011).
+
+This is the only place that looks at declarations. Everything a plugin says is checked here as the plain evaluation checks it; where it
+fails, `NotFast` is raised, and the plain evaluation tells what that means.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from enum import IntEnum
+from typing import Any
+
+from msgspec.structs import replace
+
+from tidelog.api.objects import Pod, PodSpec
+from tidelog.framework.framework import MAX_NODE_SCORE, Framework
+from tidelog.framework.interface import (
+    Code,
+    CycleState,
+    Depends,
+    NormalizeScore,
+    PreFilterResult,
+    Status,
+)
+from tidelog.framework.node_info import NodeInfo, PodInfo
+from tidelog.framework.offers import (
+    BoundsRoom,
+    BoundsScores,
+    ConcernsPods,
+    CountsDomains,
+    LooksBeyond,
+    SignsAttempts,
+    SignsPods,
+)
+
+_POINTS = ("pre_filter", "filter", "pre_score", "score")
+_LATER = ("reserve", "permit", "pre_bind", "bind", "post_bind")
+
+
+class NotFast(Exception):
+    """The plain evaluation has to answer: for this shape, at least as the cluster is now."""
+
+
+class Way(IntEnum):
+    """How often a plugin is asked, the rarest first."""
+
+    SHAPE = 0
+    """Once for a shape of pods."""
+    STATE = 1
+    """Once for each state of nodes."""
+    OBJECT = 2
+    """Once for each node, until its object changes."""
+    NODE = 3
+    """Once for each node, until its object or its pods change."""
+    DOMAINS = 4
+    """Never: it counts domains, and answers with sets of nodes."""
+    PLAIN = 5
+    """In each attempt, about each node that is left."""
+
+
+def way_of(plugin: Any, depends: Depends) -> Way:
+    """The way for an answer that is declared so."""
+    if isinstance(plugin, LooksBeyond):
+        depends &= ~(Depends.ALL_NODES | Depends.DOMAINS)
+    if not depends:
+        return Way.SHAPE
+    if not depends & ~Depends.STATE:
+        return Way.STATE
+    if not depends & ~Depends.NODE:
+        return Way.OBJECT
+    return Way.PLAIN if depends & ~(Depends.NODE | Depends.OCCUPANTS) else Way.NODE
+
+
+class Asked:
+    """A plugin at one extension point."""
+
+    __slots__ = ("has_bounds", "has_rooms", "name", "normalizes", "of_traits", "plugin", "way", "weight")
+
+    def __init__(self, plugin: Any, way: Way, depends: Depends, weight: int = 0) -> None:
+        self.plugin = plugin
+        self.name: str = plugin.name
+        self.way = way
+        self.weight = weight
+        """Of its score."""
+        self.of_traits = not depends & ~Depends.TRAITS
+        """The answer depends on the nodes' traits only."""
+        self.normalizes = isinstance(plugin, NormalizeScore)
+        """Its raw scores are brought into 0..100 by a look at all of them."""
+        self.has_bounds = way is Way.STATE and isinstance(plugin, BoundsScores)
+        self.has_rooms = way is Way.STATE and isinstance(plugin, BoundsRoom)
+
+    def verdict(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
+        """What its filter says of the node, with its name. Raises NotFast."""
+        plugin = self.plugin
+        try:
+            status = plugin.filter(state, pod, node)
+        except Exception as error:
+            raise NotFast(f"{plugin.name} failed") from error
+        if status is None:
+            return None
+        if not isinstance(status, Status):
+            raise NotFast(f"{plugin.name} answered with something else")
+        if status.code is Code.SUCCESS:
+            return None
+        if not status.is_rejected:
+            raise NotFast(f"{plugin.name} failed")
+        return status.by(plugin.name)
+
+    def raw_score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
+        """Raises NotFast."""
+        try:
+            score = self.plugin.score(state, pod, node)
+        except Exception as error:
+            raise NotFast(f"{self.plugin.name} failed") from error
+        if not self.normalizes:
+            self._check(score)
+        return score  # type: ignore[no-any-return]
+
+    def normalized(
+        self, state: CycleState, pod: PodInfo, nodes: Sequence[NodeInfo], raws: list[int]
+    ) -> list[int]:
+        """Raises NotFast."""
+        try:
+            scores = self.plugin.normalize_scores(state, pod, nodes, list(raws))
+        except Exception as error:
+            raise NotFast(f"{self.plugin.name} failed") from error
+        if not isinstance(scores, list) or len(scores) != len(raws):
+            raise NotFast(f"{self.plugin.name} normalises to something else")
+        for score in scores:
+            self._check(score)
+        return scores
+
+    def _check(self, score: object) -> None:
+        if type(score) is not int or not 0 <= score <= MAX_NODE_SCORE:
+            raise NotFast(f"{self.plugin.name} gives something that is not a score")
+
+
+class Ways:
+    """Of the plugins of one framework."""
+
+    def __init__(self, framework: Framework) -> None:
+        plugins = {plugin.name: plugin for point in _POINTS for plugin in getattr(framework, point)}
+        self._way: dict[str, tuple[Way, Way]] = {
+            name: _ways(framework, plugin) for name, plugin in plugins.items()
+        }
+        self.filters = [
+            Asked(plugin, self.of_filter(plugin), _declared(plugin, "filter_depends"))
+            for plugin in framework.filter
+        ]
+        """In the order of the profile: the first one that rejects a node is to blame."""
+        self.scorers = [
+            Asked(
+                plugin,
+                self.of_score(plugin),
+                _declared(plugin, "score_depends"),
+                framework.weights.get(plugin.name, 1),
+            )
+            for plugin in framework.score
+        ]
+        self.choosy: list[Any] = [plugin for plugin in plugins.values() if isinstance(plugin, ConcernsPods)]
+        """They have nothing to do with most pods."""
+        self.plain_pre_filters = [p for p in framework.pre_filter if self._is_asked_anew(p)]
+        """Those whose PreFilter runs in each attempt."""
+        self.plain_pre_scores = [p for p in framework.pre_score if self.of_score(p) is Way.PLAIN]
+        plain = (one.plugin for one in (*self.filters, *self.scorers) if one.way is Way.PLAIN)
+        self.plain = frozenset(plugin.name for plugin in (*self.plain_pre_filters, *plain))
+        """The names of all that are asked in each attempt."""
+        later = {id(plugin) for point in _LATER for plugin in getattr(framework, point)}
+        self.settling = [
+            plugin
+            for plugin in plugins.values()
+            if id(plugin) in later and hasattr(plugin, "filter") and self.of_filter(plugin) < Way.DOMAINS
+        ]
+        """They take part after the choice as well, and may look for what their PreFilter and Filter wrote."""
+        self.counting = [
+            (plugin, framework.weights.get(plugin.name, 1))
+            for plugin in plugins.values()
+            if self.of_filter(plugin) is Way.DOMAINS
+        ]
+        """They count domains, in the order of the profile."""
+        self.looking_beyond = [
+            plugin
+            for plugin in plugins.values()
+            if isinstance(plugin, LooksBeyond) and not self._counts(plugin)
+        ]
+        self.pre_filtering = frozenset(plugin.name for plugin in framework.pre_filter)
+        by_name = [plugins[name] for name in sorted(plugins)]
+        self.signs = [plugin.sign_pod if isinstance(plugin, SignsPods) else all_of for plugin in by_name]
+        """What each plugin that has a say about nodes reads of a pod."""
+        self.signs_all = all_of in self.signs
+        """Some plugin does not say what it reads of a pod."""
+        self.varying = [plugin for plugin in by_name if isinstance(plugin, SignsAttempts)]
+        """For them each attempt may be another one."""
+
+    def of_filter(self, plugin: Any) -> Way:
+        """How often PreFilter and Filter are asked."""
+        return self._way[plugin.name][0]
+
+    def of_score(self, plugin: Any) -> Way:
+        """How often PreScore and Score are asked."""
+        return self._way[plugin.name][1]
+
+    def _counts(self, plugin: Any) -> bool:
+        return Way.DOMAINS in self._way[plugin.name]
+
+    def _is_asked_anew(self, plugin: Any) -> bool:
+        return Way.PLAIN in self._way[plugin.name]
+
+
+def _ways(framework: Framework, plugin: Any) -> tuple[Way, Way]:
+    if isinstance(plugin, CountsDomains) and _takes_full_part(framework, plugin):
+        return Way.DOMAINS, Way.DOMAINS
+    filters = way_of(plugin, _declared(plugin, "filter_depends"))
+    scores = way_of(plugin, _declared(plugin, "score_depends"))
+    if not any(p is plugin for p in (*framework.filter, *framework.pre_filter)):
+        filters = Way.SHAPE
+    if not any(p is plugin for p in (*framework.score, *framework.pre_score)):
+        scores = Way.SHAPE
+    if filters is Way.PLAIN and hasattr(plugin, "score"):
+        # Its score may look at what PreFilter wrote, and that is of this attempt.
+        scores = Way.PLAIN
+    return filters, scores
+
+
+def _takes_full_part(framework: Framework, plugin: Any) -> bool:
+    """Whether it is enabled wherever it can be: what it counts stands for all of its points together."""
+    return all(
+        any(p is plugin for p in getattr(framework, point)) == hasattr(plugin, point) for point in _POINTS
+    )
+
+
+def _declared(plugin: Any, attribute: str) -> Depends:
+    found: Depends = getattr(plugin, attribute, Depends.CLUSTER)
+    return found
+
+
+def spec_alone(pod: Pod) -> PodSpec:
+    """Without the group: its own cycle looks at that, and so the pods of all gangs of one kind are alike."""
+    spec = pod.spec
+    if spec.scheduling_group is None and spec.workload_ref is None:
+        return spec
+    return replace(spec, scheduling_group=None, workload_ref=None)
+
+
+def all_of(pod: PodInfo) -> object:
+    """What a plugin may read that does not say what it reads."""
+    meta = pod.pod.metadata
+    return (meta.namespace, meta.labels, meta.annotations, meta.owner_references, spec_alone(pod.pod))
+
+
+def pre_filtered(plugin: Any, state: CycleState, pod: PodInfo, nodes: Sequence[NodeInfo]) -> PreFilterResult:
+    """What PreFilter of this plugin says, which is neither a rejection nor an error. Raises NotFast."""
+    result = _answer(lambda: plugin.pre_filter(state, pod, nodes), plugin)
+    if not isinstance(result, PreFilterResult):
+        raise NotFast(f"{plugin.name} answered with something else")
+    if result.status is None or result.status.code in (Code.SKIP, Code.SUCCESS):
+        return result
+    raise NotFast(f"{plugin.name} rejects the pod")
+
+
+def skips_score(plugin: Any, state: CycleState, pod: PodInfo, nodes: Sequence[NodeInfo]) -> bool:
+    """Whether PreScore leaves the plugin's scores out. Raises NotFast."""
+    status = _answer(lambda: plugin.pre_score(state, pod, nodes), plugin)
+    if status is None:
+        return False
+    if isinstance(status, Status) and status.code in (Code.SKIP, Code.SUCCESS):
+        return status.code is Code.SKIP
+    raise NotFast(f"{plugin.name} failed")
+
+
+def is_skipped(result: PreFilterResult) -> bool:
+    """Whether the plugin has nothing to check."""
+    return result.status is not None and result.status.code is Code.SKIP
+
+
+def _answer(ask: Callable[[], Any], plugin: Any) -> Any:
+    try:
+        return ask()
+    except Exception as error:
+        raise NotFast(f"{plugin.name} failed") from error

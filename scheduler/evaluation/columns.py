@@ -1,0 +1,67 @@
+"""What one plugin says of one node after the other, kept until something changes: for plugins that tell nodes of one state apart.
+
+A column is asked about the nodes that are left when its turn comes, and answers with sets. What it does not know yet it asks the plugin
+for; a node that changed is asked about again. So it costs a question for each node that changed, where it is still in question.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable
+from typing import Generic, TypeVar
+
+from tidelog.framework.node_info import NodeInfo
+from tidelog.framework.node_sets import Bits, bits_of, places_in
+from tidelog.scheduler.evaluation.asking import Asked
+from tidelog.scheduler.evaluation.node_index import NodeIndex
+
+A = TypeVar("A", bound=Hashable)
+
+
+class Column(Generic[A]):
+    """The answers of one plugin for one shape. `ask` may raise NotFast; then nothing is kept."""
+
+    __slots__ = ("_answers", "_ask", "_index", "asked", "known", "sets")
+
+    def __init__(self, asked: Asked, index: NodeIndex, ask: Callable[[NodeInfo], A]) -> None:
+        self.asked = asked
+        self._index = index
+        self._ask = ask
+        self.known: Bits = 0
+        self._answers: dict[int, A] = {}
+        """Place → answer."""
+        self.sets: dict[A, Bits] = {}
+        """Answer → the nodes that got it."""
+
+    def forget(self, places: Iterable[int]) -> None:
+        """The nodes at these places have changed."""
+        for place in places:
+            bit = 1 << place
+            if self.known & bit:
+                answer = self._answers.pop(place)
+                self.known ^= bit
+                left = self.sets[answer] ^ bit
+                if left:
+                    self.sets[answer] = left
+                else:
+                    del self.sets[answer]
+
+    def learn(self, among: Bits) -> None:
+        """Make sure that all these are known."""
+        missing = among & ~self.known
+        if not missing:
+            return
+        ask, nodes, answers = self._ask, self._index.snapshot.nodes, self._answers
+        found: dict[A, list[int]] = {}
+        for place in places_in(missing):
+            found.setdefault(ask(nodes[place]), []).append(place)
+        size = len(nodes)
+        for answer, places in found.items():
+            for place in places:
+                answers[place] = answer
+            self.sets[answer] = self.sets.get(answer, 0) | bits_of(places, size)
+        self.known |= missing
+
+    def groups(self, among: Bits) -> list[tuple[A, Bits]]:
+        """Each answer with those of these nodes that got it."""
+        self.learn(among)
+        return [(answer, both) for answer, bits in self.sets.items() if (both := bits & among)]

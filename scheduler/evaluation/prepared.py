@@ -1,0 +1,249 @@
+"""What is prepared for the pods of one shape: PreFilter and PreScore have run, and it is settled how each plugin is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+
+from tidelog.framework.diagnosis import Diagnosis
+from tidelog.framework.framework import Framework
+from tidelog.framework.interface import CycleState, Status
+from tidelog.framework.node_info import PodInfo
+from tidelog.framework.node_sets import Bits, Groups, bits_of, picked
+from tidelog.framework.offers import Domains, NotCountable
+from tidelog.scheduler.evaluation.asking import Asked, Way, Ways, is_skipped, pre_filtered, skips_score
+from tidelog.scheduler.evaluation.columns import Column
+from tidelog.scheduler.evaluation.node_index import NodeIndex
+from tidelog.scheduler.evaluation.shape import Counted, Evaluation, Shape
+
+NARROWED_FEW = 16
+"""Where PreFilter leaves so few nodes, to ask about each of them costs less than a table of all."""
+
+
+class Prepared:
+    """A shape, and what the cycle's state is to hold for its pods."""
+
+    def __init__(
+        self, framework: Framework, ways: Ways, index: NodeIndex, state: CycleState, pod: PodInfo
+    ) -> None:
+        """Raises NotFast, NotCountable, or SelectorError."""
+        self.ways = ways
+        self._index = index
+        self.state = CycleState(state.at, state.waiting, state.turn)
+        self.silent = frozenset(p.name for p in ways.choosy if not p.concerns(pod))
+        """Plugins that have nothing to do with the pod."""
+        self.has_plain = not ways.plain <= self.silent
+        """Some plugin is asked in each attempt."""
+        self._skipped: set[str] = set(self.silent & ways.pre_filtering)
+        self.narrowed: frozenset[str] | None = None
+        """The only nodes that PreFilter leaves, as far as it looks at the pod only."""
+        self.narrowers: tuple[str, ...] = ()
+        self._run_pre_filters(framework, pod)
+        self.evaluation = self._plan(framework, pod)
+        self.domains: list[Counted] = []
+        for plugin, weight in ways.counting:
+            counting = _counting(plugin, self.state, pod, index)
+            first = counting()
+            if first is not None:
+                self.domains.append(Counted(index, plugin.name, weight, first, counting))
+            elif plugin.name in ways.pre_filtering:
+                self._skipped.add(plugin.name)
+        self.shape: Shape | None = None
+        self.beyond: tuple[Hashable, ...] = tuple(p.beyond_node(pod) for p in ways.looking_beyond)
+        """What plugins read beyond the nodes, when this was made."""
+        self.beside_nominated: dict[str, tuple[tuple[object, ...], bool]] = {}
+        """Node with nominated pods → what decided whether a pod of the shape may go there beside them, and whether it may."""
+        self.nowhere: tuple[Bits, list[tuple[Status, Bits]], Diagnosis] | None = None
+        """The last time that no node was left: among which, who rejected which of them, and that as a diagnosis, which pods share."""
+        self._skipped_sets: dict[tuple[bool, ...], set[str]] = {}
+        """What `skip_filter` has answered; nobody changes such a set."""
+        self._narrowed_bits: tuple[int, Bits] = (-1, 0)
+
+    def _run_pre_filters(self, framework: Framework, pod: PodInfo) -> None:
+        nodes = framework.snapshot.nodes
+        for plugin in framework.pre_filter:
+            if self.ways.of_filter(plugin) >= Way.DOMAINS or plugin.name in self.silent:
+                continue
+            result = pre_filtered(plugin, self.state, pod, nodes)
+            if is_skipped(result):
+                self._skipped.add(plugin.name)
+            elif result.nodes is not None:
+                self.narrowed = result.nodes if self.narrowed is None else self.narrowed & result.nodes
+                self.narrowers = tuple(sorted((*self.narrowers, plugin.name)))
+                if not self.narrowed:
+                    raise NotCountable("PreFilter leaves no node")
+
+    def _plan(self, framework: Framework, pod: PodInfo) -> Evaluation:
+        ways, nodes = self.ways, framework.snapshot.nodes
+        unscored = {
+            plugin.name
+            for plugin in framework.pre_score
+            if ways.of_score(plugin) < Way.DOMAINS
+            and plugin.name not in self.silent
+            and skips_score(plugin, self.state, pod, nodes)
+        }
+        filters = [one for one in ways.filters if one.name not in self._skipped | self.silent]
+        scorers = [one for one in ways.scorers if one.name not in unscored | self.silent]
+        by_state = [one for one in scorers if one.way <= Way.STATE]
+        return Evaluation(
+            state=self.state,
+            pod=pod,
+            filters=[one for one in filters if one.way <= Way.STATE],
+            scorers=[one for one in by_state if not one.normalizes],
+            raw_scorers=[one for one in by_state if one.normalizes],
+            node_filters=[one for one in filters if one.way in (Way.OBJECT, Way.NODE)],
+            node_scorers=[one for one in scorers if one.way in (Way.OBJECT, Way.NODE)],
+        )
+
+    def made_shape(self) -> Shape:
+        """The table, which is made when it is first asked for: in the attempt for which this was prepared."""
+        if self.shape is None:
+            self.shape = Shape(self._index, self.evaluation, self.domains)
+        return self.shape
+
+    def decides_by_nodes_alone(self) -> bool:
+        """Whether what is said of a node follows from its state and its own object."""
+        evaluation = self.evaluation
+        return (
+            not self.has_plain
+            and self.narrowed is None
+            and all(counted.now.has_no_say for counted in self.domains)
+            and all(one.way is Way.OBJECT for one in (*evaluation.node_filters, *evaluation.node_scorers))
+        )
+
+    def skip_filter(self) -> set[str]:
+        """The names of the plugins that PreFilter skips, as things are now."""
+        if not self.domains:
+            return self._skipped
+        silent = tuple([counted.now.skips_filter for counted in self.domains])
+        known = self._skipped_sets.get(silent)
+        if known is None:
+            known = self._skipped | {
+                counted.name
+                for counted, skips in zip(self.domains, silent, strict=True)
+                if skips and counted.name in self.ways.pre_filtering
+            }
+            self._skipped_sets[silent] = known
+        return known
+
+    def filters_by_domains(self) -> bool:
+        """Whether a plugin that counts domains filters for the pod as things are now."""
+        return any(not counted.now.skips_filter for counted in self.domains)
+
+    def bits(self, names: frozenset[str] | None) -> Bits:
+        """The nodes of these names; None: all."""
+        if names is None:
+            return self._index.all
+        snapshot = self._index.snapshot
+        places = [snapshot.place_of(name) for name in names if snapshot.get(name) is not None]
+        return bits_of(places, len(snapshot.nodes)) if places else 0
+
+    def narrowed_bits(self) -> Bits:
+        """The nodes that PreFilter leaves."""
+        if self.narrowed is None:
+            return self._index.all
+        epoch, bits = self._narrowed_bits
+        if epoch != self._index.epoch:
+            bits = self.bits(self.narrowed)
+            self._narrowed_bits = (self._index.epoch, bits)
+        return bits
+
+    def complete(self, state: CycleState) -> None:
+        """Leave in the state of an attempt what PreFilter would leave, as far as it is not there."""
+        state.adopt(self.state)
+        for counted in self.domains:
+            if not counted.now.skips_filter:
+                counted.now.fill(state)
+
+
+class Anew:
+    """The plugins that are asked in each attempt, in one attempt."""
+
+    def __init__(
+        self,
+        framework: Framework,
+        ways: Ways,
+        index: NodeIndex,
+        state: CycleState,
+        pod: PodInfo,
+        silent: frozenset[str],
+    ) -> None:
+        """Runs their PreFilter, but for those that have nothing to do with the pod. Raises NotFast."""
+        self._framework = framework
+        self._index = index
+        self._state = state
+        self._pod = pod
+        self._ways = ways
+        self.skipped: set[str] = set()
+        self.nodes: frozenset[str] | None = None
+        self.narrowers: tuple[str, ...] = ()
+        self._silent = silent
+        for plugin in ways.plain_pre_filters:
+            if plugin.name in silent:
+                continue
+            result = pre_filtered(plugin, state, pod, framework.snapshot.nodes)
+            if ways.of_filter(plugin) is not Way.PLAIN:
+                continue  # It is known; only its state was wanted.
+            if is_skipped(result):
+                self.skipped.add(plugin.name)
+            elif result.nodes is not None:
+                self.nodes = result.nodes if self.nodes is None else self.nodes & result.nodes
+                self.narrowers = tuple(sorted((*self.narrowers, plugin.name)))
+        self._columns: dict[str, Column[Status | None]] = {
+            asked.name: Column(asked, index, self._verdict(asked))
+            for asked in ways.filters
+            if asked.way is Way.PLAIN and asked.name not in self.skipped | silent
+        }
+
+    def _verdict(self, asked: Asked) -> Callable[..., Status | None]:
+        return lambda node: asked.verdict(self._state, self._pod, node)
+
+    def passing(self, feasible: Bits) -> Bits:
+        """Those of these nodes that pass. A filter is asked about the nodes that those before it left."""
+        for column in self._columns.values():
+            if not feasible:
+                break
+            column.learn(feasible)
+            feasible &= column.sets.get(None, 0)
+        return feasible
+
+    def rejections(self, name: str, among: Bits) -> Sequence[tuple[Status, Bits]]:
+        """What the filter of this name says of those of these nodes that it does not let pass."""
+        column = self._columns.get(name)
+        if column is None:
+            return ()
+        return [(status, bits) for status, bits in column.groups(among) if status is not None]
+
+    def scores(self, feasible: Bits) -> list[tuple[int, Groups]]:
+        """Weights and normalised scores of the feasible nodes, each asked about, as the plain evaluation does it."""
+        scorers = [
+            asked for asked in self._ways.scorers if asked.way is Way.PLAIN and asked.name not in self._silent
+        ]
+        if not scorers:
+            return []
+        index, state, pod = self._index, self._state, self._pod
+        nodes = picked(index.snapshot.nodes, feasible)
+        places = picked(range(len(index.snapshot.nodes)), feasible)
+        unscored = {
+            p.name
+            for p in self._ways.plain_pre_scores
+            if p.name not in self._silent and skips_score(p, state, pod, nodes)
+        }
+        found = []
+        for asked in scorers:
+            if asked.name in unscored:
+                continue
+            raws = [asked.raw_score(state, pod, node) for node in nodes]
+            if asked.normalizes:
+                raws = asked.normalized(state, pod, nodes, raws)
+            at: dict[int, list[int]] = {}
+            for place, score in zip(places, raws, strict=True):
+                at.setdefault(score, []).append(place)
+            size = len(index.snapshot.nodes)
+            found.append((asked.weight, [(score, bits_of(those, size)) for score, those in at.items()]))
+        return found
+
+
+def _counting(
+    plugin: object, state: CycleState, pod: PodInfo, index: NodeIndex
+) -> Callable[[], Domains | None]:
+    return lambda: plugin.domains(state, pod, index)  # type: ignore[attr-defined]

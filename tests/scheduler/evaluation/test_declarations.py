@@ -1,0 +1,241 @@
+"""Plugins of every declaration beside the default ones: the fast evaluation gives the plain one's answers, and asks no more than it must."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+import pytest
+from msgspec.structs import replace
+
+from tests.scheduler.evaluation import foreign_plugins as foreign
+from tests.scheduler.evaluation.foreign_plugins import configured, registry_with
+from tests.scheduler.evaluation.test_fast import SEEDS, STEPS, World, asked, copies, step
+from tidelog.api.objects import Condition, Node
+from tidelog.framework.framework import Framework
+from tidelog.framework.interface import Depends, Plugin
+from tidelog.replay.driver import Driver
+from tidelog.replay.verify import verify
+from tidelog.scheduler.core import Core
+from tidelog.scheduler.evaluation.fast import FastEvaluation
+from tidelog.testing import builders as b
+
+__all__ = ["asked"]
+
+COMBINATIONS: tuple[tuple[type[Plugin], ...], ...] = (
+    *((plugin,) for plugin in foreign.ALL),
+    (foreign.ByOccupants, foreign.ByLabels, foreign.ByState),
+    (foreign.Undeclared, foreign.ByOccupants, foreign.Narrowing),
+    foreign.ALL,
+)
+
+
+def begin(seed: int, plugins: Sequence[type[Plugin]], *, fast: bool = True) -> tuple[World, Driver]:
+    registry = registry_with(plugins)
+    world, driver = World(seed), Driver(registry)
+    driver.core = Core(registry, fast=fast)
+    driver.start(configured(registry, plugins))
+    driver.put(b.namespace("default"), *(world.node() for _ in range(world.random.randint(2, 12))))
+    return world, driver
+
+
+@pytest.fixture(autouse=True)
+def narrowed_pods_have_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tidelog.scheduler.evaluation.fast.NARROWED_FEW", 0)
+
+
+@pytest.mark.parametrize("plugins", COMBINATIONS, ids=lambda found: "+".join(p.name for p in found))
+@pytest.mark.parametrize("seed", range(max(2, SEEDS // 12)))
+def test_fast_and_plain_evaluation_agree_beside_foreign_plugins(
+    seed: int, plugins: Sequence[type[Plugin]], asked: Counter[str]
+) -> None:
+    world, driver = begin(500 + seed, plugins)
+
+    for _ in range(STEPS):
+        step(world, driver)
+
+    assert asked["fast"] > asked["plain"]
+    assert verify(driver.records, driver.registry).first_difference is None
+
+
+@pytest.mark.parametrize("plugins", COMBINATIONS[-3:], ids=lambda found: "+".join(p.name for p in found))
+def test_log_is_the_same_with_foreign_plugins_without_the_fast_evaluation(
+    plugins: Sequence[type[Plugin]],
+) -> None:
+    (world, driver), (again, plain) = begin(77, plugins), begin(77, plugins, fast=False)
+
+    for _ in range(STEPS):
+        step(world, driver)
+        step(again, plain)
+
+    assert [record.body for record in plain.records] == [record.body for record in driver.records]
+
+
+# --- how often they are asked --------------------------------------------------------------------------------------------
+
+
+def counting() -> Driver:
+    registry = registry_with([foreign.Counting])
+    driver = Driver(registry)
+    driver.start(configured(registry, [foreign.Counting]))
+    return driver
+
+
+@pytest.mark.parametrize(
+    ("depends", "most"),
+    [
+        (Depends.POD, 2),
+        (Depends.STATE, 4),
+        (Depends.NODE, 102),
+        (Depends.NODE | Depends.OCCUPANTS, 162),
+        (Depends.CLUSTER, 60 * 100),
+    ],
+)
+def test_declaration_decides_how_often_a_filter_is_asked(
+    depends: Depends, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(foreign.Counting, "filter_depends", depends)
+    noted = foreign.Counting.noted
+    noted.clear()
+    driver = counting()
+    driver.put(*(b.node(f"n{i}").build() for i in range(100)))
+    driver.put(*copies(60, b.pod("web").scheduler("default-scheduler").request(cpu="100m", memory="128Mi")))
+
+    driver.settle()
+
+    assert len(driver.placements()) == 60
+    assert 0 < len(noted) <= most
+
+
+def test_undeclared_filter_is_asked_about_the_nodes_that_others_leave() -> None:
+    noted = foreign.Counting.noted
+    noted.clear()
+    driver = counting()
+    driver.put(*(b.node(f"n{i}").label(disk="ssd" if i < 3 else "hdd").build() for i in range(50)))
+
+    driver.put(b.pod("choosy").scheduler("default-scheduler").node_selector(disk="ssd").build())
+    driver.settle()
+
+    assert noted == ["n0", "n1", "n2"]
+
+
+# --- nodes that change ---------------------------------------------------------------------------------------------------
+
+
+def evaluation(driver: Driver) -> FastEvaluation:
+    (framework,) = driver.core.frameworks.values()
+    assert isinstance(framework, Framework)
+    assert isinstance(framework.fast, FastEvaluation)
+    return framework.fast
+
+
+def settled(nodes: int = 50) -> tuple[Driver, list[Node]]:
+    driver = Driver()
+    driver.start()
+    made = [b.node(f"n{i}").label({b.ZONE: "abc"[i % 3]}).build() for i in range(nodes)]
+    driver.put(*made)
+    like = b.pod("web").scheduler("default-scheduler").label(app="web").request(cpu="100m")
+    driver.put(*copies(30, like.spread(b.ZONE, "app=web", max_skew=2)))
+    driver.settle()
+    return driver, made
+
+
+def test_heartbeat_of_a_node_changes_nothing_that_plugins_see() -> None:
+    driver, nodes = settled()
+    before = driver.core.cluster.cache.generation
+    ready = Condition(type="Ready", status="True", last_transition_time="2030-01-01T00:00:00Z")
+
+    driver.put(replace(nodes[0], status=replace(nodes[0].status, conditions=(ready,))))
+    once = driver.core.cluster.cache.generation
+    later = replace(
+        ready, last_transition_time="2030-01-01T00:05:00Z", message="kubelet is posting ready status"
+    )
+    driver.put(replace(nodes[0], status=replace(nodes[0].status, conditions=(later,))))
+
+    assert once == before + 1
+    assert driver.core.cluster.cache.generation == once
+
+
+@pytest.mark.parametrize("change", ["label", "zone of a topology", "taint", "allocatable", "image"])
+def test_changed_object_of_one_node_costs_that_node_and_no_new_index(
+    change: str, asked: Counter[str]
+) -> None:
+    driver, _ = settled()
+    index = evaluation(driver)._index
+    epoch = index.epoch
+    shapes = dict(evaluation(driver)._shapes)
+    node = b.node("n0").label({b.ZONE: "a"})
+    match change:
+        case "label":
+            node = node.label(disk="ssd")
+        case "taint":
+            node = node.taint("slow", "", "PreferNoSchedule")
+        case "allocatable":
+            node = node.capacity(cpu="7")
+        case "image":
+            node = node.image("web:1", 900 * 2**20)
+        case _:
+            node = node.label(rack="r1")
+
+    driver.put(node.build())
+    like = b.pod("more").scheduler("default-scheduler").label(app="web").request(cpu="100m")
+    driver.put(*copies(5, like.spread(b.ZONE, "app=web", max_skew=2)))
+    driver.settle()
+
+    assert index.epoch == epoch
+    assert set(shapes) <= set(evaluation(driver)._shapes)
+    assert asked["plain"] == 0
+    assert verify(driver.records, driver.registry).first_difference is None
+
+
+def test_domains_are_counted_anew_when_a_node_changes_its_rack(asked: Counter[str]) -> None:
+    driver = Driver()
+    driver.start()
+    driver.put(*(b.node(f"n{i}").label(rack=f"r{i % 4}").build() for i in range(12)))
+    like = b.pod("web").scheduler("default-scheduler").label(app="web").request(cpu="100m")
+    like = like.spread("rack", "app=web", max_skew=1).prefer_pod_anti_affinity(7, "rack", "app=web")
+    for turn in range(8):
+        driver.put(*copies(3, like.named(f"web{turn}")))
+        driver.settle()
+        driver.put(b.node(f"n{turn}").label(rack=f"r{(turn + 1) % 5}").build())
+
+    assert asked["plain"] == 0
+    assert verify(driver.records, driver.registry).first_difference is None
+
+
+# --- shapes ---------------------------------------------------------------------------------------------------------------
+
+
+def test_labels_that_nobody_asks_for_make_no_new_shape() -> None:
+    driver = Driver()
+    driver.start()
+    driver.put(*(b.node(f"n{i}").build() for i in range(10)))
+    like = b.pod("web").scheduler("default-scheduler").request(cpu="100m")
+    for i in range(20):
+        driver.put(like.named(f"web-{i}").label({"apps.kubernetes.io/pod-index": str(i)}).build())
+    driver.settle()
+
+    assert len(evaluation(driver)._shapes) == 1
+    assert evaluation(driver).rekeyed == 0
+
+
+def test_label_that_a_term_asks_for_tells_pods_apart_from_then_on(asked: Counter[str]) -> None:
+    driver = Driver()
+    driver.start()
+    driver.put(b.namespace("default"), *(b.node(f"n{i}").build() for i in range(10)))
+    like = b.pod("web").scheduler("default-scheduler").request(cpu="100m")
+    driver.put(*(like.named(f"a-{i}").label(tier="front" if i % 2 else "back").build() for i in range(6)))
+    driver.settle()
+    one = len(evaluation(driver)._shapes)
+
+    shy = b.pod("shy").scheduler("default-scheduler").pod_anti_affinity(b.HOSTNAME, "tier=front")
+    driver.put(shy.build())
+    driver.settle()
+    driver.put(*(like.named(f"b-{i}").label(tier="front" if i % 2 else "back").build() for i in range(6)))
+    driver.settle()
+
+    fast = evaluation(driver)
+    assert (one, len(fast._shapes), fast.rekeyed) == (1, 2, 1)
+    assert asked["plain"] == 0
+    there = driver.placements()
+    assert there["default/shy"] not in {there[f"default/b-{i}"] for i in range(1, 6, 2)}

@@ -12,7 +12,15 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from tidelog.api.objects import AwsElasticBlockStore, ClaimVolume, Object, Pod, Volume
+from tidelog.api.objects import (
+    AwsElasticBlockStore,
+    ClaimVolume,
+    Condition,
+    Node,
+    Object,
+    Pod,
+    Volume,
+)
 from tidelog.testing.builders import (
     HOSTNAME,
     RACK,
@@ -274,6 +282,79 @@ def _heterogeneous(nodes: int, pods: int) -> Story:
     return Story([*_ALL_SPACES, *_nodes(nodes)], measured)
 
 
+def _many_deployments(nodes: int, pods: int) -> Story:
+    """A deployment for every 40 pods, each with requests, an image and a label of its own, interleaved; nodes of 20 sizes."""
+
+    def sized(i: int, n: NodeBuilder) -> NodeBuilder:
+        return n.capacity(cpu=str(4 + i % 5 * 4), memory=f"{16 + i % 4 * 16}Gi", pods="110")
+
+    count = max(1, pods // 40)
+    likes = [
+        _pod(f"app-{d:03}", "measured")
+        .image(f"registry.example.com/app-{d}:1")
+        .request(cpu=f"{50 + d * 37 % 450}m", memory=f"{64 + d * 53 % 900}Mi")
+        .label({"app": f"app-{d}", "pod-template-hash": f"{d * 7919 % 99991:05}"})
+        .build()
+        for d in range(count)
+    ]
+    measured: list[Object] = []
+    for i in range(pods):
+        like = likes[i % count]
+        name = f"{like.metadata.name}-{i // count:03}"
+        measured.append(replace(like, metadata=replace(like.metadata, name=name)))
+    return Story([*_ALL_SPACES, *_nodes(nodes, sized)], measured)
+
+
+def _stateful_sets(nodes: int, pods: int) -> Story:
+    """Of each 100 pods, whose labels tell their number."""
+    measured: list[Object] = []
+    for s in range(max(1, pods // 100)):
+        like = _default().label(app=f"set-{s}").build()
+        for i in range(min(100, pods)):
+            name = f"set-{s}-{i}"
+            labels = {
+                **like.metadata.labels,
+                "apps.kubernetes.io/pod-index": str(i),
+                "statefulset.kubernetes.io/pod-name": name,
+            }
+            measured.append(replace(like, metadata=replace(like.metadata, name=name, labels=labels)))
+    return Story([*_ALL_SPACES, *_nodes(nodes)], measured)
+
+
+HEARTBEAT_EVERY = 300
+"""Seconds between two statuses of one node."""
+PODS_PER_SECOND = 10_000
+"""What the heartbeats' rhythm goes by: so many measured pods are a second."""
+
+
+def _heartbeats(nodes: int, pods: int) -> Story:
+    """SchedulingBasic, while each node reports its status every five minutes."""
+    story = _scheduling_basic(nodes, pods)
+    every = max(1, PODS_PER_SECOND * HEARTBEAT_EVERY // nodes)
+    at_once = max(1, REPORTING * nodes // (PODS_PER_SECOND * HEARTBEAT_EVERY))
+    there = [one for one in story.setup if isinstance(one, Node)]
+
+    def step(n: int) -> tuple[Sequence[Object], Sequence[Object]]:
+        told = []
+        for i in range(at_once):
+            place, turn = (n * at_once + i) % nodes, (n * at_once + i) // nodes
+            ready = Condition(
+                type="Ready",
+                status="True",
+                reason="KubeletReady",
+                last_transition_time=f"2030-01-01T00:{turn % 60:02}:{n % 60:02}Z",
+            )
+            node_ = there[place]
+            told.append(replace(node_, status=replace(node_.status, conditions=(ready,))))
+        return (), told
+
+    return story._replace(background=Background(min(every, REPORTING) if at_once == 1 else REPORTING, step))
+
+
+REPORTING = 250
+"""Heartbeats come beside so many pods, or fewer."""
+
+
 def _pod_delete(nodes: int, pods: int) -> Story:
     """EventHandlingPodDelete, its part without volumes: every node is full of pods that leave one by one, which lets others in."""
     blockers = _copies("blocker", 2 * nodes, _requesting(_pod("blocker", "init"), cpu="2").grace(0))
@@ -403,9 +484,17 @@ WORKLOADS: dict[str, Workload] = {
     "SchedulingCSIPVs": Workload(
         "pods with a bound CSI volume each, on nodes with limits", 5_000, 5_000, _volumes("ebs.csi.aws.com")
     ),
+    "ManyDeployments": Workload(
+        "deployments of 40 pods each, interleaved, on nodes of 20 sizes", 5_000, 20_000, _many_deployments
+    ),
+    "StatefulSets": Workload("pods whose labels tell their number", 5_000, 10_000, _stateful_sets),
+    "Heartbeats": Workload(
+        "plain pods while every node reports every five minutes", 5_000, 10_000, _heartbeats
+    ),
+    "130kNodes": Workload("plain pods on 130,000 nodes", 130_000, 1_000_000, _scheduling_basic),
     "heterogeneous": Workload("no two pods alike", 5_000, 5_000, _heterogeneous),
 }
-"""By the suite's names; `heterogeneous` is ours."""
+"""By the suite's names; the last five are ours."""
 
 
 def pods_of(objects: Iterable[Object]) -> int:

@@ -7,7 +7,14 @@ from typing import NamedTuple
 from tidelog.eventlog.records import Fallback
 from tidelog.framework.interface import CycleState
 
-__all__ = ["NODE_PROVISIONING_IN_PROGRESS", "PREEMPTION_FAILED", "Fallback", "Told", "tell", "told_in"]
+__all__ = [
+    "NODE_PROVISIONING_IN_PROGRESS",
+    "PREEMPTION_FAILED",
+    "Fallback",
+    "ToldByPlugin",
+    "tell",
+    "told_in",
+]
 
 PREEMPTION_FAILED = "PreemptionFailed"
 """A criterion of KEP-3990: the constraint stays fallen back as long as the nomination stands."""
@@ -17,7 +24,7 @@ NODE_PROVISIONING_IN_PROGRESS = "NodeProvisioningInProgress"
 _KEY = "told"
 
 
-class Told(NamedTuple):
+class ToldByPlugin(NamedTuple):
     """By one plugin; an attempt has at most one that tells something."""
 
     plugin: str
@@ -26,12 +33,12 @@ class Told(NamedTuple):
     fallback: tuple[Fallback, ...] = ()
 
 
-def tell(state: CycleState, told: Told) -> None:
+def tell(state: CycleState, told: ToldByPlugin) -> None:
     """Leave this for the attempt's outcomes."""
     state.write(_KEY, told)
 
 
-def told_in(state: CycleState) -> Told | None:
+def told_in(state: CycleState) -> ToldByPlugin | None:
     """What a plugin left; None if none did, or the attempt ended before that."""
-    found: Told | None = state.read(_KEY)
+    found: ToldByPlugin | None = state.read(_KEY)
     return found

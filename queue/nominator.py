@@ -14,11 +14,13 @@ from tidelog.queue.entity import pod_uid
 class Nominator:
     """Node → the pods nominated to it, in the order of their nomination."""
 
-    __slots__ = ("_node_of", "_pods_on")
+    __slots__ = ("_node_of", "_pods_on", "generation")
 
     def __init__(self) -> None:
         self._node_of: dict[str, str] = {}
         self._pods_on: dict[str, dict[str, PodInfo]] = {}
+        self.generation = 0
+        """Grows with each change."""
 
     def __len__(self) -> int:
         return len(self._node_of)
@@ -33,6 +35,7 @@ class Nominator:
         uid = pod_uid(pod)
         self._forget(uid)
         if node and not pod.spec.node_name:
+            self.generation += 1
             self._node_of[uid] = node
             self._pods_on.setdefault(node, {})[uid] = PodInfo(pod)
 
@@ -44,6 +47,7 @@ class Nominator:
             self._forget(uid)
             self.nominate(new)
         elif node is not None:
+            self.generation += 1
             self._pods_on[node][uid] = PodInfo(new)
 
     def forget(self, pod: Pod) -> None:
@@ -54,6 +58,10 @@ class Nominator:
     def node_of(self, pod: Pod) -> str:
         """Where the pod is nominated to, or an empty string."""
         return self._node_of.get(pod_uid(pod), "")
+
+    def is_nominated(self, uid: str) -> bool:
+        """Whether the pod of this uid is."""
+        return uid in self._node_of
 
     def pods_on(self, node: str) -> tuple[PodInfo, ...]:
         """Return the pods nominated to the node."""
@@ -69,6 +77,7 @@ class Nominator:
 
     def restore(self, nominations: list[tuple[Pod, str]]) -> None:
         """Take over what `nominations` told."""
+        self.generation += 1
         self._node_of.clear()
         self._pods_on.clear()
         for pod, node in nominations:
@@ -77,6 +86,7 @@ class Nominator:
     def _forget(self, uid: str) -> None:
         node = self._node_of.pop(uid, None)
         if node is not None:
+            self.generation += 1
             on_node = self._pods_on[node]
             del on_node[uid]
             if not on_node:

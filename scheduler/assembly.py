@@ -10,6 +10,7 @@ their places and counters, and the plugins are made anew.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from tidelog.api.errors import PluginError
@@ -27,6 +28,7 @@ from tidelog.queue.entity import pod_key
 from tidelog.queue.scheduling_queue import QueueConfig, SchedulingQueue
 from tidelog.scheduler.cluster import Cluster
 from tidelog.scheduler.evaluation.fast import FastEvaluation
+from tidelog.scheduler.evaluation.node_index import NodeIndex
 from tidelog.scheduler.groups.group import GroupSettings, group_name
 from tidelog.scheduler.preemption import Evictions, Preemption
 from tidelog.scheduler.unsupported import UnsupportedNeeds
@@ -93,6 +95,7 @@ class Assembly:
         handles = {name: self._handle(configuration) for name in schedulers}
         profiles = build_profiles(configuration.profiles, self._registry, lambda p: handles[p.scheduler_name])
         queue = _make_queue(configuration, profiles)
+        index = NodeIndex(cluster.snapshot)  # One for all profiles, which see the same nodes.
         self.frameworks = {
             name: Framework(
                 name,
@@ -101,7 +104,7 @@ class Assembly:
                 weights=profile.weights("score"),
                 placement_weights=profile.weights("placementScore"),
                 nominated=queue.nominator,
-                fast=FastEvaluation if self._fast else None,
+                fast=partial(FastEvaluation, index=index) if self._fast else None,
             )
             for name, profile in profiles.items()
         }

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from enum import IntEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
@@ -133,6 +133,21 @@ class Asked:
     def _check(self, score: object) -> None:
         if type(score) is not int or not 0 <= score <= MAX_NODE_SCORE:
             raise NotFast(f"{self.plugin.name} gives something that is not a score")
+
+
+class Evaluation(NamedTuple):
+    """How the plugins are asked for the pods of a shape. Filters are in the order of the profile."""
+
+    state: CycleState
+    pod: PodInfo
+    filters: Sequence[Asked]
+    """By state, or once."""
+    scorers: Sequence[Asked]
+    """By state, whose scores count as they are."""
+    raw_scorers: Sequence[Asked]
+    """By state, whose scores are normalised."""
+    node_filters: Sequence[Asked]
+    node_scorers: Sequence[Asked]
 
 
 class Ways:

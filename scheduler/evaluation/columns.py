@@ -17,13 +17,13 @@ from tidelog.scheduler.evaluation.node_index import NodeIndex
 A = TypeVar("A", bound=Hashable)
 
 
-class Column(Generic[A]):
+class AnswerColumn(Generic[A]):
     """The answers of one plugin for one shape. `ask` may raise NotFast; then nothing is kept."""
 
-    __slots__ = ("_answers", "_ask", "_index", "asked", "known", "sets")
+    __slots__ = ("_answers", "_ask", "_asked", "_index", "known", "sets")
 
-    def __init__(self, asked: Asked, index: NodeIndex, ask: Callable[[NodeInfo], A]) -> None:
-        self.asked = asked
+    def __init__(self, asked: Asked | None, index: NodeIndex, ask: Callable[[NodeInfo], A]) -> None:
+        self._asked = asked
         self._index = index
         self._ask = ask
         self.known: Bits = 0
@@ -31,6 +31,12 @@ class Column(Generic[A]):
         """Place → answer."""
         self.sets: dict[A, Bits] = {}
         """Answer → the nodes that got it."""
+
+    @property
+    def asked(self) -> Asked:
+        """The plugin."""
+        assert self._asked is not None
+        return self._asked
 
     def forget(self, places: Iterable[int]) -> None:
         """The nodes at these places have changed."""
@@ -44,6 +50,10 @@ class Column(Generic[A]):
                     self.sets[answer] = left
                 else:
                     del self.sets[answer]
+
+    def ask_from_now_on(self, ask: Callable[[NodeInfo], A]) -> None:
+        """In another attempt the question is the same, and the asker another one."""
+        self._ask = ask
 
     def learn(self, among: Bits) -> None:
         """Make sure that all these are known."""

@@ -25,6 +25,7 @@ from tidelog.framework.node_info import NodeInfo, PodInfo
 from tidelog.framework.node_sets import Bits, bits_of, picked
 from tidelog.framework.node_statuses import NodeStatuses
 from tidelog.framework.offers import NotCountable, SignsAttempts
+from tidelog.framework.snapshot import Snapshot
 from tidelog.queue.nominator import Nominator
 from tidelog.scheduler.evaluation.asking import (
     NotFast,
@@ -34,6 +35,7 @@ from tidelog.scheduler.evaluation.asking import (
     skips_score,
     spec_alone,
 )
+from tidelog.scheduler.evaluation.columns import AnswerColumn
 from tidelog.scheduler.evaluation.node_index import NodeIndex
 from tidelog.scheduler.evaluation.placements import PlacementMemory, Watch
 from tidelog.scheduler.evaluation.prepared import NARROWED_FEW, Anew, Prepared
@@ -92,6 +94,10 @@ class FastEvaluation:
         """The latest candidates, for which epoch, and as a set."""
         self._valid_for = (-1, -1, -1, -1)
         """Epoch of the index, generations of listers, of the labels that are asked for, and of device classes, for which the tables hold."""
+        self._nominated: tuple[tuple[int, int], Bits] = ((-1, -1), 0)
+        """The nodes to which somebody is nominated, and for which nominations and epoch."""
+        self._noted = -1
+        """The nominations whose terms are known."""
         self.rekeyed = 0
         """How often pods had to be told apart anew because terms asked for a label that none had asked for before; `KEYS_MAX` times at most."""
         self.placements = PlacementMemory(self, self._index)
@@ -284,10 +290,20 @@ class FastEvaluation:
             self.rekeyed += keys != self._valid_for[2] >= 0
         self._valid_for = valid_for
 
+    def nominated_bits(self, nominator: Nominator) -> Bits:
+        """The nodes to which somebody is nominated."""
+        made_for = (nominator.generation, self._index.epoch)
+        if self._nominated[0] != made_for:
+            self._nominated = (made_for, bits_of_names(self._framework.snapshot, nominator.nodes()))
+        return self._nominated[1]
+
     def _note_nominated(self) -> None:
         """Their terms count as if they were placed."""
         nominator = self._framework.nominated
         assert isinstance(nominator, Nominator)
+        if self._noted == nominator.generation:
+            return
+        self._noted = nominator.generation
         note = self._framework.snapshot.label_keys.note
         for name in nominator.nodes():
             for other in nominator.pods_on(name):
@@ -341,6 +357,12 @@ class FastEvaluation:
             bits = index.all if everything else bits_of([place_of(n.name) for n in candidates], len(nodes))
             self._candidates = (candidates, index.epoch, bits)
         return bits
+
+
+def bits_of_names(snapshot: Snapshot, names: Sequence[str]) -> Bits:
+    """The nodes of these names, as far as they are there."""
+    places = [snapshot.place_of(name) for name in names if snapshot.get(name) is not None]
+    return bits_of(places, len(snapshot.nodes)) if places else 0
 
 
 class _Attempt:
@@ -414,33 +436,35 @@ class _Attempt:
 
     def _without_nominated(self, feasible: Bits, nominator: Nominator) -> Bits:
         """Leave out nodes on which the pod would be in the way of others that are nominated there."""
-        framework, snapshot, prepared = self._framework, self._framework.snapshot, self._prepared
-        is_kept = (
-            self.anew is None and not prepared.filters_by_domains() and not self._fast._ways.looking_beyond
-        )
-        for name in nominator.nodes():
-            node = snapshot.get(name)
-            if node is None:
-                continue
-            bit = 1 << snapshot.place_of(name)
-            if not feasible & bit:
-                continue
-            others = nominator.pods_on(name)
-            looked_at = (
-                node.generation,
-                self._index.state_at[snapshot.place_of(name)],
-                self._pod.priority,
-                [other for other in others if other.uid != self._pod.uid],
-            )
-            known = prepared.beside_nominated.get(name) if is_kept else None
-            if known is None or known[0] != looked_at:
-                status = framework.run_filters(self._complete(), self._pod, node)
-                if status is not None and not status.is_rejected:
-                    raise NotFast("a filter failed")
-                known = prepared.beside_nominated[name] = (looked_at, status is None)
-            if not known[1]:
-                feasible ^= bit
-        return feasible
+        beside = feasible & self._fast.nominated_bits(nominator)
+        if not beside:
+            return feasible
+        column = self._beside(nominator)
+        column.learn(beside)
+        return feasible & ~(beside & column.sets.get(False, 0))
+
+    def _beside(self, nominator: Nominator) -> AnswerColumn[bool]:
+        """Whether the pod may go beside those that are nominated to a node: what is known for its shape, where that is the same for all its pods."""
+        prepared, shape = self._prepared, self.shape
+        if (
+            self.anew is not None
+            or prepared.filters_by_domains()
+            or self._fast._ways.looking_beyond
+            or nominator.is_nominated(self._pod.uid)
+        ):
+            return AnswerColumn(None, self._index, self._fits_beside)
+        made_for = (nominator.generation, self._pod.priority)
+        if shape.beside is None or prepared.beside_generation != made_for:
+            shape.beside = AnswerColumn(None, self._index, self._fits_beside)
+            prepared.beside_generation = made_for
+        shape.beside.ask_from_now_on(self._fits_beside)
+        return shape.beside
+
+    def _fits_beside(self, node: NodeInfo) -> bool:
+        status = self._framework.run_filters(self._complete(), self._pod, node)
+        if status is not None and not status.is_rejected:
+            raise NotFast("a filter failed")
+        return status is None
 
     # --- no node --------------------------------------------------------------------------------------------------------
 

@@ -10,10 +10,18 @@ from tidelog.framework.interface import CycleState, Status
 from tidelog.framework.node_info import PodInfo
 from tidelog.framework.node_sets import Bits, Groups, bits_of, picked
 from tidelog.framework.offers import Domains, NotCountable
-from tidelog.scheduler.evaluation.asking import Asked, Way, Ways, is_skipped, pre_filtered, skips_score
-from tidelog.scheduler.evaluation.columns import Column
+from tidelog.scheduler.evaluation.asking import (
+    Asked,
+    Evaluation,
+    Way,
+    Ways,
+    is_skipped,
+    pre_filtered,
+    skips_score,
+)
+from tidelog.scheduler.evaluation.columns import AnswerColumn
 from tidelog.scheduler.evaluation.node_index import NodeIndex
-from tidelog.scheduler.evaluation.shape import Counted, Evaluation, Shape
+from tidelog.scheduler.evaluation.shape import Counted, Shape
 
 NARROWED_FEW = 16
 """Where PreFilter leaves so few nodes, to ask about each of them costs less than a table of all."""
@@ -50,8 +58,8 @@ class Prepared:
         self.shape: Shape | None = None
         self.beyond: tuple[Hashable, ...] = tuple(p.beyond_node(pod) for p in ways.looking_beyond)
         """What plugins read beyond the nodes, when this was made."""
-        self.beside_nominated: dict[str, tuple[tuple[object, ...], bool]] = {}
-        """Node with nominated pods → what decided whether a pod of the shape may go there beside them, and whether it may."""
+        self.beside_generation: tuple[int, int] = (-1, 0)
+        """Of the nominations and the pod's priority for which the table's `beside` holds."""
         self.nowhere: tuple[Bits, list[tuple[Status, Bits]], Diagnosis] | None = None
         """The last time that no node was left: among which, who rejected which of them, and that as a diagnosis, which pods share."""
         self._skipped_sets: dict[tuple[bool, ...], set[str]] = {}
@@ -188,8 +196,8 @@ class Anew:
             elif result.nodes is not None:
                 self.nodes = result.nodes if self.nodes is None else self.nodes & result.nodes
                 self.narrowers = tuple(sorted((*self.narrowers, plugin.name)))
-        self._columns: dict[str, Column[Status | None]] = {
-            asked.name: Column(asked, index, self._verdict(asked))
+        self._columns: dict[str, AnswerColumn[Status | None]] = {
+            asked.name: AnswerColumn(asked, index, self._verdict(asked))
             for asked in ways.filters
             if asked.way is Way.PLAIN and asked.name not in self.skipped | silent
         }

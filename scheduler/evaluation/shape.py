@@ -16,8 +16,9 @@ from tidelog.framework.interface import CycleState, Status
 from tidelog.framework.node_info import NodeInfo, PodInfo
 from tidelog.framework.node_sets import Bits, Groups, first_from
 from tidelog.framework.offers import Domains
-from tidelog.scheduler.evaluation.asking import Asked, NotFast, Way
-from tidelog.scheduler.evaluation.columns import Column
+from tidelog.scheduler.evaluation.asking import Asked, Evaluation, NotFast, Way
+from tidelog.scheduler.evaluation.columns import AnswerColumn
+from tidelog.scheduler.evaluation.kinds import NoBounds, TraitKinds, is_searchable
 from tidelog.scheduler.evaluation.node_index import NodeIndex, NodeState
 
 MEMO_SPARE = 1_000
@@ -115,21 +116,6 @@ _Verdict = tuple[int, ...] | Status
 """Of the nodes in a state: their sum of plain scores and the raw scores to be normalised, or what the first filter says that they do not pass."""
 
 
-class Evaluation(NamedTuple):
-    """How the plugins are asked for the pods of a shape. Filters are in the order of the profile."""
-
-    state: CycleState
-    pod: PodInfo
-    filters: Sequence[Asked]
-    """By state, or once."""
-    scorers: Sequence[Asked]
-    """By state, whose scores count as they are."""
-    raw_scorers: Sequence[Asked]
-    """By state, whose scores are normalised."""
-    node_filters: Sequence[Asked]
-    node_scorers: Sequence[Asked]
-
-
 class Shape:
     """The table of one shape."""
 
@@ -140,6 +126,8 @@ class Shape:
         self._generation = index.snapshot.generation
         self._object_generation = index.snapshot.object_generation
         self._memo: dict[NodeState, _Verdict] = {}
+        self.kinds = TraitKinds(evaluation) if is_searchable(evaluation) else None
+        """What is known of nodes by their traits, if the plugins offer that."""
         self._once: dict[str, Status | None] = {}
         """What filters say that look at nothing but the pod."""
         self._state_at = list(index.state_at)
@@ -153,15 +141,17 @@ class Shape:
         self._rejected: dict[Status, Bits] = {}
         """What filters that go by states say → of which nodes."""
         state, pod = evaluation.state, evaluation.pod
-        self.filters: list[Column[Status | None]] = [
-            Column(asked, index, _verdict_of(asked, state, pod)) for asked in evaluation.node_filters
+        self.filters: list[AnswerColumn[Status | None]] = [
+            AnswerColumn(asked, index, _verdict_of(asked, state, pod)) for asked in evaluation.node_filters
         ]
-        self.scorers: list[Column[int]] = [
-            Column(asked, index, _score_of(asked, state, pod)) for asked in evaluation.node_scorers
+        self.scorers: list[AnswerColumn[int]] = [
+            AnswerColumn(asked, index, _score_of(asked, state, pod)) for asked in evaluation.node_scorers
         ]
-        columns: list[Column[Status | None] | Column[int]] = [*self.filters, *self.scorers]
+        columns: list[AnswerColumn[Status | None] | AnswerColumn[int]] = [*self.filters, *self.scorers]
         self._by_node = [c for c in columns if c.asked.way is Way.NODE]
         self._by_object = [c for c in columns if c.asked.way is Way.OBJECT]
+        self.beside: AnswerColumn[bool] | None = None
+        """Whether a pod of the shape may go beside those that are nominated to a node; kept while the nominations are the same."""
         self.winners: Bits = 0
         """The equally good nodes of the latest choice."""
         for found in index.states.values():
@@ -188,6 +178,8 @@ class Shape:
                     domains.follow(place, snapshot.nodes[place])
         for column in self._by_node:
             column.forget(places)
+        if self.beside is not None:
+            self.beside.forget(places)
         if snapshot.object_generation != self._object_generation:
             self._follow_objects()
         self._generation = snapshot.generation
@@ -256,10 +248,21 @@ class Shape:
             return memo[state]
         except KeyError:
             pass
-        verdict = memo[state] = self._ask(self._index.sample(state))
+        verdict = memo[state] = self._judge(state)
         if len(memo) > 3 * len(self._index.states) + MEMO_SPARE:
             self._forget_old_states()
         return verdict
+
+    def _judge(self, state: NodeState) -> _Verdict:
+        if self.kinds is not None:
+            try:
+                known = self.kinds.verdict(state, lambda: self._index.sample(state))
+            except NoBounds:
+                self.kinds = None
+            else:
+                if known is not None:
+                    return known
+        return self._ask(self._index.sample(state))
 
     def _forget_old_states(self) -> None:
         used = dict.fromkeys((*self._state_at, *self._index.states.values()))
@@ -320,7 +323,7 @@ class Shape:
         """The sets of nodes that the pods tell apart though they may be in one state. Nodes are asked about their own objects only."""
         everything = self._index.all
         found: dict[Bits, None] = {}
-        columns: list[Column[Status | None] | Column[int]] = [*self.filters, *self.scorers]
+        columns: list[AnswerColumn[Status | None] | AnswerColumn[int]] = [*self.filters, *self.scorers]
         for column in columns:
             column.learn(everything)
             found.update(dict.fromkeys(column.sets.values()))

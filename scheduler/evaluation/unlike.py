@@ -9,30 +9,14 @@ Costs two microseconds a cell, and half of one for each state that had to be loo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
 
 from tidelog.framework.node_sets import Bits, Groups, first_from, first_place
-from tidelog.framework.offers import UseRange, UseScore
-from tidelog.scheduler.evaluation.asking import Asked, Way
+from tidelog.scheduler.evaluation.asking import Evaluation
+from tidelog.scheduler.evaluation.kinds import NoBounds, TraitKind, TraitKinds, is_searchable
 from tidelog.scheduler.evaluation.node_index import Cell, NodeIndex, NodeState
-from tidelog.scheduler.evaluation.shape import Counted, Evaluation, Found, combined, normalized
-
-Rooms = tuple[Callable[[UseRange], bool | None], ...]
-Scores = tuple[tuple[int, UseScore], ...]
-
-
-class _Kind(NamedTuple):
-    """What nodes with equal traits have in common for the pod."""
-
-    passes: bool
-    rooms: Rooms = ()
-    fixed: int = 0
-    """The part of the score that does not depend on the pods there."""
-    scores: Scores = ()
-    """With their weights."""
-    raws: tuple[int, ...] = ()
-    """To be normalised."""
+from tidelog.scheduler.evaluation.shape import Counted, Found, combined, normalized
 
 
 class _Candidates(NamedTuple):
@@ -42,46 +26,36 @@ class _Candidates(NamedTuple):
     """None of them has a higher sum of scores, normalised ones aside."""
     bounds: Sequence[int]
     """The same, score by score."""
-    kind: _Kind
+    kind: TraitKind
     states: Collection[NodeState]
     bits: Bits
 
 
-class _NoBounds(Exception):
-    """A plugin has no bounds for this pod, or for nodes of some kind."""
-
-
 def find_once(
-    index: NodeIndex, evaluation: Evaluation, domains: Sequence[Counted], start: int
+    index: NodeIndex,
+    evaluation: Evaluation,
+    domains: Sequence[Counted],
+    start: int,
+    *,
+    kinds: TraitKinds | None = None,
 ) -> tuple[Found, Bits] | None:
     """The best node, and all that are as good; None where it does not apply, or no node is left. Raises NotFast."""
     if not is_searchable(evaluation):
         return None
     try:
-        return _Search(index, evaluation, domains).run(start)
-    except _NoBounds:
+        return _Search(index, evaluation, domains, kinds or TraitKinds(evaluation)).run(start)
+    except NoBounds:
         return None
 
 
-def is_searchable(evaluation: Evaluation) -> bool:
-    """Whether all plugins that have a say about the pod may have bounds."""
-    if evaluation.node_filters or evaluation.node_scorers:
-        return False
-    # In cells without places for pods nobody looks: that a filter cares about these is told by its offering.
-    return (
-        any(asked.has_rooms for asked in evaluation.filters)
-        and all(asked.of_traits or asked.has_rooms for asked in evaluation.filters)
-        and all(asked.of_traits or asked.has_bounds for asked in evaluation.scorers)
-        and all(asked.of_traits for asked in evaluation.raw_scorers)
-    )
-
-
 class _Search:
-    def __init__(self, index: NodeIndex, evaluation: Evaluation, domains: Sequence[Counted]) -> None:
+    def __init__(
+        self, index: NodeIndex, evaluation: Evaluation, domains: Sequence[Counted], kinds: TraitKinds
+    ) -> None:
         self._index = index
         self._evaluation = evaluation
         self._domains = [counted for counted in domains if not counted.now.has_no_say]
-        self._kinds: dict[int, _Kind] = {}
+        self._kinds = kinds
 
     def run(self, start: int) -> tuple[Found, Bits] | None:
         among = self._index.all
@@ -120,7 +94,7 @@ class _Search:
                 bounds = [weight * score.bound(cell.range) for weight, score in kind.scores]
                 yield _Candidates(kind.fixed + sum(bounds), bounds, kind, states, bits)
 
-    def _with_room(self, cell: Cell, kind: _Kind) -> tuple[Collection[NodeState], Bits]:
+    def _with_room(self, cell: Cell, kind: TraitKind) -> tuple[Collection[NodeState], Bits]:
         """The states of the cell that have room, and their nodes."""
         fits = [room(cell.range) for room in kind.rooms]
         if all(fits):
@@ -136,34 +110,8 @@ class _Search:
                 bits |= state.bits
         return found, bits
 
-    def _kind(self, cell: Cell) -> _Kind:
-        known = self._kinds.get(cell.traits)
-        if known is None:
-            known = self._kinds[cell.traits] = self._made_kind(cell)
-        return known
-
-    def _made_kind(self, cell: Cell) -> _Kind:
-        evaluation = self._evaluation
-        state, pod = evaluation.state, evaluation.pod
-        node = self._index.snapshot.nodes[first_place(cell.bits)]
-        rooms: Rooms = ()
-        for asked in evaluation.filters:
-            if asked.of_traits:
-                if asked.verdict(state, pod, node) is not None:
-                    return _Kind(False)
-                continue
-            room = asked.plugin.use_fits(state, pod, node)
-            if room is None:
-                raise _NoBounds
-            rooms = (*rooms, room)
-        fixed, scores = 0, []
-        for asked in evaluation.scorers:
-            if asked.of_traits:
-                fixed += asked.weight * asked.raw_score(state, pod, node)
-            else:
-                scores.append((asked.weight, _use_score(asked, evaluation, node)))
-        raws = tuple([asked.raw_score(state, pod, node) for asked in evaluation.raw_scorers])
-        return _Kind(True, rooms, fixed, tuple(scores), raws)
+    def _kind(self, cell: Cell) -> TraitKind:
+        return self._kinds.of(cell.traits, lambda: self._index.snapshot.nodes[first_place(cell.bits)])
 
     # --- the best -----------------------------------------------------------------------------------------------------
 
@@ -219,14 +167,6 @@ def _best_of(
             else:
                 winners |= bits
     return best, winners
-
-
-def _use_score(asked: Asked, evaluation: Evaluation, node: object) -> UseScore:
-    assert asked.way is Way.STATE
-    found: UseScore | None = asked.plugin.use_score(evaluation.state, evaluation.pod, node)
-    if found is None:
-        raise _NoBounds
-    return found
 
 
 def _bound(candidates: _Candidates) -> int:

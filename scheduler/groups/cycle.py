@@ -33,6 +33,7 @@ from tidelog.framework.events import WaitingPod
 from tidelog.framework.framework import Framework
 from tidelog.framework.interface import Code, CycleState, NormalizePlacementScores, Placement, Status
 from tidelog.framework.node_info import NodeInfo, PodInfo
+from tidelog.framework.offers import ConcernsPods
 from tidelog.framework.placements import FUTURE_PODS, NO_PLACEMENTS, whole
 from tidelog.scheduler.decision import Relies
 from tidelog.scheduler.evaluation.placements import Outlook
@@ -239,7 +240,9 @@ class _Cycle:
     def _outlook(self, placements: Sequence[Placement]) -> Outlook | None:
         """What is known of placements that are like these; None where each has to be tried."""
         framework, group = self.framework, self.group
-        if framework.fast is None or len(placements) == 1 or framework.reserve or framework.placement_state:
+        if framework.fast is None or len(placements) == 1 or framework.placement_state:
+            return None
+        if any(self._may_reserve(plugin) for plugin in framework.reserve):
             return None
         if not all(getattr(plugin, "scores_by_sums", False) for plugin in framework.placement_score):
             return None
@@ -248,6 +251,12 @@ class _Cycle:
             group.members, placements, self.stamp.attempt, more
         )
         return outlook
+
+    def _may_reserve(self, plugin: object) -> bool:
+        """Whether the plugin has anything to do with a member."""
+        if not isinstance(plugin, ConcernsPods):
+            return True
+        return any(plugin.concerns(pod) for pod in self.group.members)
 
     def _foresee(self, outlook: Outlook, number: int, placement: Placement, sums_up: bool) -> TrialEvaluation:
         """As it was where one was tried that is alike, or else tried, and remembered."""

@@ -385,7 +385,7 @@ def test_post_filter_of_somebody_else_finds_what_pre_filter_left_where_preemptio
     assert asked == Counter(nowhere=1)
     condition = pod_condition(fast.pod("p"), "PodScheduled")
     assert condition is not None
-    assert "wanted: (('cpu', 1500),)" in condition.message
+    assert "wanted: ((('cpu', 1500),), frozenset())" in condition.message
     assert [record.body for record in fast.records] == [record.body for record in plain.records]
 
 

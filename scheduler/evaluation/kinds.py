@@ -1,0 +1,111 @@
+"""What nodes with equal traits have in common for the pods of a shape: where plugins offer their answers as functions of what is used.
+
+With these a state of nodes is judged in a microsecond or two, without asking the plugins about a node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from tidelog.framework.node_info import NodeInfo
+from tidelog.framework.offers import UseRange, UseScore
+from tidelog.scheduler.evaluation.asking import Asked, Evaluation
+from tidelog.scheduler.evaluation.node_index import NodeState
+
+Rooms = tuple[Callable[[UseRange], bool | None], ...]
+Scores = tuple[tuple[int, UseScore], ...]
+
+
+class TraitKind(NamedTuple):
+    """Nodes with equal traits, for one shape."""
+
+    passes: bool
+    """As far as filters go by traits."""
+    rooms: Rooms = ()
+    fixed: int = 0
+    """The part of the score that does not depend on the pods there."""
+    scores: Scores = ()
+    """With their weights."""
+    raws: tuple[int, ...] = ()
+    """To be normalised."""
+
+
+class NoBounds(Exception):
+    """A plugin has no bounds for this pod, or for nodes of some kind."""
+
+
+def is_searchable(evaluation: Evaluation) -> bool:
+    """Whether all plugins that have a say about the pod may have bounds."""
+    if evaluation.node_filters or evaluation.node_scorers:
+        return False
+    # In cells without places for pods nobody looks: that a filter cares about these is told by its offering.
+    return (
+        any(asked.has_rooms for asked in evaluation.filters)
+        and all(asked.of_traits or asked.has_rooms for asked in evaluation.filters)
+        and all(asked.of_traits or asked.has_bounds for asked in evaluation.scorers)
+        and all(asked.of_traits for asked in evaluation.raw_scorers)
+    )
+
+
+class TraitKinds:
+    """Of one shape, by the number of the traits."""
+
+    def __init__(self, evaluation: Evaluation) -> None:
+        self._evaluation = evaluation
+        self._kinds: dict[int, TraitKind] = {}
+
+    def of(self, traits: int, sample: Callable[[], NodeInfo]) -> TraitKind:
+        """`sample` gives a node with these traits. Raises NoBounds, or NotFast."""
+        known = self._kinds.get(traits)
+        if known is None:
+            known = self._kinds[traits] = self._made(sample())
+        return known
+
+    def verdict(self, state: NodeState, sample: Callable[[], NodeInfo]) -> tuple[int, ...] | None:
+        """The sum of the scores and the raw scores to be normalised; None where a filter does not let the pod on such nodes."""
+        cell = state.cell
+        if cell.is_full:
+            return None
+        kind = self.of(cell.traits, sample)
+        if not kind.passes:
+            return None
+        use = state.use
+        if kind.rooms:
+            alone = UseRange(use, use)
+            for room in kind.rooms:
+                if not room(alone):
+                    return None
+        level = kind.fixed
+        for weight, one in kind.scores:
+            level += weight * one.score(use)
+        return (level, *kind.raws)
+
+    def _made(self, node: NodeInfo) -> TraitKind:
+        evaluation = self._evaluation
+        state, pod = evaluation.state, evaluation.pod
+        rooms: Rooms = ()
+        for asked in evaluation.filters:
+            if asked.of_traits:
+                if asked.verdict(state, pod, node) is not None:
+                    return TraitKind(False)
+                continue
+            room = asked.plugin.use_fits(state, pod, node)
+            if room is None:
+                raise NoBounds
+            rooms = (*rooms, room)
+        fixed, scores = 0, []
+        for asked in evaluation.scorers:
+            if asked.of_traits:
+                fixed += asked.weight * asked.raw_score(state, pod, node)
+            else:
+                scores.append((asked.weight, _use_score(asked, evaluation, node)))
+        raws = tuple([asked.raw_score(state, pod, node) for asked in evaluation.raw_scorers])
+        return TraitKind(True, rooms, fixed, tuple(scores), raws)
+
+
+def _use_score(asked: Asked, evaluation: Evaluation, node: NodeInfo) -> UseScore:
+    found: UseScore | None = asked.plugin.use_score(evaluation.state, evaluation.pod, node)
+    if found is None:
+        raise NoBounds
+    return found

@@ -11,7 +11,7 @@ from unittest.mock import patch
 import msgspec
 
 from tidelog.api.kinds.registry import object_key
-from tidelog.api.wire import Status, read_page
+from tidelog.api.wire import ApiStatus, read_page
 from tidelog.eventlog.promises import EFFECTS, Promises
 from tidelog.kube.cluster import requests, view
 from tidelog.kube.cluster.port import Request
@@ -62,7 +62,7 @@ def _unknown_is_failure(real: Any) -> Any:
 
         async def resolve(pod: Any, found: Any, status: Any) -> None:
             if status is None:
-                raise _Failed(Status(message="no answer"))
+                raise _Failed(ApiStatus(message="no answer"))
             await original(pod, found, status)
 
         self._resolve = resolve  # type: ignore[method-assign]

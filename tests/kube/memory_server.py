@@ -194,7 +194,7 @@ class MemoryServer:
         """As if etcd were restored: the version goes back, and every watch ends."""
         self.version, self.objects = copy.deepcopy(snapshot)
         self.history.clear()
-        self.window_from = 0
+        self.window_from = self.version
         self.cut()
 
     # --- the port ---------------------------------------------------------------------------------------------------------

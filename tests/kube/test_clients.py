@@ -13,7 +13,6 @@ from typing import Any, Self
 
 import pytest
 
-from tests.patience import PATIENCE
 from tidelog.daemon.actors.node_agent import NodeAgent
 from tidelog.testing.api_server import ApiSandbox, ApiServerThread
 from tidelog.testing.builders import node, pod
@@ -52,8 +51,8 @@ class Loop:
         return self
 
     def __exit__(self, *_: object) -> None:
+        # It ends at its next event, or when the server goes: some libraries' watches never end by themselves.
         self._stop.set()
-        self._thread.join(PATIENCE)
 
     def _run(self) -> None:
         while not self._stop.is_set():

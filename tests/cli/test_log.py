@@ -387,7 +387,6 @@ def test_unsound_snapshot_is_told_and_exit_4(two_pods: Tidelog, tmp_path: Path, 
     """It is only a cache: nothing is lost, and yet something on this disk was changed."""
     import sqlite3
 
-    two_pods("log", "compact")
     two_pods("apply", "-f", manifest(pod("web-3").build()))
     two_pods("log", "compact", "--to", "2")
     with sqlite3.connect(tmp_path / "cluster.db") as database:

@@ -40,8 +40,12 @@ WORLDS: dict[str, World] = {"NodeName": NamesNodes()}
 
 
 OF_GROUPS = ("placementGenerate", "placementState", "placementScore")
-ELSEWHERE = {"DefaultPreemption", "DynamicResources", "GangScheduling", "WaitForDriver"}
-"""What they promise depends on the core's decisions or on groups and claims: tests/scheduler/test_preemption.py, test_groups.py."""
+ELSEWHERE = {
+    "DefaultPreemption", "DynamicResources", "GangScheduling", "NodeVolumeLimits", "VolumeBinding", "VolumeRestrictions",
+    "VolumeZone", "WaitForDriver",
+}  # fmt: skip
+"""What they promise depends on the core's decisions, on groups, or on claims and volumes, which the random worlds do not have: those of preemption and
+groups are tested in tests/scheduler, the others by the recorded cases of their families and in tests/plugins."""
 
 
 @pytest.mark.parametrize(

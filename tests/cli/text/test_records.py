@@ -52,6 +52,10 @@ BODIES: list[tuple[Body, str]] = [
         records.Waiting(node="a-1", plugins=("P", "Q"), deadline=5_000_000_000, **MADE),
         "for P, Q, on a-1, 5s at most",
     ),
+    (
+        records.Reserved(node="a-1", plugins=("VolumeBinding",), deadline=5_000_000_000, **MADE),
+        "on a-1, until 0 writes for VolumeBinding are answered, 5s at most",
+    ),
     (records.AttemptAborted(reason="the node is gone", conflict=9, **MADE), "the node is gone (record 9)"),
     (records.AttemptAborted(reason="the node is gone", **MADE), "the node is gone"),
     (records.AttemptError(message="broke", plugin="P", **MADE), "P: broke"),

@@ -14,7 +14,18 @@ HARMLESS = [
     verb.name.split()
     for verb in VERBS
     if verb.name
-    not in ("run", "bench", "demo", "log repair", "log import", "log redact", "apply", "log compact")
+    not in (
+        "run",
+        "serve",
+        "page",
+        "bench",
+        "demo",
+        "log repair",
+        "log import",
+        "log redact",
+        "apply",
+        "log compact",
+    )
 ]
 WORDS = st.one_of(
     st.sampled_from(

@@ -51,6 +51,9 @@ conformance: $(STAMP) ## the recorded answers of the real kube-scheduler
 docs: $(STAMP) ## write docs/cli.md from --help
 	$(BIN)/python tools/make_cli_docs.py
 
+screenshots: $(STAMP) ## take the README's pictures of the page anew (needs Chromium)
+	@$(BIN)/python tools/make_screenshots.py
+
 simulate: $(STAMP) ## tell SEEDS random stories FROM a seed on a simulated machine that breaks in every way
 	$(BIN)/python -m tests.simulation.simulate --seeds $(SEEDS) --from $(FROM)
 
@@ -85,4 +88,4 @@ wheel: $(STAMP) ## build the wheel into dist/
 clean: ## remove everything that is not in git
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage*
 
-.PHONY: help install demo docs simulate fuzz laws torture soak test check-lint check-types check-imports check-tests conformance mutation-score mutants format wheel clean
+.PHONY: help install demo docs screenshots simulate fuzz laws torture soak test check-lint check-types check-imports check-tests conformance mutation-score mutants format wheel clean

@@ -55,7 +55,7 @@ def tell(say: Say = print) -> None:
     )
     for title, brokers, priority in scenes:
         say(f"\n{title}\n")
-        stage = _scene(brokers, priority)
+        stage = scene(brokers, priority)
         _print_story(stage, say)
         report = stage.verify()
         assert report.is_identical, "the demo's log does not verify"
@@ -64,7 +64,8 @@ def tell(say: Say = print) -> None:
         )
 
 
-def _scene(brokers: int, priority: int) -> Stage:
+def scene(brokers: int, priority: int) -> Stage:
+    """Play the scene with so many brokers and a rollout of this priority."""
     stage = Stage(_configuration(), [DisruptionController(), NodeAgent()])
     stage.put(*(b.node(f"n{i}").capacity(cpu="2") for i in range(1, brokers + 1)))
     stage.put(*(_broker(i) for i in range(1, brokers + 1)), b.pdb("brokers", "app=broker", min_available=3))

@@ -88,7 +88,7 @@ class Stage:
 def tell(say: Say = print) -> None:
     """The three scenes."""
     for title, scene in (
-        ("A zone runs out of instances", _stockout),
+        ("A zone runs out of instances", stockout),
         ("The autoscaler is dead", _dead),
         ("A third zone is opened", _third_zone),
     ):
@@ -101,7 +101,8 @@ def tell(say: Say = print) -> None:
         )
 
 
-def _stockout(say: Say) -> Stage:
+def stockout(say: Say) -> Stage:
+    """Play the scene of a zone that has no instances left."""
     say(
         "  Four pods are spread over the zones a and b, with a skew of at most 1. Each zone has one node, the one in b is full with one pod, and"
     )

@@ -97,9 +97,12 @@ export class BacklogView {
     const room = HEIGHT - MARK_ROOM;
     const sums = data.seqs.map((_, i) => PLACES.reduce((sum, [name]) => sum + data.places[name][i], 0));
     const most = Math.max(...sums, 1);
+    // What holds after a record holds until the next one; a bin of several records is drawn where they are.
+    const single = data.seqs.length < 2 || data.seqs[1] - data.seqs[0] === 1;
+    const edge = (i) => (i < 0 ? 0 : i >= data.seqs.length ? 1 : this.position(i)) * width;
     for (let i = 0; i < data.seqs.length; i += 1) {
-      const left = i ? this.position(i - 1) * width : 0;
-      const wide = Math.max(this.position(i) * width - left, 1);
+      const left = edge(single ? i : i - 1);
+      const wide = Math.max(edge(single ? i + 1 : i) - left, 1);
       let top = room;
       for (const [name, css] of PLACES) {
         const tall = (data.places[name][i] / most) * (room - 12);

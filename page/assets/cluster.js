@@ -71,7 +71,7 @@ export class ClusterView {
         if (counts.get(key).size <= 300) counts.get(key).add(value);
       }
     }
-    const keys = [...counts].filter(([, values]) => values.size <= 300 && (values.size < nodes || nodes < 2)).map(([key]) => key).sort();
+    const keys = [...counts].filter(([key, values]) => values.size <= 300 && (values.size < nodes || nodes < 2 || key === ZONE)).map(([key]) => key).sort();
     const offered = ["", ...keys];
     const select = byId("group-by");
     if (offered.join("\n") === this.offered) return;

@@ -108,6 +108,10 @@ class Loop:
         self.versions[uid] = max(revision, before)
 
 
+TIMEOUT = (5, 30)
+"""Seconds to connect and between two answers: without it the library waits for ever for a server that went in the middle of a handshake."""
+
+
 def official(api: ApiServerThread) -> Loop:
     from kubernetes import watch
     from kubernetes.client import ApiException, CoreV1Api
@@ -116,11 +120,13 @@ def official(api: ApiServerThread) -> Loop:
     plain = core.api_client.sanitize_for_serialization
 
     def lister() -> tuple[list[dict[str, Any]], str]:
-        found = core.list_pod_for_all_namespaces(limit=20)
+        found = core.list_pod_for_all_namespaces(limit=20, _request_timeout=TIMEOUT)
         items, revision = list(found.items), found.metadata.resource_version
         while found.metadata._continue:
             try:
-                found = core.list_pod_for_all_namespaces(limit=20, _continue=found.metadata._continue)
+                found = core.list_pod_for_all_namespaces(
+                    limit=20, _continue=found.metadata._continue, _request_timeout=TIMEOUT
+                )
             except ApiException as error:
                 raise (Gone() if error.status == 410 else error) from None
             items += found.items
@@ -133,6 +139,7 @@ def official(api: ApiServerThread) -> Loop:
                 resource_version=revision,
                 timeout_seconds=2,
                 allow_watch_bookmarks=True,
+                _request_timeout=TIMEOUT,
             )
             for event in stream:
                 if event["type"] != "BOOKMARK":

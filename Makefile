@@ -69,6 +69,9 @@ torture: $(STAMP) ## kill, stop, rob, damage, unplug far more often than the tes
 	  $(BIN)/python -m pytest -q -rP tests/acceptance/test_torture_damage.py tests/acceptance/test_torture_kill.py \
 	  tests/acceptance/test_real_faults.py tests/eventlog/test_crash_points.py tests/eventlog/test_power_loss.py
 
+client-loops: $(STAMP) ## client libraries' list-watch loops through cuts, compactions and restarts of the API server
+	TIDELOG_CLIENT_LOOPS=1 $(BIN)/python -m pytest -q -n 0 tests/kube/test_clients.py
+
 soak: $(STAMP) ## a daemon under churn for MINUTES: does it grow, does it slow down
 	$(BIN)/python tools/soak.py --minutes $(MINUTES)
 
@@ -88,4 +91,4 @@ wheel: $(STAMP) ## build the wheel into dist/
 clean: ## remove everything that is not in git
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage*
 
-.PHONY: help install demo docs screenshots simulate fuzz laws torture soak test check-lint check-types check-imports check-tests conformance mutation-score mutants format wheel clean
+.PHONY: help install demo docs screenshots client-loops simulate fuzz laws torture soak test check-lint check-types check-imports check-tests conformance mutation-score mutants format wheel clean

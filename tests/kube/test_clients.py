@@ -6,6 +6,7 @@ The loop is the one that each library's users write: list, watch from the list's
 
 from __future__ import annotations
 
+import os
 import random
 import threading
 from collections.abc import Callable, Iterator
@@ -108,6 +109,8 @@ class Loop:
         self.versions[uid] = max(revision, before)
 
 
+ALONE = bool(os.environ.get("TIDELOG_CLIENT_LOOPS"))
+"""Set by `make client-loops`. While the server restarts, its port may be taken by a test beside this one, so these are not for many at once."""
 TIMEOUT = (5, 30)
 """Seconds to connect and between two answers: without it the library waits for ever for a server that went in the middle of a handshake."""
 
@@ -221,6 +224,10 @@ async def _cut(sandbox: ApiSandbox) -> None:
     sandbox.server.cut_connections()
 
 
+@pytest.mark.skipif(
+    not ALONE,
+    reason="restarts a server on its port, which wants a machine without other tests: make client-loops",
+)
 @pytest.mark.slow
 @pytest.mark.filterwarnings(
     "ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"

@@ -196,7 +196,7 @@ def test_ages_count_from_the_moment_that_was_asked_for(shop: Tidelog) -> None:
     ("words", "code", "error"),
     [
         (["pdos"], 2, 'there is no kind "pdos", did you mean "pods"?'),
-        (["deployments"], 2, 'there is no kind "deployments"'),
+        (["gadgets"], 2, 'there is no kind "gadgets"'),
         (["pods", "-l", "app="], 0, ""),
         (["pods", "-l", "app in web"], 2, "--selector: unable to parse selector at"),
         (["pods", "-l", "cores>4"], 2, "--selector: cores: labels of objects cannot be compared"),

@@ -57,7 +57,6 @@ _OURS: tuple[Kind, ...] = (
     storage.VOLUME_ATTACHMENT,
     apps.DEPLOYMENT,
     apps.JOB,
-    resource.DEVICE_TAINT_RULE,
 )
 
 

@@ -107,11 +107,3 @@ RESOURCE_CLAIM_TEMPLATE = Kind(
     columns=(column(ResourceClaimTemplate, "REQUESTS", lambda t: len(t.spec.spec.devices.requests)),),
     redaction=_CLAIM_REDACTION,
 )
-DEVICE_TAINT_RULE = Kind(
-    name="DeviceTaintRule",
-    type=DeviceTaintRule,
-    group="resource.k8s.io",
-    version="v1",
-    plural="devicetaintrules",
-    namespaced=False,
-)

@@ -195,7 +195,7 @@ POD_GROUP = [
         [{"key": "rack"}, {"key": "zone"}],
         "spec.schedulingConstraints.topology",
         "TooMany",
-        "must have at most 1 items",
+        "must have at most 1 item",
     ),
     Row(
         "spec.resourceClaims",

@@ -6,6 +6,12 @@
     ├── Refused                   facts that were handed over break rules (daemon/intake/messages.py)
     ├── PluginError               an out-of-tree plugin or kind cannot be loaded or registered
     ├── Unreadable                an API server sent something of an unknown shape (api/wire.py)
+    ├── FieldSelectorError        a field selector that the kind does not have (kube/selectors.py)
+    ├── PatchError                a patch that cannot be applied (kube/patches.py)
+    ├── ClusterError              the API server of a live cluster cannot be used (kube/cluster/port.py)
+    │   ├── NotSent               nothing of the request has reached it
+    │   ├── NoAnswer              the request may have been carried out
+    │   └── _Starting             it does not let us in yet (kube/cluster/live.py)
     ├── CannotFollow              a record contradicts those before it (exit 3; scheduler/recorded.py)
     ├── CannotRecover             the log was decided by other rules (exit 3; daemon/process/recovery.py)
     ├── LogError                  the log cannot be opened, read or written

@@ -27,7 +27,7 @@ from tidelog.api.errors import (
 )
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-PRODUCT = ("api", "configuration", "daemon", "eventlog", "framework", "plugins", "queue", "replay", "scheduler", "testing")  # fmt: skip
+PRODUCT = ("api", "configuration", "daemon", "eventlog", "framework", "kube", "page", "plugins", "queue", "replay", "scheduler", "testing")  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -188,6 +188,11 @@ def future(asked: int, current: int) -> ApiError:
     )
 
 
+def unavailable(message: str) -> ApiError:
+    """Nobody answers here any more, or not yet: ask again."""
+    return ApiError(503, "ServiceUnavailable", message, retry_after=1)
+
+
 def internal(message: str) -> ApiError:
     """We cannot do it."""
     return ApiError(500, "InternalError", message)

@@ -20,7 +20,7 @@ import aiohttp
 import msgspec
 from aiohttp import web
 
-from tidelog.api.errors import LogError, LogFull, TidelogError
+from tidelog.api.errors import LogFull, TidelogError
 from tidelog.daemon.process.logs import fields
 from tidelog.kube import status
 from tidelog.kube.paths import parse_path
@@ -87,24 +87,22 @@ class Handler:
             parts = [unquote(part) for part in request.rel_url.raw_path.split("/") if part]
             self._admit(request, parts)
             answer = await self._answer(request, parts)
-            if isinstance(answer, web.StreamResponse):
-                return answer
+            return answer if isinstance(answer, web.StreamResponse) else _response(answer)
         except ApiError as error:
-            answer = refused(error)
-            if error.retry_after is not None:
-                return _response(answer, {"Retry-After": str(error.retry_after)})
+            return _refusal(error)
         except LogFull as error:
-            answer = refused(ApiError(507, "InsufficientStorage", str(error)))
-        except (LogError, TidelogError) as error:
-            answer = refused(status.internal(str(error)))
+            return _refusal(ApiError(507, "InsufficientStorage", str(error)))
+        except TidelogError as error:
+            # Of a server that ends, the client asks the one that comes after it.
+            ended = self._api.view.is_ended
+            return _refusal(status.unavailable(str(error)) if ended else status.internal(str(error)))
         except (ConnectionError, asyncio.CancelledError):
             raise
         except (RecursionError, MemoryError) as error:
-            answer = refused(status.bad_request(f"the request cannot be handled: {type(error).__name__}"))
+            return _refusal(status.bad_request(f"the request cannot be handled: {type(error).__name__}"))
         except Exception:
             _log.exception("a request failed", extra=fields(method=request.method, path=request.path))
-            answer = refused(status.internal("the request failed; the process's log lines say why"))
-        return _response(answer)
+            return _refusal(status.internal("the request failed; the process's log lines say why"))
 
     # --- who may ------------------------------------------------------------------------------------------------------------
 
@@ -329,6 +327,9 @@ class _Watch:
             except Expired as error:
                 await self._send(response, self._gone(error))
                 return response
+            except TidelogError as error:
+                await self._send(response, _error_line(status.internal(str(error))))
+                return response
             await self._go_on(response, end)
         except ConnectionError:
             pass  # The client is gone.
@@ -338,7 +339,7 @@ class _Watch:
 
     def _gone(self, error: Expired) -> bytes:
         message = f"too old resource version: {error.revision} ({error.oldest})"
-        return msgspec.json.encode({"type": "ERROR", "object": status.expired(message).status}) + b"\n"
+        return _error_line(status.expired(message))
 
     async def _send(self, response: web.StreamResponse, data: bytes) -> None:
         self._is_waiting_for_client = True
@@ -430,6 +431,16 @@ def _response(answer: Answer, headers: Mapping[str, str] | None = None) -> web.R
     for warning in answer.warnings[:50]:
         found.headers.add("Warning", f'299 - "{_quoted(warning)}"')
     return found
+
+
+def _error_line(error: ApiError) -> bytes:
+    """The last line of a watch that cannot go on."""
+    return msgspec.json.encode({"type": "ERROR", "object": error.status}) + b"\n"
+
+
+def _refusal(error: ApiError) -> web.Response:
+    wait = {} if error.retry_after is None else {"Retry-After": str(error.retry_after)}
+    return _response(refused(error), wait)
 
 
 def _quoted(text: str) -> str:

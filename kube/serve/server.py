@@ -75,10 +75,12 @@ class _Connection(RequestHandler):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         server = self._manager
         assert isinstance(server, _Server)
+        assert isinstance(transport, asyncio.Transport)
         super().connection_made(transport)
-        if len(server.connections) > server.connections_max:
+        if server.is_closed:
+            transport.abort()
+        elif len(server.connections) > server.connections_max:
             _log.warning("turned a connection away", extra=fields(open=server.connections_max))
-            assert isinstance(transport, asyncio.Transport)
             transport.abort()
 
 
@@ -93,6 +95,8 @@ class _Server(web.Server):
             access_log=None,
         )
         self.connections_max = limits.connections
+        self.is_closed = False
+        """A handshake that ends from now on leads to nobody: a client that kept such a connection would ask a server that is no more for ever."""
         self._body_bytes = limits.body_bytes
 
     def _request(self, message: Any, payload: Any, protocol: Any, writer: Any, task: Any) -> web.BaseRequest:
@@ -199,6 +203,11 @@ class ApiServer:
                 connection.transport.abort()
 
     async def _close(self, sockets: asyncio.Server, server: _Server) -> None:
+        # What was accepted in this turn becomes a connection in the next one; closed before, the loop forgets it, and its client waits for ever.
+        for listener in sockets.sockets:
+            asyncio.get_running_loop().remove_reader(listener.fileno())
+        await asyncio.sleep(0)
+        server.is_closed = True
         sockets.close()
         for shelf in (*self.view.shelves.values(), *self.api.beside.shelves.values()):
             shelf.cut_all()

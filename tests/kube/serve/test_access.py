@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import socket
+import ssl
 import stat
 from typing import Any
 
 import pytest
 
 from tests.kube.conftest import Client, MakeClient
+from tests.patience import PATIENCE
 from tidelog.api.errors import TidelogError, UsageError
 from tidelog.kube.serve.credentials import certificate, kept_token, read_tokens, write_kubeconfig
 from tidelog.kube.serve.http import Limits
@@ -229,6 +232,41 @@ async def test_view_that_fails_is_told_and_does_not_let_clients_wait(client: Cli
     )
     await failed.wait()
 
-    assert (await client.get(PODS)).status == 500
+    assert (await client.get(PODS)).status == 503
     assert (await client.get("/readyz")).status == 500
     assert str(client.sandbox.server.failure) == "boom"
+
+
+@pytest.mark.parametrize("turns", range(4))
+async def test_connection_that_is_made_while_the_server_ends_leads_to_the_next_one(
+    client: Client, turns: int
+) -> None:
+    """In whichever turn of the event loop it ends: not to a server that answers 500 for ever, and not to silence."""
+    sandbox = client.sandbox
+    host, _, port = sandbox.url.removeprefix("https://").rpartition(":")
+    with socket.create_connection((host, int(port))) as early:
+        early.setblocking(False)
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        await sandbox.restart()
+
+        async with asyncio.timeout(PATIENCE):
+            with pytest.raises(ConnectionError):
+                await _asked(early, sandbox)
+
+    assert (await client.get(PODS)).status == 200
+
+
+async def _asked(connection: socket.socket, sandbox: ApiSandbox) -> bytes:
+    context = ssl._create_unverified_context()
+    reader, writer = await asyncio.open_connection(sock=connection, ssl=context, server_hostname="tidelog")
+    try:
+        request = f"GET {PODS} HTTP/1.1\r\nHost: tidelog\r\nAuthorization: Bearer {sandbox.token}\r\n\r\n"
+        writer.write(request.encode())
+        found = await reader.read(100)
+        if not found:
+            raise ConnectionResetError
+        return found
+    finally:
+        writer.transport.abort()
+        await asyncio.sleep(0)

@@ -838,6 +838,7 @@ def _merged(a: PostFilterResult, b: PostFilterResult) -> PostFilterResult:
         blocking=a.blocking + b.blocking,
         in_the_way=a.in_the_way + b.in_the_way,
         writes=a.writes + b.writes,
+        outcome=a.outcome or b.outcome,
     )
 
 

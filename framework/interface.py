@@ -39,7 +39,12 @@ if TYPE_CHECKING:
     from tidelog.framework.devices import Devices
     from tidelog.framework.label_keys import LabelKeys
     from tidelog.framework.node_info import NodeInfo, PodInfo
-    from tidelog.framework.preemption_plan import PreemptionPlan, PreemptionPort, RefusedEviction
+    from tidelog.framework.preemption_plan import (
+        PreemptionOutcome,
+        PreemptionPlan,
+        PreemptionPort,
+        RefusedEviction,
+    )
     from tidelog.framework.storage import Storage
 
 
@@ -382,6 +387,8 @@ class PostFilterResult(NamedTuple):
     """Plugins that rejected nodes even without the pods that could be made to go, by name."""
     writes: tuple[Write, ...] = ()
     """What is to be written so that a later attempt finds a node. The attempt is off if one of these objects changes before it is in the log."""
+    outcome: PreemptionOutcome | None = None
+    """The result in a word, of a plugin that preempts."""
 
 
 class PermitResult(NamedTuple):

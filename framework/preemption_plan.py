@@ -7,6 +7,7 @@ pods have been asked to go already, and asks for evictions.
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -15,6 +16,19 @@ if TYPE_CHECKING:
     from tidelog.framework.disruption_budgets import Allowances
     from tidelog.framework.interface import CycleState, Depends, Status
     from tidelog.framework.node_info import NodeInfo, PodInfo
+
+
+class PreemptionOutcome(enum.Enum):
+    """The result of an attempt to make room; the value is its label in the metrics."""
+
+    NOMINATED = "nominated"
+    BLOCKED = "blocked"
+    """Protected budgets are in the way."""
+    REFUSED = "refused"
+    """The evictions were refused on every candidate."""
+    NO_CANDIDATE = "no_candidate"
+    NOT_ELIGIBLE = "not_eligible"
+    """The pod may not preempt, or not yet."""
 
 
 class Refusal(NamedTuple):

@@ -102,8 +102,9 @@ class Driver:
             self.submitted.append(decision)
         return decision
 
-    def commit(self, most: int | None = None) -> None:
-        """Append the oldest decisions, or what takes their place if something came in between."""
+    def commit(self, most: int | None = None) -> list[Decision]:
+        """Append the oldest decisions, or aborts in their place if something came in between; returns what was appended."""
+        committed = []
         count = len(self.submitted) if most is None else min(most, len(self.submitted))
         for _ in range(count):
             decision = self.submitted.pop(0)
@@ -111,6 +112,8 @@ class Driver:
             if found is not None:
                 decision = self.core.aborted(decision, found)
             self.append(*decision.drafts())
+            committed.append(decision)
+        return committed
 
     def settle(self, limit: int = 100_000) -> int:
         """Decide and commit until there is nothing to decide now; the number of attempts."""

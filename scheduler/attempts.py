@@ -110,7 +110,7 @@ class Attempts:
             relies = Relies(key, uid, result.node, result.on, reads=result.reads, found_none=not result.node)
         else:
             relies = relies_on_plan(key, uid, result.plan, result.on)
-        return Decision(*stamp, outcomes, (relies,))
+        return Decision(*stamp, outcomes, (relies,), result.preemption)
 
     def _decide_group(self, popped: QueuedGroup, stamp: Stamp) -> Decision:
         assembly = self._assembly

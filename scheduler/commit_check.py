@@ -12,7 +12,6 @@ those pods assumed, and those victims going. An outcome that is aborted is one, 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
 
 import msgspec
 
@@ -32,6 +31,7 @@ from tidelog.api.storage import CSINode, PersistentVolume, PersistentVolumeClaim
 from tidelog.framework.disruption_budgets import is_ready
 from tidelog.framework.interface import Depends
 from tidelog.framework.object_events import same_quantities
+from tidelog.scheduler.aborts import AbortCause, AbortReason, Conflict
 from tidelog.scheduler.decision import Relies
 from tidelog.scheduler.fallback import withdraws_fallback
 
@@ -46,29 +46,22 @@ class Disturbance(msgspec.Struct, frozen=True, gc=False):
     """Of the object that changed."""
     node: str
     """The node that changed, or whose pods did."""
-    takes: str
-    """How it hurts who chose this node; empty if it only gives room."""
+    takes: AbortReason | None
+    """How it hurts a pod that chose this node; None if it only gives room."""
     touches: Depends
-    """What else changed for who chose another node."""
-    own: str = ""
-    """How it hurts the attempt of this very pod; empty if it does not."""
+    """What else changed for pods that chose another node."""
+    own: AbortReason | None = None
+    """How it hurts the attempt of this very pod; None if it does not."""
     repels: bool = False
-    """A pod that keeps others away (required anti-affinity) has come: also who had no filter looking at it may be hit."""
-    forbids: str = ""
+    """A pod that keeps others away (required anti-affinity) has come: it may hit pods whose filters do not look at it."""
+    forbids: AbortReason | None = None
     """How a disruption budget forbids more than it did."""
-    withdraws: str = ""
-    """How a place that was found for this very pod may not be one any more; empty if it does not."""
-    opens: str = ""
-    """How it helps who found no node, and cannot know by an event."""
+    withdraws: AbortReason | None = None
+    """How a place that was found for this very pod may not be one any more; None if it does not."""
+    opens: AbortReason | None = None
+    """How it helps a pod that found no node, and cannot know by an event."""
     devices: frozenset[str] = frozenset()
     """Devices that somebody else has now, or that are gone: `Device/driver/pool/name`, as plugins name what they read."""
-
-
-class Conflict(NamedTuple):
-    """Why an attempt is aborted, and by which record."""
-
-    seq: int
-    reason: str
 
 
 def disturbance(seq: int, old: Object | None, new: Object | None) -> Disturbance | None:
@@ -85,7 +78,7 @@ def disturbance(seq: int, old: Object | None, new: Object | None) -> Disturbance
         # Who was placed by it names it in what he reads.
         found = new if old is None else old
         assert found is not None
-        return Disturbance(seq, object_key(found), "", "", Depends.POD)
+        return Disturbance(seq, object_key(found), "", None, Depends.POD)
     if isinstance(new, PodDisruptionBudget):
         return _of_budget(seq, old if isinstance(old, PodDisruptionBudget) else None, new)
     return None
@@ -93,42 +86,47 @@ def disturbance(seq: int, old: Object | None, new: Object | None) -> Disturbance
 
 def released(seq: int, key: str, node: str) -> Disturbance:
     """A pod that was assumed on the node is not coming after all; whoever counted on its presence is wrong."""
-    return Disturbance(seq, key, node, "", _TOPOLOGY)
+    return Disturbance(seq, key, node, None, _TOPOLOGY)
 
 
 def called_off(seq: int, node: str) -> Disturbance:
     """A preemption is not coming: whoever found no node beside it has to look again. No event tells of what never was in the log."""
-    return Disturbance(seq, "", node, "", Depends.POD, opens=f"the preemption on node {node} was called off")
+    opens = AbortCause.PREEMPTION_CALLED_OFF.of(node)
+    return Disturbance(seq, "", node, None, Depends.POD, opens=opens)
 
 
 def promised_again(seq: int, node: str) -> Disturbance:
     """Nominations to the node that did not count for a while do so again; whoever used their room is wrong."""
-    return Disturbance(seq, "", node, f"room on node {node} is promised to others after all", Depends.POD)
+    return Disturbance(seq, "", node, AbortCause.ROOM_PROMISED.of(node), Depends.POD)
 
 
 def conflict(relies: Relies, notes: Iterable[Disturbance]) -> Conflict | None:
     """The first of the notes that takes away what the decision relies on."""
     for note in notes:
-        if note.key == relies.pod_key:
-            reason = note.own or (note.withdraws if relies.node else "")
-        elif note.key in relies.victims:
-            reason = f"{_name(note.key)}, which was to make room, changed"
-        elif note.key in relies.reads:
-            reason = f"{note.key} changed"
-        elif note.devices & relies.reads:
-            reason = f"{min(note.devices & relies.reads)} is not to be had any more: {note.key} changed"
-        elif note.forbids:
-            reason = note.forbids if note.key.split("/")[1] in relies.budgets else ""
-        elif not relies.node:
-            reason = note.opens if relies.found_none else ""
-        elif note.node == relies.node and note.takes:
-            reason = note.takes
-        elif note.touches & relies.on or (note.repels and relies.node):
-            reason = f"{note.key} changed, and the choice depends on more than its own node"
-        else:
-            reason = ""
-        if reason:
+        reason = _hurt(relies, note)
+        if reason is not None:
             return Conflict(note.seq, reason)
+    return None
+
+
+def _hurt(relies: Relies, note: Disturbance) -> AbortReason | None:
+    """How this note takes away what the decision relies on; None if it does not."""
+    if note.key == relies.pod_key:
+        return note.own or (note.withdraws if relies.node else None)
+    if note.key in relies.victims:
+        return AbortCause.VICTIM_CHANGED.of(_name(note.key))
+    if note.key in relies.reads:
+        return AbortCause.OBJECT_CHANGED.of(note.key)
+    if note.devices & relies.reads:
+        return AbortCause.DEVICE_TAKEN.of(min(note.devices & relies.reads), note.key)
+    if note.forbids:
+        return note.forbids if note.key.split("/")[1] in relies.budgets else None
+    if not relies.node:
+        return note.opens if relies.found_none else None
+    if note.node == relies.node and note.takes:
+        return note.takes
+    if note.touches & relies.on or note.repels:
+        return AbortCause.CLUSTER_CHANGED.of(note.key)
     return None
 
 
@@ -138,19 +136,19 @@ def _of_node(seq: int, old: Node | None, new: Node | None) -> Disturbance | None
     name, key = node.metadata.name, object_key(node)
     touches = _TOPOLOGY | Depends.ALL_NODES
     if new is None:
-        return Disturbance(seq, key, name, f"node {name} was deleted", touches)
+        return Disturbance(seq, key, name, AbortCause.NODE_DELETED.of(name), touches)
     if old is None:
-        return Disturbance(seq, key, name, f"node {name} was created anew", touches)
+        return Disturbance(seq, key, name, AbortCause.NODE_CREATED_ANEW.of(name), touches)
     if old.metadata.uid != new.metadata.uid:
-        return Disturbance(seq, key, name, f"node {name} was replaced", touches)
+        return Disturbance(seq, key, name, AbortCause.NODE_REPLACED.of(name), touches)
     if new.spec.unschedulable and not old.spec.unschedulable:
-        return Disturbance(seq, key, name, f"node {name} was cordoned", touches)
+        return Disturbance(seq, key, name, AbortCause.NODE_CORDONED.of(name), touches)
     if old.spec.unschedulable != new.spec.unschedulable or old.spec.taints != new.spec.taints:
-        return Disturbance(seq, key, name, f"the taints of node {name} changed", touches)
+        return Disturbance(seq, key, name, AbortCause.NODE_TAINTS.of(name), touches)
     if old.metadata.labels != new.metadata.labels:
-        return Disturbance(seq, key, name, f"the labels of node {name} changed", touches)
+        return Disturbance(seq, key, name, AbortCause.NODE_LABELS.of(name), touches)
     if not same_quantities(old.status.allocatable, new.status.allocatable):
-        return Disturbance(seq, key, name, f"the allocatable resources of node {name} changed", touches)
+        return Disturbance(seq, key, name, AbortCause.NODE_ALLOCATABLE.of(name), touches)
     return None
 
 
@@ -170,13 +168,13 @@ def _of_pod(seq: int, old: Pod | None, new: Pod | None) -> Disturbance | None:
         withdraws = _withdrawn(before, after)
         if not own and not withdraws:
             return None
-        return Disturbance(seq, key, "", "", Depends.POD, own, withdraws=withdraws)
+        return Disturbance(seq, key, "", None, Depends.POD, own, withdraws=withdraws)
     if before is not None and after is not None and left == taken and not _counts_differently(before, after):
         if is_ready(before) == is_ready(after) and before.status.phase == after.status.phase:
             return None
         # Budgets count it differently from now on, which only matters to who wants its place.
-        return Disturbance(seq, key, taken, "", Depends.POD, own)
-    takes = f"{pod.metadata.namespace}/{pod.metadata.name} took room on node {taken}" if taken else ""
+        return Disturbance(seq, key, taken, None, Depends.POD, own)
+    takes = AbortCause.ROOM_TAKEN.of(_name(key), taken) if taken else None
     return Disturbance(seq, key, taken or left, takes, _TOPOLOGY, own, bool(taken) and _repels(after))
 
 
@@ -188,8 +186,8 @@ def _of_group(seq: int, old: Object | None, new: Object | None) -> Disturbance |
     after = new.spec if isinstance(new, PodGroup | Workload) else None
     if before == after:
         return None
-    what = "was deleted" if after is None else "changed"
-    return Disturbance(seq, object_key(found), "", "", Depends.POD, own=f"the group's object {what}")
+    cause = AbortCause.GROUP_DELETED if after is None else AbortCause.GROUP_CHANGED
+    return Disturbance(seq, object_key(found), "", None, Depends.POD, own=cause.of())
 
 
 def _of_devices(seq: int, old: Object | None, new: Object | None) -> Disturbance | None:
@@ -200,10 +198,11 @@ def _of_devices(seq: int, old: Object | None, new: Object | None) -> Disturbance
             return None
     if isinstance(old, ResourceSlice) and isinstance(new, ResourceSlice) and old.spec == new.spec:
         return None
-    own = f"{object_key(found)} changed"
+    key = object_key(found)
     gone = _devices_of(old) - _devices_of(new) if isinstance(old, ResourceSlice) else frozenset()
     taken = _devices_of(new) - _devices_of(old) if isinstance(new, ResourceClaim) else frozenset()
-    return Disturbance(seq, object_key(found), "", "", Depends.POD, own=own, devices=gone | taken)
+    own = AbortCause.OBJECT_CHANGED.of(key)
+    return Disturbance(seq, key, "", None, Depends.POD, own=own, devices=gone | taken)
 
 
 def _devices_of(obj: Object | None) -> frozenset[str]:
@@ -219,23 +218,27 @@ def _devices_of(obj: Object | None) -> frozenset[str]:
 
 def given_back(seq: int, claim: str) -> Disturbance:
     """The claim does not get the devices that an attempt had for it: who went by them must not."""
-    return Disturbance(seq, claim, "", "", Depends.POD, own=f"{claim} was not allocated after all")
+    return Disturbance(seq, claim, "", None, Depends.POD, own=AbortCause.CLAIM_NOT_ALLOCATED.of(claim))
 
 
 def not_written(seq: int, key: str) -> Disturbance:
     """The object was not changed as an attempt had promised: who went by that must not, and who found it taken may look again."""
-    return Disturbance(seq, key, "", "", Depends.POD, opens=f"{key} was given back")
+    return Disturbance(seq, key, "", None, Depends.POD, opens=AbortCause.OBJECT_GIVEN_BACK.of(key))
 
 
 def _of_budget(seq: int, old: PodDisruptionBudget | None, new: PodDisruptionBudget) -> Disturbance | None:
     """A budget that is new, or may forbid an eviction that it allowed. One that only allows more hurts nobody."""
     key = object_key(new)
+    forbids = _forbidden(_name(key), old, new)
+    return None if forbids is None else Disturbance(seq, key, "", None, Depends.POD, forbids=forbids)
+
+
+def _forbidden(name: str, old: PodDisruptionBudget | None, new: PodDisruptionBudget) -> AbortReason | None:
     if old is None:
-        return Disturbance(seq, key, "", "", Depends.POD, forbids=f"PDB {_name(key)} appeared")
+        return AbortCause.BUDGET_APPEARED.of(name)
     before, after = old.status, new.status
     if after.disruptions_allowed < before.disruptions_allowed:
-        text = f"PDB {_name(key)} allows {after.disruptions_allowed} disruptions instead of {before.disruptions_allowed}"
-        return Disturbance(seq, key, "", "", Depends.POD, forbids=text)
+        return AbortCause.BUDGET_ALLOWS_LESS.of(name, after.disruptions_allowed, before.disruptions_allowed)
     same = (
         old.spec == new.spec
         and old.metadata.generation == new.metadata.generation
@@ -243,7 +246,7 @@ def _of_budget(seq: int, old: PodDisruptionBudget | None, new: PodDisruptionBudg
         and before.disrupted_pods == after.disrupted_pods
         and (before.current_healthy, before.desired_healthy) == (after.current_healthy, after.desired_healthy)
     )
-    return None if same else Disturbance(seq, key, "", "", Depends.POD, forbids=f"PDB {_name(key)} changed")
+    return None if same else AbortCause.BUDGET_CHANGED.of(name)
 
 
 def _name(key: str) -> str:
@@ -260,26 +263,26 @@ def _repels(pod: Pod | None) -> bool:
     )
 
 
-def _own_change(before: Pod | None, after: Pod | None) -> str:
+def _own_change(before: Pod | None, after: Pod | None) -> AbortReason | None:
     """What happened to a pod that is being tried."""
     if after is None:
-        return "the pod is gone"
+        return AbortCause.POD_GONE.of()
     if before is None or before.metadata.uid != after.metadata.uid:
-        return "the pod was created anew"
+        return AbortCause.POD_CREATED_ANEW.of()
     if after.spec.node_name:
-        return f"the pod was bound to {after.spec.node_name}"
+        return AbortCause.POD_BOUND.of(after.spec.node_name)
     if after.metadata.deletion_timestamp:
-        return "the pod is being deleted"
+        return AbortCause.POD_DELETED.of()
     if before.spec != after.spec or before.metadata.labels != after.metadata.labels:
-        return "the pod changed"
-    return ""
+        return AbortCause.POD_CHANGED.of()
+    return None
 
 
-def _withdrawn(before: Pod | None, after: Pod | None) -> str:
+def _withdrawn(before: Pod | None, after: Pod | None) -> AbortReason | None:
     """What happened to a pod that was placed in spite of a spread constraint."""
     if before is None or after is None or not withdraws_fallback(before, after):
-        return ""
-    return "the pod's conditions or nomination changed, and its spread constraints may be hard again"
+        return None
+    return AbortCause.FALLBACK_WITHDRAWN.of()
 
 
 def _counts_differently(before: Pod, after: Pod) -> bool:

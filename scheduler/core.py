@@ -70,13 +70,14 @@ from tidelog.framework.framework import Framework
 from tidelog.plugins.registry import Registry
 from tidelog.queue.entity import pod_uid
 from tidelog.queue.scheduling_queue import SchedulingQueue
+from tidelog.scheduler.aborts import Conflict
 from tidelog.scheduler.adoption import Adoption
 from tidelog.scheduler.answers import Answers
 from tidelog.scheduler.assembly import Assembly
 from tidelog.scheduler.attempts import Attempts, record_key_of
 from tidelog.scheduler.cache import CacheLayout
 from tidelog.scheduler.cluster import Cluster, is_confirmed, wants_node
-from tidelog.scheduler.commit_check import Conflict, conflict
+from tidelog.scheduler.commit_check import conflict
 from tidelog.scheduler.decision import Decision, Relies
 from tidelog.scheduler.flights import Flights
 from tidelog.scheduler.groups.flights import GroupFlights, aborted_group
@@ -413,7 +414,7 @@ class Core:
             observed=decision.observed,
             at=decision.at,
             epoch=decision.epoch,
-            reason=found.reason,
+            reason=str(found.reason),
             conflict=found.seq,
             node=decision.relies[0].node if plan is None else "",
             nominated="" if plan is None else plan.node,
@@ -423,7 +424,7 @@ class Core:
             assignment={relies.pod_key: "" for relies in decision.relies[1:]},
             writes=tuple(w for _, b in decision.outcomes if isinstance(b, Reserved) for w in b.writes),
         )
-        return replace(decision, outcomes=((decision.key, body),))
+        return replace(decision, outcomes=((decision.key, body),), conflict=found)
 
     # --- the state as a value -----------------------------------------------------------------------------------------
 

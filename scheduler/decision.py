@@ -10,7 +10,8 @@ import msgspec
 
 from tidelog.eventlog.records import Body, Draft
 from tidelog.framework.interface import Depends
-from tidelog.framework.preemption_plan import PreemptionPlan
+from tidelog.framework.preemption_plan import PreemptionOutcome, PreemptionPlan
+from tidelog.scheduler.aborts import Conflict
 
 AUTHOR = "scheduler"
 
@@ -58,6 +59,10 @@ class Decision(msgspec.Struct, frozen=True, gc=False):
     """(key of the record, body), in the order in which they are appended. The first is the attempt's own."""
     relies: tuple[Relies, ...]
     """One for each pod that the attempt was about."""
+    preemption: PreemptionOutcome | None = None
+    """The result of making room for the pod; None if that was not tried."""
+    conflict: Conflict | None = None
+    """Why it is aborted, in a decision that takes the place of another one."""
 
     @property
     def key(self) -> str:

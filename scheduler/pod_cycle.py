@@ -35,7 +35,7 @@ from tidelog.framework.events import WaitingPod
 from tidelog.framework.framework import Framework, PromisedWrites, ScheduleResult
 from tidelog.framework.interface import Code, CycleState, Depends, Status
 from tidelog.framework.node_info import PodInfo
-from tidelog.framework.preemption_plan import PreemptionPlan
+from tidelog.framework.preemption_plan import PreemptionOutcome, PreemptionPlan
 from tidelog.scheduler.fallback import explained, rejectors_of_preemption
 from tidelog.scheduler.permits import Permit
 from tidelog.scheduler.preemption import plan_outcomes, refusal_outcomes
@@ -65,6 +65,8 @@ class CycleResult(msgspec.Struct, frozen=True, gc=False):
     """How room is made for the pod, if it is."""
     reads: frozenset[str] = frozenset()
     """Keys of the objects beside pods and nodes by which the node was chosen."""
+    preemption: PreemptionOutcome | None = None
+    """The result of making room for the pod; None if that was not tried."""
 
 
 def run_pod_cycle(
@@ -224,6 +226,7 @@ def _make_room(
     # Only so are the hints asked of the plugin that budgets kept from making room, when one of these changes.
     also = (*more_rejectors, *result.blocking)
     outcome = _rejected(key, stamp, error, blocked_by=result.blocked_by, also=also, writes=result.writes)
+    outcome = replace(outcome, preemption=result.outcome)
     refusals = refusal_outcomes(result.refusals, key, stamp._asdict()) if result.refusals else []
     if result.plan is not None:
         more = plan_outcomes(result.plan, key, framework.name, stamp._asdict())

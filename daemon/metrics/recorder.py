@@ -19,7 +19,6 @@ from tidelog.daemon.metrics.queue_recorder import QueueRecorder
 from tidelog.daemon.process.logs import fields
 from tidelog.daemon.process.runtime import Watcher
 from tidelog.eventlog.records import (
-    AttemptAborted,
     AttemptError,
     Body,
     Evicted,
@@ -34,39 +33,12 @@ from tidelog.eventlog.records import (
     Waiting,
 )
 from tidelog.framework.events import ClusterEvent
-from tidelog.plugins.default_preemption.plugin import NOT_ELIGIBLE, PREFIX
 from tidelog.queue.entity import AnyEntity, Where
 from tidelog.scheduler.core import Core
 from tidelog.scheduler.decision import Decision
 from tidelog.scheduler.groups.group import is_group_key
 
 _log = logging.getLogger("tidelog.scheduler")
-
-ABORT_REASONS = (
-    ("node deleted", "was deleted"),
-    ("node replaced", "was created anew"),
-    ("node replaced", "was replaced"),
-    ("node cordoned", "was cordoned"),
-    ("node changed", "the taints of node"),
-    ("node changed", "the labels of node"),
-    ("node changed", "the allocatable resources of node"),
-    ("room taken", "took room on node"),
-    ("pod gone", "the pod is gone"),
-    ("pod gone", "the pod is being deleted"),
-    ("pod bound", "the pod was bound"),
-    ("pod changed", "the pod"),
-    ("cluster changed", "changed, and the choice depends on more"),
-    ("budget changed", "PDB "),
-    ("victim changed", "which was to make room"),
-    ("room promised", "is promised to others"),
-    ("preemption called off", "was called off"),
-)
-"""Label → words of the reason: reasons hold names, which must not become labels. The first that fits counts."""
-
-
-def abort_label(reason: str) -> str:
-    """The reason of an abort, as a label."""
-    return next((label for label, words in ABORT_REASONS if words in reason), "other")
 
 
 class _Entity(NamedTuple):
@@ -88,8 +60,6 @@ class _Flight(NamedTuple):
     pods: dict[str, _Entity]
     """By record key."""
     landed: list[tuple[str, Body]]
-    preemption: str
-    """The result of preemption; empty if there was none."""
     group_profile: str = ""
     """The profile of the group that it was about; empty if it was about a pod."""
 
@@ -160,9 +130,7 @@ class Recorder(Watcher):
         self._queue.left(decision.key.partition("/")[2], decision.at)
         now = self._lap()
         profile = profile_of(core, decision.key) if is_group_key(decision.key) else ""
-        self._flights[decision.attempt] = _Flight(
-            now - nanos, nanos, decision.at, pods, [], preemption_outcome(core, decision), profile
-        )
+        self._flights[decision.attempt] = _Flight(now - nanos, nanos, decision.at, pods, [], profile)
 
     def _entity(self, core: Core, key: str) -> _Entity | None:
         assert core.queue is not None
@@ -192,18 +160,15 @@ class Recorder(Watcher):
                 for key, body in flight.landed:
                     self._land(flight, key, body, now)
                 _log_refusals(flight.landed)
-                if flight.preemption and not any(
-                    isinstance(body, AttemptAborted) for _, body in flight.landed
-                ):
-                    self._metrics.preemption.outcomes.labels(flight.preemption).inc()
+                if decision.conflict is not None:
+                    self._metrics.attempts.aborted.labels(decision.conflict.reason.cause.label).inc()
+                elif decision.preemption is not None:
+                    self._metrics.preemption.outcomes.labels(decision.preemption.value).inc()
 
     def _land(self, flight: _Flight, key: str, body: Body, now: int) -> None:
         metrics, pod = self._metrics, flight.pods.get(key)
         if is_group_key(key):
             record_group(metrics.groups, flight.group_profile, body, now - flight.began, flight.algorithm)
-        if isinstance(body, AttemptAborted):
-            metrics.attempts.aborted.labels(abort_label(body.reason)).inc()
-            return
         if isinstance(body, Waiting | Reserved):
             self._waiting[key] = body.at
             return
@@ -251,25 +216,6 @@ def _log_refusals(landed: Sequence[tuple[str, Body]]) -> None:
             level = logging.INFO if key in gone else logging.ERROR
             told = fields(preemptor=body.preemptor.removeprefix("Pod/"), node=body.node, said=body.message)
             _log.log(level, "an eviction was refused", extra=told)
-
-
-def preemption_outcome(core: Core, decision: Decision) -> str:
-    """The result of preemption in this attempt, as a label; empty if it was not tried."""
-    key, body = decision.outcomes[0]
-    if not isinstance(body, Unschedulable) or not key.startswith("Pod/"):
-        return ""
-    rest = [other for _, other in decision.outcomes[1:]]
-    if any(isinstance(other, Nominated) and other.victims for other in rest):
-        return "nominated"
-    if any(isinstance(other, EvictionRefused) for other in rest):
-        return "refused"
-    rejection = core.in_full(key, body)
-    if rejection.blocked_by:
-        return "blocked"
-    _, found, said = rejection.message.partition(PREFIX)
-    if not found:
-        return ""
-    return "not_eligible" if said.startswith(NOT_ELIGIBLE) else "no_candidate"
 
 
 def _result_of(body: Body) -> str | None:

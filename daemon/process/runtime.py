@@ -111,7 +111,7 @@ class Watcher:
         """A decision was made, in this time."""
 
     def committed(self, decisions: Sequence[Decision]) -> None:
-        """These are in the log; where the check said no, an abort in their place."""
+        """These are in the log; where the check said no, an abort in place of the decision."""
 
     def consumed(self, record: Record, body: Body) -> None:
         """A record has been consumed."""
@@ -438,12 +438,13 @@ class Runtime:
                 await self.changed.wait()
             batch, self._decisions = self._decisions, []
             self._committing = len(batch)
-            await self._commit_batch(batch)
+            committed = await self._commit_batch(batch)
             self._committing = 0
-            self._watcher.committed(batch)
+            self._watcher.committed(committed)
             self.changed.ring()
 
-    async def _commit_batch(self, batch: Sequence[Decision]) -> None:
+    async def _commit_batch(self, batch: Sequence[Decision]) -> Sequence[Decision]:
+        """Append the decisions; returns what is in the log."""
         check = _Check(self, batch)
         while not check.done:
             while self.behind > self.limits.consumed_at_check:
@@ -459,6 +460,7 @@ class Runtime:
         if self.full is not None:
             _log.info("the disk has room again")
             self.full = None
+        return check.committed
 
     async def _sleep(self, seconds: float) -> None:
         until = self.clock.now() + round(seconds * NANOS)
@@ -603,6 +605,8 @@ class _Check:
 
     def __init__(self, runtime: Runtime, batch: Sequence[Decision]) -> None:
         self.done = False
+        self.committed: list[Decision] = []
+        """The decisions as they are appended: an abort in place of each that must not be."""
         self._runtime = runtime
         self._batch = batch
 
@@ -627,6 +631,7 @@ class _Check:
                 runtime._draining = True
             else:
                 runtime.gate.decided(decision)
+            self.committed.append(decision)
             for key, body in decision.outcomes:
                 drafts.append(Draft(body=body, author=AUTHOR, key=key))
                 # Consumed as the record that it will be, so that the next decision is checked on what this one leaves.

@@ -46,6 +46,7 @@ from tidelog.framework.node_info import PodInfo
 from tidelog.framework.node_statuses import any_resolvable, resolvable
 from tidelog.framework.preemption_plan import (
     PlannedEviction,
+    PreemptionOutcome,
     PreemptionPlan,
     PreemptionPort,
     RefusedEviction,
@@ -57,9 +58,8 @@ from tidelog.plugins.default_preemption.hints import budget_changed, pod_changed
 from tidelog.plugins.default_preemption.memory import Memory
 
 PREFIX = "preemption: "
-NOT_ELIGIBLE = "not eligible"
-NEVER = f"{NOT_ELIGIBLE} due to preemptionPolicy=Never."
-TERMINATING = f"{NOT_ELIGIBLE} due to a terminating pod on the nominated node."
+NEVER = "not eligible due to preemptionPolicy=Never."
+TERMINATING = "not eligible due to a terminating pod on the nominated node."
 NOT_HELPFUL = "Preemption is not helpful for scheduling"
 WAITING = "waiting for the preemption for this pod to be finished"
 
@@ -152,7 +152,7 @@ class DefaultPreemption(Plugin):
         assert port is not None, "DefaultPreemption needs the framework's preemption port"
         status = self.eligibility(port, pod, statuses)
         if status is not None:
-            return PostFilterResult(status)
+            return PostFilterResult(status, outcome=PreemptionOutcome.NOT_ELIGIBLE)
         if not any_resolvable(statuses):
             return self._nothing_to_try()
         allowances = self.allowances(port, state, pod)
@@ -165,12 +165,17 @@ class DefaultPreemption(Plugin):
             refused_by = [refused.refusal.budget for refused in refusals if refused.refusal.budget]
             blocked_by = _unique([*refused_by, *search.budgets()])
             return PostFilterResult(
-                unschedulable(PREFIX + text), "", refusals=refusals, blocked_by=blocked_by
+                unschedulable(PREFIX + text),
+                "",
+                refusals=refusals,
+                blocked_by=blocked_by,
+                outcome=PreemptionOutcome.REFUSED,
             )
         text = (
             f"found a potential placement for pod on node {plan.node}, preempting {len(plan.victims)} victims"
         )
-        return PostFilterResult(Status(Code.SUCCESS, (PREFIX + text,)), plan.node, plan, refusals)
+        status = Status(Code.SUCCESS, (PREFIX + text,))
+        return PostFilterResult(status, plan.node, plan, refusals, outcome=PreemptionOutcome.NOMINATED)
 
     def allowances(self, port: PreemptionPort, state: CycleState, pod: PodInfo) -> Allowances:
         """What the budgets allow this preemptor, before anything is charged."""
@@ -328,7 +333,8 @@ class DefaultPreemption(Plugin):
         nodes = len(self.handle.snapshot.nodes)
         if self._hopeless[0] != nodes:
             text = nodes_message(nodes, {NOT_HELPFUL: nodes} if nodes else {})
-            self._hopeless = (nodes, PostFilterResult(unschedulable(PREFIX + text), ""))
+            status = unschedulable(PREFIX + text)
+            self._hopeless = (nodes, PostFilterResult(status, "", outcome=PreemptionOutcome.NO_CANDIDATE))
         return self._hopeless[1]
 
     def _nothing_helps(self, allowances: Allowances, pod: PodInfo, search: Search) -> PostFilterResult:
@@ -346,8 +352,9 @@ class DefaultPreemption(Plugin):
         if blocked_by:
             text = f"{text} {_what_blocks(allowances, pod, search.blockers)}"
         in_the_way = _unique(status.plugin for status in search.statuses.values() if status.plugin)
+        outcome = PreemptionOutcome.BLOCKED if blocked_by else PreemptionOutcome.NO_CANDIDATE
         return PostFilterResult(
-            unschedulable(PREFIX + text), "", blocked_by=blocked_by, in_the_way=in_the_way
+            unschedulable(PREFIX + text), "", blocked_by=blocked_by, in_the_way=in_the_way, outcome=outcome
         )
 
 

@@ -39,8 +39,9 @@ from tidelog.framework.node_info import PodInfo
 from tidelog.queue.entity import QueuedPod, pod_uid
 from tidelog.queue.groups import GroupStatus
 from tidelog.queue.scheduling_queue import QueueRejection
+from tidelog.scheduler.aborts import Conflict
 from tidelog.scheduler.cluster import Cluster
-from tidelog.scheduler.commit_check import Conflict, given_back
+from tidelog.scheduler.commit_check import given_back
 from tidelog.scheduler.decision import Decision
 from tidelog.scheduler.groups.cycle import GroupOptions, GroupResult, group_error, run_group_cycle
 from tidelog.scheduler.groups.group import Group, misfits, record_key
@@ -226,10 +227,10 @@ def aborted_group(decision: Decision, found: Conflict) -> Decision:
         observed=decision.observed,
         at=decision.at,
         epoch=decision.epoch,
-        reason=found.reason,
+        reason=str(found.reason),
         conflict=found.seq,
         assignment=assignment,
         claims=body.claims if isinstance(body, PlacementChosen) else {},
         writes=tuple(w for _, b in decision.outcomes if isinstance(b, Reserved) for w in b.writes),
     )
-    return replace(decision, outcomes=((key, replacement),))
+    return replace(decision, outcomes=((key, replacement),), conflict=found)

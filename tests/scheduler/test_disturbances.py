@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from tidelog.framework.interface import Depends
+from tidelog.scheduler.aborts import AbortCause, AbortReason
 from tidelog.scheduler.commit_check import Disturbance, conflict
 from tidelog.scheduler.decision import Relies
 from tidelog.scheduler.disturbances import DROPPED_AT_ONCE, Notes
@@ -18,8 +19,8 @@ TOUCHES = [Depends.POD, TOPOLOGY, TOPOLOGY | Depends.ALL_NODES]
 ON = [Depends.POD, Depends.NODE | Depends.OCCUPANTS, Depends.ALL_NODES, Depends.DOMAINS]
 
 
-def words(text: str) -> st.SearchStrategy[str]:
-    return st.sampled_from(["", "", text])
+def perhaps(reason: AbortReason) -> st.SearchStrategy[AbortReason | None]:
+    return st.sampled_from([None, None, reason])
 
 
 disturbances = st.builds(
@@ -27,13 +28,13 @@ disturbances = st.builds(
     seq=st.just(0),
     key=st.sampled_from(KEYS),
     node=st.sampled_from(NODES),
-    takes=words("takes"),
+    takes=perhaps(AbortCause.ROOM_TAKEN.of("a/x", "n1")),
     touches=st.sampled_from(TOUCHES),
-    own=words("own"),
+    own=perhaps(AbortCause.POD_GONE.of()),
     repels=st.booleans(),
-    forbids=words("forbids"),
-    withdraws=words("withdraws"),
-    opens=words("opens"),
+    forbids=perhaps(AbortCause.BUDGET_APPEARED.of("a/b")),
+    withdraws=perhaps(AbortCause.FALLBACK_WITHDRAWN.of()),
+    opens=perhaps(AbortCause.PREEMPTION_CALLED_OFF.of("n1")),
 )
 reliances = st.builds(
     Relies,
@@ -67,7 +68,7 @@ def test_first_conflict_is_the_one_that_a_walk_finds(
 def test_old_notes_are_dropped_when_they_are_the_most() -> None:
     notes = Notes()
     for seq in range(1, 2 * DROPPED_AT_ONCE):
-        notes.append(Disturbance(seq, KEYS[seq % 6], "n1", "takes", TOPOLOGY))
+        notes.append(Disturbance(seq, KEYS[seq % 6], "n1", AbortCause.ROOM_TAKEN.of("a/x", "n1"), TOPOLOGY))
 
     notes.drop_until(10)
     before = len(notes)

@@ -17,7 +17,7 @@ from tidelog.daemon.http.endpoints import HttpServer
 from tidelog.daemon.http.sources import ProcessState
 from tidelog.daemon.metrics.framework_recorder import SAMPLED_EACH, status_of
 from tidelog.daemon.metrics.metrics import Metrics, Scrape, Statistics
-from tidelog.daemon.metrics.recorder import Recorder, abort_label
+from tidelog.daemon.metrics.recorder import Recorder
 from tidelog.daemon.process.clock import SystemClock
 from tidelog.daemon.process.scheduler import Scheduler, assembled, load_configuration
 from tidelog.eventlog.log import memory_log
@@ -181,22 +181,6 @@ async def test_aborted_attempts_are_counted_by_reason_and_not_as_attempts() -> N
             assert sum(attempts.values()) + sum(aborted.values()) == cluster.core.attempts
         seen.update(aborted)
     assert seen == {("node deleted",): 1}
-
-
-@pytest.mark.parametrize(
-    ("reason", "label"),
-    [
-        ("node a was cordoned", "node cordoned"),
-        ("the labels of node a changed", "node changed"),
-        ("default/web took room on node a", "room taken"),
-        ("Pod/default/web changed, and the choice depends on more than its own node", "cluster changed"),
-        ("the pod is gone", "pod gone"),
-        ("the pod was bound to n1", "pod bound"),
-        ("something of a later version", "other"),
-    ],
-)
-def test_reasons_become_labels_without_names(reason: str, label: str) -> None:
-    assert label == abort_label(reason)
 
 
 async def test_single_plugins_are_measured_in_some_attempts_only(tidelog_sandbox: MakeSandbox) -> None:

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from tidelog.api.features import FeatureGates
 from tidelog.configuration.configuration import SchedulerConfiguration, default_configuration
 from tidelog.daemon.metrics.metrics import Metrics, Statistics
-from tidelog.daemon.metrics.recorder import Recorder, abort_label
+from tidelog.daemon.metrics.recorder import Recorder
 from tidelog.eventlog.records import decode_body
 from tidelog.framework.disruption_budgets import Allowances
 from tidelog.framework.node_info import PodInfo
@@ -168,25 +168,11 @@ def test_preemption_that_is_called_off_is_counted_as_aborted_only(metrics: Metri
     start = len(driver.records)
 
     driver.delete(driver.pod("low"))
-    driver.commit()
+    committed = driver.commit()
     for record in driver.records[start:]:
         watcher.consumed(record, decode_body(record))
-    watcher.committed([decision])
+    watcher.committed(committed)
 
     assert counted(metrics, OUTCOMES) == {}
     assert counted(metrics, EVICTIONS) == {}
     assert counted(metrics, "tidelog_attempts_aborted_total") == {"victim changed": 1}
-
-
-@pytest.mark.parametrize(
-    ("reason", "label"),
-    [
-        ("PDB default/web allows 0 disruptions instead of 1", "budget changed"),
-        ("PDB default/web appeared", "budget changed"),
-        ("default/web-1, which was to make room, changed", "victim changed"),
-        ("room on node n1 is promised to others after all", "room promised"),
-        ("the preemption on node n1 was called off", "preemption called off"),
-    ],
-)
-def test_reason_of_an_abort_of_a_preemption_has_a_label(reason: str, label: str) -> None:
-    assert abort_label(reason) == label

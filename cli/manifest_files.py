@@ -5,14 +5,17 @@ from __future__ import annotations
 import os
 import stat
 import sys
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
-from tidelog.api.errors import InvalidObjects, TidelogError, UsageError
+from tidelog.api.errors import FieldError, InvalidObjects, TidelogError, UsageError, printable
+from tidelog.api.kinds.kind import Kind
 from tidelog.api.manifests.documents import INPUT_BYTES_MAX
-from tidelog.api.manifests.manifests import load
+from tidelog.api.manifests.manifests import Remarks, load
 from tidelog.api.objects import Object
+from tidelog.cli.terminal import notice
 from tidelog.daemon.intake.messages import Refused, RefusedObject
+from tidelog.kube.schema import misspelled
 
 SUFFIXES = (".yaml", ".yml", ".json")
 
@@ -24,25 +27,57 @@ class Manifest(NamedTuple):
     object: Object
 
 
-def read_manifests(names: Sequence[str], *, namespace: str, recursive: bool) -> list[Manifest]:
+def read_manifests(
+    names: Sequence[str], *, namespace: str, recursive: bool, strict: bool = False
+) -> list[Manifest]:
     """All objects of these files, in order; those of a directory by file name.
 
-    Raises Refused with the errors of all files, so that one run shows everything that is to be repaired.
+    Kinds that no decision depends on are left out, and counted in one line on stderr. A field that its kind does not have is warned of, or with
+    `strict` refused. Raises Refused with the errors of all files, so that one run shows everything that is to be repaired.
     """
     found: list[Manifest] = []
     refusals: list[RefusedObject] = []
+    remarks = Remarks(_unknown_fields)
     texts = 0
     for source, data in _texts(names, recursive):
         texts += 1
         try:
-            found += (Manifest(source, obj) for obj in load(data, source, namespace=namespace))
+            found += (
+                Manifest(source, obj) for obj in load(data, source, namespace=namespace, remarks=remarks)
+            )
         except InvalidObjects as error:
             refusals.append(RefusedObject(subject=error.subject, errors=error.errors))
+    if strict:
+        refusals += [RefusedObject(subject=subject, errors=odd) for subject, odd in remarks.odd]
     if refusals:
-        raise Refused(refusals, texts)
+        raise Refused(refusals, max(texts, len(refusals)))
+    _tell(remarks)
     if not found:
-        raise UsageError(f"there are no objects in {', '.join(names)}")
+        which = "that concern scheduling " if remarks.left_out else ""
+        raise UsageError(f"there are no objects {which}in {', '.join(names)}")
     return found
+
+
+WARNINGS_MAX = 20
+"""More objects with unknown fields than this are only counted: a file of ten thousand has one mistake, made once."""
+
+
+def _unknown_fields(kind: Kind, value: Mapping[str, Any]) -> Iterator[FieldError]:
+    for field in misspelled(kind.name, kind.name, value):
+        hint = f'; did you mean "{field.close}"?' if field.close else ""
+        yield FieldError(path=field.path, kind="Forbidden", rule=f"unknown field{hint}")
+
+
+def _tell(remarks: Remarks) -> None:
+    for subject, odd in remarks.odd[:WARNINGS_MAX]:
+        for error in odd:
+            notice(f"warning: {subject}: {printable(error.path)}: {error.rule}; it is ignored")
+    more = len(remarks.odd) - WARNINGS_MAX
+    if more > 0:
+        notice(f"warning: {more} more objects have unknown fields")
+    if remarks.left_out:
+        counts = ", ".join(f"{count} {kind}" for kind, count in sorted(remarks.left_out.items()))
+        notice(f"left out, since they do not concern scheduling: {counts}")
 
 
 def _texts(names: Sequence[str], recursive: bool) -> Iterator[tuple[str, bytes]]:

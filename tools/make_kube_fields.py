@@ -16,7 +16,7 @@ from typing import Any
 import kubernetes.client.models as models
 
 from tidelog.kube.resources import catalogue
-from tidelog.kube.serve.schema import definition_of
+from tidelog.kube.schema import definition_of
 
 ROOT = Path(__file__).resolve().parent.parent
 PLAIN = {
@@ -38,7 +38,11 @@ def main() -> None:
         group = resource.group.partition(".")[0].capitalize() or "Core"
         for name in (f"{version}{resource.kind}", f"{group}{version}{resource.kind}"):
             if hasattr(models, name):
-                found.setdefault(definition_of(resource), {}).update(fields_of(name, found))
+                fields = fields_of(name, found)
+                # An object's own, which are not among its fields; those of its parts are.
+                fields.pop("apiVersion")
+                fields.pop("kind")
+                found.setdefault(definition_of(resource), {}).update(fields)
                 break
     text = ",\n".join(
         f"{json.dumps(name)}:{json.dumps(found[name], separators=(',', ':'))}" for name in sorted(found)
@@ -49,11 +53,7 @@ def main() -> None:
 def fields_of(name: str, found: dict[str, dict[str, str]]) -> dict[str, str]:
     """The fields of one model; those of the models that it contains are put into `found`."""
     model: Any = getattr(models, name)
-    return {
-        model.attribute_map[field]: type_of(typed, found)
-        for field, typed in model.openapi_types.items()
-        if model.attribute_map[field] not in ("apiVersion", "kind")
-    }
+    return {model.attribute_map[field]: type_of(typed, found) for field, typed in model.openapi_types.items()}
 
 
 def type_of(text: str, found: dict[str, dict[str, str]]) -> str:

@@ -7,7 +7,8 @@ and what it becomes is admission's. Fields that Tidelog does not read are droppe
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -15,6 +16,7 @@ import yaml
 from msgspec.structs import replace
 
 from tidelog.api.errors import FieldError, InvalidObjects, printable
+from tidelog.api.kinds.elsewhere import is_elsewhere, other_kinds
 from tidelog.api.kinds.kind import Kind
 from tidelog.api.kinds.registry import ELSEWHERE, KIND_BY_NAME, KIND_OF_TYPE, known_kind, suggestion
 from tidelog.api.manifests.documents import INPUT_BYTES_MAX, Document, read_documents
@@ -32,6 +34,18 @@ of 128 devices with all the attributes that they may have comes to half of it.""
 Unknown = Literal["refuse", "skip"]
 
 
+class Remarks:
+    """Filled by `load`: what is no error and should be told. One may serve several texts."""
+
+    def __init__(self, look: Callable[[Kind, Mapping[str, Any]], Iterable[FieldError]] | None = None) -> None:
+        """`look` gives what is odd about an object of a known kind, as it stands in the text."""
+        self.look = look
+        self.odd: list[tuple[str, tuple[FieldError, ...]]] = []
+        """Source and name of an object, and what `look` said of it."""
+        self.left_out: Counter[str] = Counter()
+        """Kind → how many objects of it were left out, because nothing here reads it."""
+
+
 def load(
     data: bytes | str,
     source: str = "manifest",
@@ -39,14 +53,16 @@ def load(
     namespace: str = "default",
     unknown: Unknown = "refuse",
     bytes_max: int = INPUT_BYTES_MAX,
+    remarks: Remarks | None = None,
 ) -> list[Object]:
     """The objects of a text, in its order, lists taken apart.
 
     Objects of namespaced kinds that name no namespace get `namespace`; those of the whole cluster lose theirs. Kinds that
-    are not known here are refused, or left out with `unknown="skip"` (a dump of everything). Raises InvalidObjects.
+    are not known here are refused, or left out with `unknown="skip"` (a dump of everything). With `remarks` those that clusters
+    have and that nothing here reads are left out and counted, and misspelled ones are refused. Raises InvalidObjects.
     """
     documents = read_documents(data, source, bytes_max)
-    reader = _Reader(len(documents) > 1, namespace, unknown)
+    reader = _Reader(source, len(documents) > 1, namespace, unknown, remarks)
     for document in documents:
         reader.read(document)
         if len(reader.errors) >= ERRORS_MAX:
@@ -60,7 +76,11 @@ def load(
 class _Reader:
     """Turns documents into objects and collects the errors of all of them."""
 
-    def __init__(self, several: bool, namespace: str, unknown: Unknown) -> None:
+    def __init__(
+        self, source: str, several: bool, namespace: str, unknown: Unknown, remarks: Remarks | None
+    ) -> None:
+        self.source = source
+        self.remarks = remarks
         self.several = several
         self.namespace = namespace
         self.unknown = unknown
@@ -85,8 +105,7 @@ class _Reader:
         errors = ErrorList()
         kind = _kind(value, errors)
         if kind is None:
-            left_out = self.unknown == "skip" and _is_manifest(value)
-            return (ErrorList() if left_out else errors), None
+            return (ErrorList() if self.is_left_out(value) else errors), None
         if large and _has_more_values(value, VALUES_MAX):
             errors.add(kind.name, "TooMany", None, f"must have at most {VALUES_MAX} entries and items in all")
             return errors, None
@@ -94,6 +113,21 @@ class _Reader:
         if obj is not None and large and len(_encode(obj)) > OBJECT_BYTES_MAX:
             errors.too_long(kind.name, OBJECT_BYTES_MAX)
         return errors, obj
+
+    def is_left_out(self, value: Any) -> bool:
+        if not _is_manifest(value):
+            return False
+        name = value["kind"]
+        if self.remarks is not None and name not in _REFUSED and is_elsewhere(value["apiVersion"], name):
+            self.remarks.left_out[printable(name, 63)] += 1
+            return True
+        return self.unknown == "skip"
+
+    def remark(self, value: dict[str, Any], kind: Kind) -> None:
+        if self.remarks is not None and self.remarks.look is not None:
+            odd = tuple(self.remarks.look(kind, value))
+            if odd:
+                self.remarks.odd.append((f"{self.source}: {_title(value)}", odd))
 
     def typed(self, value: dict[str, Any], kind: Kind, errors: ErrorList) -> Object | None:
         try:
@@ -104,6 +138,7 @@ class _Reader:
                 # Our walk and msgspec disagree: its own message names the first place.
                 errors.invalid(kind.name, None, str(error))
             return None
+        self.remark(value, kind)
         if kind.from_version is not None:
             obj = kind.from_version(obj, value["apiVersion"].rpartition("/")[2])
         wanted = (obj.metadata.namespace or self.namespace) if kind.namespaced else ""
@@ -119,6 +154,8 @@ class _Reader:
         self.errors.extend(replace(error, path=prefix + error.path) for error in errors)
 
 
+_REFUSED = ("Binding", "CompositePodGroup")
+"""Left out, they would not do what was meant."""
 _SURELY_SMALL = min(VALUES_MAX, OBJECT_BYTES_MAX // 8)
 """A text of so many characters breaks neither limit: a value takes one at least, and JSON writes no character of it in more than eight."""
 _encode = msgspec.json.Encoder().encode
@@ -200,8 +237,8 @@ def _kind(value: Any, errors: ErrorList) -> Kind | None:
 
 
 def _unknown_kind(name: str, errors: ErrorList) -> None:
-    close = suggestion(name, list(KIND_BY_NAME))
-    hint = ELSEWHERE.get(name) or (f'did you mean "{close}"?' if close else "")
+    close = suggestion(name, [*KIND_BY_NAME, *other_kinds()])
+    hint = ELSEWHERE.get(name) or (f'did you mean "{close}"?' if close not in ("", name) else "")
     errors.not_supported("kind", name, KIND_BY_NAME)
     if hint:
         errors[-1] = replace(errors[-1], rule=f"{hint}; {errors[-1].rule}")

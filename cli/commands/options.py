@@ -45,6 +45,13 @@ def add_dry_run(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_strict(parser: argparse.ArgumentParser) -> None:
+    """`--strict`."""
+    parser.add_argument(
+        "--strict", action="store_true", help="refuse fields that a kind does not have, instead of warning"
+    )
+
+
 def add_log(parser: argparse.ArgumentParser) -> None:
     """The log as an argument, for verbs that are about a log as such."""
     parser.add_argument("file", nargs="?", metavar="LOG", help="the log, if --log does not name it")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from tidelog.cli.commands.options import DEFAULT_NAMESPACE, add_namespace, add_output, log_path
+from tidelog.cli.commands.options import DEFAULT_NAMESPACE, add_namespace, add_output, add_strict, log_path
 
 if TYPE_CHECKING:
     from tidelog.replay.plan import Plan
@@ -30,6 +30,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument("-R", "--recursive", action="store_true", help="look into directories of directories")
     add_namespace(parser)
+    add_strict(parser)
     add_at(parser)
     add_output(parser, "table", "json", "yaml")
 
@@ -58,7 +59,9 @@ async def _planned(args: argparse.Namespace) -> Plan:
     from tidelog.replay.plan import plan
 
     namespace = args.namespace or DEFAULT_NAMESPACE
-    manifests = read_manifests(args.filename, namespace=namespace, recursive=args.recursive)
+    manifests = read_manifests(
+        args.filename, namespace=namespace, recursive=args.recursive, strict=args.strict
+    )
     async with await open_history(log_path(args)) as history:
         moment = await moment_of(history, parse_at(args.at))
         core = await history.core_at(moment.seq, in_flight=False)

@@ -28,6 +28,7 @@ from tidelog.api.errors import FieldError, InvalidObjects, UsageError, printable
 from tidelog.api.features import FeatureGates
 from tidelog.api.kinds.registry import object_key
 from tidelog.api.objects import Condition, Object, Pod
+from tidelog.api.removals import removals
 from tidelog.daemon.intake.messages import (
     Action,
     Answer,
@@ -252,6 +253,9 @@ class _Decision:
                     self._result(key, "unchanged")
                     yield None
                     continue
+                if old is not None and not obj.metadata.uid and (lost := removals(old, admitted)):
+                    # One that brings a uid is a recording: its cluster says what is there.
+                    warnings = (*warnings, f"no longer there, since the manifest leaves it out: {lost}")
                 cluster.put(admitted)
                 undo.append((admitted, old))
                 yield self._draft(key, ObjectPut(object=admitted))

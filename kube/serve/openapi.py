@@ -16,7 +16,7 @@ from tidelog.kube.opaque import Shape, shape_of
 from tidelog.kube.patches import MERGE_KEYS, PRIMITIVES
 from tidelog.kube.paths import ResourcePath
 from tidelog.kube.resources import ApiResource, catalogue
-from tidelog.kube.serve.schema import definition_of, definitions
+from tidelog.kube.schema import definition_of, definitions
 
 OPENAPI_V2_TYPE = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 OPENAPI_V2 = b"\x0a\x032.0\x12\x15\x0a\x0aKubernetes\x12\x07tidelog"

@@ -31,8 +31,8 @@ from tidelog.eventlog.records import NO_OPAQUE, Draft, ObjectDeleted, ObjectPut
 from tidelog.kube import opaque, status
 from tidelog.kube.patches import PatchError, json_patched, strategically_merged
 from tidelog.kube.resources import ApiResource
+from tidelog.kube.schema import may_be_unknown, unknown_fields
 from tidelog.kube.serve.items import Item, item_of
-from tidelog.kube.serve.schema import may_be_unknown, unknown_fields
 
 STATUS_AT_CREATION = frozenset(("Node", "Namespace", "PodGroup", "ResourceClaim", "ResourceSlice"))
 """Kinds whose status is taken when they are created: others say it through their own path."""

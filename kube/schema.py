@@ -1,7 +1,7 @@
 """Which fields objects have: Kubernetes' own, and those that only tidelog knows.
 
-`fields.json` has the names and types of the fields of every kind that is served (`tools/make_kube_fields.py` writes it). With it the server says what
-is misspelled, as `fieldValidation` asks, and describes itself for `kubectl explain` and its like (`tidelog.kube.serve.openapi`).
+`fields.json` has the names and types of the fields of every kind that is served (`tools/make_kube_fields.py` writes it). With it the server and
+the command line say what is misspelled, and the server describes itself for `kubectl explain` and its like (`tidelog.kube.serve.openapi`).
 """
 
 from __future__ import annotations
@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib import resources
-from typing import Any
+from itertools import islice
+from typing import Any, NamedTuple
 
 import msgspec
 
-from tidelog.api.kinds.registry import KIND_BY_NAME
+from tidelog.api.kinds.registry import KIND_BY_NAME, suggestion
 from tidelog.kube.opaque import LIST, Shape, shape_of
 from tidelog.kube.resources import ApiResource
 
@@ -67,34 +68,47 @@ def _may_be_unknown_in(part: Any, type: str) -> bool:
 
 def unknown_fields(resource: ApiResource, manifest: Mapping[str, Any]) -> list[str]:
     """What a server says of fields that the kind does not have."""
-    fields = definitions().get(definition_of(resource))
-    if fields is None:
-        return []
-    kind = KIND_BY_NAME.get(resource.kind)
+    return [
+        f'unknown field "{found.path}"'
+        for found in misspelled(resource.kind, definition_of(resource), manifest)
+    ]
+
+
+class UnknownField(NamedTuple):
+    """A field that a kind does not have."""
+
+    path: str
+    close: str
+    """The field that is probably meant; empty if none is close."""
+
+
+def misspelled(kind_name: str, definition: str, manifest: Mapping[str, Any]) -> list[UnknownField]:
+    """The fields that neither Kubernetes nor this program knows, with the closest known ones; of kinds that neither describes, none."""
+    fields = definitions().get(definition)
+    if fields is None or "metadata" not in fields:
+        return []  # No object, but a part that is called as another package's kind is.
+    kind = KIND_BY_NAME.get(kind_name)
     shape = None if kind is None else shape_of(kind.type)
-    found: list[str] = []
     body = {key: value for key, value in manifest.items() if key not in ("apiVersion", "kind")}
-    for path in _unknown(body, fields, shape, ""):
-        found.append(f'unknown field "{path}"')
-        if len(found) >= UNKNOWN_MAX:
-            break
-    return found
+    return list(islice(_unknown(body, fields, shape, ""), UNKNOWN_MAX))
 
 
-def _unknown(value: Mapping[str, Any], fields: Fields, shape: Shape | None, path: str) -> Iterator[str]:
+def _unknown(
+    value: Mapping[str, Any], fields: Fields, shape: Shape | None, path: str
+) -> Iterator[UnknownField]:
     ours = shape.fields if shape is not None else {}
     for name, part in value.items():
         where = f"{path}.{name}" if path else name
         short = fields.get(name)
         if short is None:
             if name not in ours:
-                yield where
+                yield UnknownField(where, suggestion(name, [*fields, *ours]))
             continue
         inner = ours.get(name)
         yield from _unknown_in(part, short, inner, where)
 
 
-def _unknown_in(part: Any, type: str, shape: Shape | None, path: str) -> Iterator[str]:
+def _unknown_in(part: Any, type: str, shape: Shape | None, path: str) -> Iterator[UnknownField]:
     if type.startswith("[]"):
         if isinstance(part, list):
             for place, item in enumerate(part):

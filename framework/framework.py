@@ -61,6 +61,7 @@ from tidelog.framework.listers import Listers
 from tidelog.framework.node_info import NodeInfo, PodInfo
 from tidelog.framework.preemption_plan import PreemptionPort
 from tidelog.framework.snapshot import Snapshot
+from tidelog.framework.steps import StepObserver, step
 
 MAX_NODE_SCORE = 100
 MAX_PERMIT_NANOSECONDS = 15 * 60 * NANOS
@@ -236,6 +237,8 @@ class Framework:
         self.handle = handle
         self.nominated: NominatedPods = FixedNominations() if nominated is None else nominated
         self.observer = observer
+        self.step_observer: StepObserver | None = None
+        """Is told of every step; what a step takes beside those within it is its own."""
         self.weights = dict(weights or {})
         self.placement_weights = dict(placement_weights or {})
         """The factors of the plugins that score placements."""
@@ -276,6 +279,7 @@ class Framework:
 
     # --- one pod, up to the choice of a node --------------------------------------------------------------------------
 
+    @step("Filter")
     def schedule_pod(
         self,
         state: CycleState,
@@ -400,6 +404,7 @@ class Framework:
 
     # --- filtering ----------------------------------------------------------------------------------------------------
 
+    @step("PreFilter")
     def run_pre_filter(self, state: CycleState, pod: PodInfo) -> PreFilterOutcome:
         """Every PreFilter plugin over all nodes of the snapshot, placements or not. Fills `state.skip_filter`.
 
@@ -551,6 +556,7 @@ class Framework:
                 return _failed("PreFilter RemovePod", name, status)
         return None
 
+    @step("PostFilter")
     def run_post_filter(
         self, state: CycleState, pod: PodInfo, statuses: Mapping[str, Status]
     ) -> PostFilterResult:
@@ -585,6 +591,7 @@ class Framework:
 
     # --- scoring ------------------------------------------------------------------------------------------------------
 
+    @step("Score")
     def score_nodes(self, state: CycleState, pod: PodInfo, nodes: Sequence[NodeInfo]) -> NodeScores | Status:
         """PreScore, Score, NormalizeScore, weights. A status is an error: no plugin can reject a pod here."""
         failure = self.run_pre_score(state, pod, nodes)
@@ -603,6 +610,7 @@ class Framework:
             totals = [total + weight * score for total, score in zip(totals, scores.normalized, strict=True)]
         return NodeScores(nodes, plugins, totals)
 
+    @step("PreScore")
     def run_pre_score(self, state: CycleState, pod: PodInfo, nodes: Sequence[NodeInfo]) -> Status | None:
         """Fills `state.skip_score`. Any status is an error."""
         skipped: set[str] = set()
@@ -640,6 +648,7 @@ class Framework:
 
     # --- after the choice ---------------------------------------------------------------------------------------------
 
+    @step("Reserve")
     def run_reserve(self, state: CycleState, pod: PodInfo, node: str) -> Status | None:
         """Set aside what the pod needs. A failure has undone everything; it is a rejection or an error."""
         for plugin in self.reserve:
@@ -655,6 +664,7 @@ class Framework:
                 )
         return None
 
+    @step("Unreserve")
     def run_unreserve(self, state: CycleState, pod: PodInfo, node: str) -> Status | None:
         """All Reserve plugins in reverse order, those that did not get to reserve included.
 
@@ -668,6 +678,7 @@ class Framework:
                 failure = failure or _crashed("Unreserve", plugin.name, error)
         return failure
 
+    @step("Permit")
     def run_permit(self, state: CycleState, pod: PodInfo, node: str) -> PermitOutcome:
         """Allowed, rejected, an error, or WAIT for the plugins named in `waits`. All are asked even if one says WAIT."""
         waits: list[tuple[str, int]] = []
@@ -689,6 +700,7 @@ class Framework:
                 return PermitOutcome(_failed("Permit", plugin.name, status))
         return PermitOutcome(Status(Code.WAIT), tuple(waits)) if waits else PermitOutcome(None)
 
+    @step("PreBind")
     def run_pre_bind(self, state: CycleState, pod: PodInfo, node: str) -> Status | None:
         """Any status is an error: what goes wrong here is not a rejection by a plugin."""
         for plugin in self.pre_bind:
@@ -743,6 +755,7 @@ class Framework:
                 return _error("PreBind", plugin.name, plugin.too_late)
         return _error("PreBind", plugins[0] if plugins else "", "context deadline exceeded")
 
+    @step("Bind")
     def run_bind(self, state: CycleState, pod: PodInfo, node: str) -> Status | None:
         """The first plugin that does not skip binds. Any status is an error, also that all skipped."""
         for plugin in self.bind:
@@ -756,6 +769,7 @@ class Framework:
             return _failed("Bind", plugin.name, status) if _failing(status) else None
         return _error("Bind", "", "no plugin binds the pod")
 
+    @step("PostBind")
     def run_post_bind(self, state: CycleState, pod: PodInfo, node: str) -> Status | None:
         """Tell everybody. The binding stands whatever happens; the status tells of the first plugin that raised."""
         failure: Status | None = None

@@ -1,7 +1,8 @@
-"""Measures what the plugins of a profile do, without the framework knowing.
+"""Measures what the plugins of a profile do: an observer of its framework, which stays free of clocks.
 
-The steps of a framework that a cycle strings together are wrapped where they are called; single plugins are heard through the framework's
-own observer, in one attempt of ten, because at Filter it is called for each node. The framework stays free of clocks.
+Every step is measured; single plugins in one attempt of ten, because Filter calls them for each node. A step that runs within another counts
+for itself only: what the choice of a node takes beside PreFilter and scoring is Filter. Where the fast evaluation answers, all of its time
+is, and no plugin runs by itself.
 
 Costs about five microseconds an attempt, and in one of ten about half a microsecond for each call of a plugin.
 """
@@ -16,26 +17,10 @@ from tidelog.daemon.metrics.families import Count, Distribution
 from tidelog.daemon.metrics.metrics import Metrics
 from tidelog.framework.diagnosis import FitError
 from tidelog.framework.framework import Framework
-from tidelog.framework.interface import Status
+from tidelog.framework.interface import CycleState, Status
 
 SAMPLED_EACH = 10
 """Single plugins are measured in one attempt of so many, as kube-scheduler does."""
-
-POINTS = {
-    "schedule_pod": "Filter",
-    "run_pre_filter": "PreFilter",
-    "run_post_filter": "PostFilter",
-    "run_pre_score": "PreScore",
-    "score_nodes": "Score",
-    "run_reserve": "Reserve",
-    "run_unreserve": "Unreserve",
-    "run_permit": "Permit",
-    "run_pre_bind": "PreBind",
-    "run_bind": "Bind",
-    "run_post_bind": "PostBind",
-}
-"""A framework's method → the extension point that it runs. What runs within another counts for itself only: so what `schedule_pod` takes
-beside PreFilter and scoring is Filter. Where the fast evaluation answers, all of its time is, and no plugin runs by itself."""
 
 
 class PluginTimer:
@@ -72,56 +57,60 @@ class FrameworkRecorder:
         self._lap = lap
         self._timer = PluginTimer(metrics.framework, lap)
         self._attempts = 0
-        self._within: list[int] = []
-        """For each step under way, how long steps within it took."""
+        self._under_way: list[tuple[int, int]] = []
+        """For each step under way: when it began, and how long steps within it took."""
+        self._durations: dict[tuple[str, str], Distribution] = {}
         self._evaluations: dict[tuple[str, str], Count] = {}
-        for method, point in POINTS.items():
-            setattr(framework, method, self._measured(getattr(framework, method), point))
+        framework.step_observer = self
 
-    def _measured(self, step: Callable[..., Any], point: str) -> Callable[..., Any]:
-        children: dict[str, Distribution] = {}
+    def step_began(self, point: str) -> None:
+        """A step of this extension point begins, perhaps within another one."""
+        if point == "Filter":
+            self._begin_attempt()
+        self._timer.begin()
+        self._under_way.append((self._lap(), 0))
 
-        def measured(*args: Any, **kwargs: Any) -> Any:
-            if point == "Filter":
-                self._begin_attempt()
-            self._timer.begin()
-            self._within.append(0)
-            began = self._lap()
-            try:
-                result = step(*args, **kwargs)
-            finally:
-                took = self._lap() - began
-                own = took - self._within.pop()
-                if self._within:
-                    self._within[-1] += took
-            status = status_of(result)
-            child = children.get(status)
-            if child is None:
-                child = self._metrics.extension_point_duration.labels(point, status, self._framework.name)
-                children[status] = child
-            child.observe(own)
-            if point == "PostFilter":
-                self._preemption.attempts.inc()
-                self._preemption.evaluation_duration.labels("pod", status).observe(own)
-            self._count_plugins(point, args)
-            return result
+    def step_failed(self) -> None:
+        """The step raised: its time counts for the step around it only."""
+        self._end()
 
-        return measured
+    def step_ended(self, point: str, state: CycleState, result: Any) -> None:
+        """Measure the step, and count the plugins that it is about."""
+        own = self._end()
+        status = status_of(result)
+        child = self._durations.get((point, status))
+        if child is None:
+            child = self._metrics.extension_point_duration.labels(point, status, self._framework.name)
+            self._durations[point, status] = child
+        child.observe(own)
+        if point == "PostFilter":
+            self._preemption.attempts.inc()
+            self._preemption.evaluation_duration.labels("pod", status).observe(own)
+        self._count_plugins(point, state)
+
+    def _end(self) -> int:
+        """Take the step that is under way off; returns the time that is its own."""
+        began, within = self._under_way.pop()
+        took = self._lap() - began
+        if self._under_way:
+            around, others = self._under_way[-1]
+            self._under_way[-1] = around, others + took
+        return took - within
 
     def _begin_attempt(self) -> None:
         self._attempts += 1
         sampled = self._attempts % SAMPLED_EACH == 1
         self._framework.observer = self._timer if sampled else None
 
-    def _count_plugins(self, point: str, args: tuple[Any, ...]) -> None:
-        """Who had a say, by its tables at least: all plugins at PreFilter and PreScore, and after them those that did not say Skip."""
+    def _count_plugins(self, point: str, state: CycleState) -> None:
+        """Count the plugins that had a say, by their tables at least: all at PreFilter and PreScore, and after them those that did not skip."""
         framework = self._framework
         if point == "Filter":
-            skipped = args[0].skip_filter
+            skipped = state.skip_filter
             self._count("PreFilter", [plugin.name for plugin in framework.pre_filter])
             self._count("Filter", [plugin.name for plugin in framework.filter if plugin.name not in skipped])
         elif point == "Score":
-            skipped = args[0].skip_score
+            skipped = state.skip_score
             self._count("PreScore", [plugin.name for plugin in framework.pre_score])
             self._count("Score", [plugin.name for plugin in framework.score if plugin.name not in skipped])
 

@@ -9,11 +9,12 @@ A plugin of somebody else gets its reasons and the events that it waits for: tho
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import msgspec
 
-from tidelog.api.objects import LabelSelector, NodeSelectorRequirement, NodeSelectorTerm, Taint
+from tidelog.api.objects import LabelSelector, Node, NodeSelectorRequirement, NodeSelectorTerm, Taint
 from tidelog.api.quantity import format_binary
 from tidelog.api.resources import CPU, EPHEMERAL_STORAGE, MEMORY
 from tidelog.api.selectors import node_term_matcher
@@ -51,6 +52,8 @@ class Help(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     advice: tuple[str, ...] = ()
     also: tuple[str, ...] = ()
     """Where none is rejected by this plugin alone: the plugins that reject its nodes as well."""
+    gate: str = ""
+    """Set where the plugin keeps the pod out of the queue, whatever the nodes: its reason. Then `nodes` is 0."""
 
 
 def advise(seen: Examination) -> list[Help]:
@@ -117,25 +120,42 @@ def _resources(seen: Examination, nodes: Sequence[NodeInfo]) -> Iterator[str]:
         )
     short = [name for name in seen.pod.requests if reasons[f"Insufficient {name}"]]
     for name in short:
-        yield from _short_of(name, seen.pod.requests[name], nodes)
+        yield from _short_of(seen, name, nodes)
     if len(short) > 1 and nodes:
         yield f"all of them on one node: {_closest(seen.pod, short, nodes)}"
 
 
-def _short_of(name: str, wanted: int, nodes: Sequence[NodeInfo]) -> Iterator[str]:
-    best = max(nodes, key=lambda n: _free(n, name))
-    free, largest = _free(best, name), max(n.allocatable.get(name, 0) for n in nodes)
-    missing = wanted - free
-    if wanted > largest:
+def _short_of(seen: Examination, name: str, nodes: Sequence[NodeInfo]) -> Iterator[str]:
+    wanted = seen.pod.requests[name]
+    holding = [node for node in nodes if node.allocatable.get(name)]
+    large = [node for node in holding if node.allocatable[name] >= wanted]
+    if not holding:
+        yield _without(seen, name, wanted, nodes)
+    elif not large:
+        largest = max(node.allocatable[name] for node in holding)
         yield (
             f"a larger node: the pod asks for {amount(name, wanted)} {name}, and none of these {len(nodes)} has more than "
             f"{amount(name, largest)} even when empty"
         )
-    elif missing > 0:
-        yield (
-            f"{amount(name, missing)} more {name} on {best.name}, the node with the most room: it has {amount(name, max(free, 0))} "
-            f"of {amount(name, best.allocatable.get(name, 0))} free, and the pod asks for {amount(name, wanted)}"
-        )
+    else:
+        best = max(large, key=lambda n: _free(n, name))
+        free = _free(best, name)
+        if free < wanted:
+            yield (
+                f"{amount(name, wanted - free)} more {name} on {best.name}, the node with the most room: it has {amount(name, max(free, 0))} "
+                f"of {amount(name, best.allocatable[name])} free, and the pod asks for {amount(name, wanted)}"
+            )
+
+
+def _without(seen: Examination, name: str, wanted: int, nodes: Sequence[NodeInfo]) -> str:
+    """None of these nodes has any of a resource: others have, or nobody."""
+    asks = f"a node with {amount(name, wanted)} {name}"
+    having = [node for node in seen.nodes if node.allocatable.get(name, 0) >= wanted]
+    if not having:
+        some = sum(1 for node in seen.nodes if node.allocatable.get(name))
+        return f"{asks}: " + (f"{some} have less even when empty" if some else "no node has any")
+    others = sorted({s.plugin for node in having for s in seen.by_node[node.name]})
+    return f"{asks}: none of these {len(nodes)} has any; {_names(having)} would, and what is in the way there is {', '.join(others)}"
 
 
 def _free(node: NodeInfo, name: str) -> int:
@@ -156,14 +176,19 @@ def _closest(pod: PodInfo, short: Sequence[str], nodes: Sequence[NodeInfo]) -> s
 
 
 def _taints(seen: Examination, nodes: Sequence[NodeInfo]) -> Iterator[str]:
-    by_taint: dict[str, list[str]] = {}
+    by_taints: dict[tuple[str, ...], list[str]] = {}
     tolerations = seen.pod.pod.spec.tolerations
     for node in nodes:
-        for taint in node.node.spec.taints:
-            if taint.effect != PREFERENCE and not is_tolerated(taint, tolerations):
-                by_taint.setdefault(_taint(taint), []).append(node.name)
-    for text, names in sorted(by_taint.items(), key=lambda item: (-len(item[1]), item[0])):
-        yield f"a toleration of {text}, or its removal from {named(sorted(names))}"
+        found = sorted(
+            _taint(taint)
+            for taint in node.node.spec.taints
+            if taint.effect != PREFERENCE and not is_tolerated(taint, tolerations)
+        )
+        if found:
+            by_taints.setdefault(tuple(found), []).append(node.name)
+    for taints, names in sorted(by_taints.items(), key=lambda item: (-len(item[1]), item[0])):
+        removal = "its removal" if len(taints) == 1 else "removal of all of them"
+        yield f"a toleration of {' and '.join(taints)}, or {removal} from {named(sorted(names))}"
 
 
 def _taint(taint: Taint) -> str:
@@ -212,23 +237,50 @@ def _node_affinity(seen: Examination, nodes: Sequence[NodeInfo]) -> Iterator[str
                 + (f"; values there are: {known}" if known else "; none has the label at all")
             )
     affinity = spec.affinity.node_affinity if spec.affinity else None
-    if affinity is not None and affinity.required is not None:
-        for term in affinity.required.node_selector_terms:
-            yield from _term(term, nodes)
+    terms = affinity.required.node_selector_terms if affinity is not None and affinity.required else ()
+    wanted = [
+        [*map(_one, term.match_expressions), *(_one(r, field=True) for r in term.match_fields)]
+        for term in terms
+    ]
+    for number, term in enumerate(wanted):
+        for requirement in term:
+            met = sum(requirement.matches(node.node) for node in nodes)
+            if met < len(nodes):
+                either = "or " if number else ""
+                yield f"{either}a node with {requirement.text}: {met} of these {len(nodes)} have that"
+    if len(spec.node_selector) + max(map(len, wanted), default=0) > 1:
+        yield from _closest_labels(spec.node_selector, wanted, nodes)
 
 
-def _term(term: NodeSelectorTerm, nodes: Sequence[NodeInfo]) -> Iterator[str]:
-    for requirement in (*term.match_expressions, *term.match_fields):
-        field = requirement in term.match_fields
-        alone = (
-            NodeSelectorTerm(match_fields=(requirement,))
-            if field
-            else NodeSelectorTerm(match_expressions=(requirement,))
-        )
-        matches = node_term_matcher(alone)
-        met = sum(matches(node.node) for node in nodes)
-        if met < len(nodes):
-            yield f"a node with {_requirement(requirement)}: {met} of these {len(nodes)} have that"
+class _Requirement(NamedTuple):
+    """One of the things that a term of a node affinity asks for."""
+
+    text: str
+    matches: Callable[[Node], bool]
+
+
+def _one(requirement: NodeSelectorRequirement, *, field: bool = False) -> _Requirement:
+    alone = (
+        NodeSelectorTerm(match_fields=(requirement,))
+        if field
+        else NodeSelectorTerm(match_expressions=(requirement,))
+    )
+    return _Requirement(_requirement(requirement), node_term_matcher(alone))
+
+
+def _closest_labels(
+    selector: Mapping[str, str], terms: Sequence[Sequence[_Requirement]], nodes: Sequence[NodeInfo]
+) -> Iterator[str]:
+    """Where several things are asked for, the node that lacks the fewest, by the term that asks least more of it."""
+    best: tuple[int, str, list[str]] | None = None
+    for node in nodes:
+        labels = [f"{key}={value}" for key, value in selector.items() if node.labels.get(key) != value]
+        for term in terms or [()]:
+            lacks = labels + [r.text for r in term if not r.matches(node.node)]
+            if best is None or len(lacks) < best[0]:
+                best = (len(lacks), node.name, lacks)
+    if best is not None and best[0] > 1:
+        yield f"all of it on one node: {best[1]} comes closest and lacks {', '.join(best[2])}"
 
 
 def _requirement(requirement: NodeSelectorRequirement) -> str:

@@ -120,13 +120,10 @@ def _answer(core: Core, key: str, told: PodStory, choice: NodeChoice | None, seq
 
 
 def _gate(waits: Waits, seen: Examination) -> Iterator[Help]:
-    """A closed gate keeps the pod away from every node."""
+    """A closed gate keeps the pod out of the queue, whatever the nodes."""
     plugin, _, reason = waits.gate.partition(": ")
     if plugin:
-        nodes = len(seen.nodes)
-        yield Help(
-            plugin=plugin, nodes=nodes, only=nodes, reasons={reason: nodes}, advice=gate_advice(plugin, seen)
-        )
+        yield Help(plugin=plugin, nodes=0, gate=reason, advice=gate_advice(plugin, seen))
 
 
 def _nobody(core: Core, pod: Pod) -> str:

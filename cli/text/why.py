@@ -99,7 +99,8 @@ def _help(found: Why) -> Iterator[str]:
     yield ""
     if found.feasible:
         names = ", ".join(found.feasible[:5]) + (" …" if len(found.feasible) > 5 else "")
-        yield safe(f"feasible now: {len(found.feasible)} of {found.nodes} nodes: {names}")
+        when = "now" if not any(advice.gate for advice in found.help) else "once its gate is open"
+        yield safe(f"feasible {when}: {len(found.feasible)} of {found.nodes} nodes: {names}")
     if found.help:
         yield f"what would help ({found.nodes} nodes):"
     for advice in found.help:
@@ -108,6 +109,10 @@ def _help(found: Why) -> Iterator[str]:
 
 def help_lines(advice: Help) -> Iterator[str]:
     """Describe one plugin's objections, and what would remove them."""
+    if advice.gate:
+        yield f"  {advice.plugin} keeps it out of the queue: {advice.gate}"
+        yield from (f"    - {text}" for text in advice.advice)
+        return
     reasons = ", ".join(f"{count} {reason}" for reason, count in advice.reasons.items())
     alone = f"; {advice.only} of them by it alone" if advice.only != advice.nodes else ""
     yield f"  {advice.plugin} rejects {advice.nodes} node{'' if advice.nodes == 1 else 's'}{alone}: {reasons}"

@@ -91,3 +91,34 @@ def test_keep_option_of_log_compact_says_first_what_it_does_and_needs(
     assert "identical" in tidelog("replay", "verify", path).out
     assert "nothing to drop" in tidelog("log", "compact", path, "--keep", "100").out
     assert "nothing to drop" in tidelog("log", "compact", path, "--keep", "30d").out
+
+
+def test_advice_after_a_compaction_is_the_advice_before(tmp_path: Path, tidelog: Tidelog) -> None:
+    path = tmp_path / "c.db"
+
+    async def crowded() -> None:
+        async with Scheduler.open(path) as scheduler:
+            nodes = [
+                b.node("n1").capacity(cpu="2", pods=10),
+                b.node("n2").capacity(cpu="2", pods=10).taint("x", "y"),
+            ]
+            await scheduler.apply([node.build() for node in nodes])
+            await scheduler.apply(b.pod("there").request(cpu="1500m").build())
+            await scheduler.settled()
+            await scheduler.apply([b.pod("big").request(cpu="1").build(), b.pod("gated").gate("g").build()])
+            await scheduler.settled()
+
+    asyncio.run(crowded())
+    before = [tidelog("why", pod, "--log", path).out for pod in ("big", "gated")]
+
+    assert tidelog("log", "compact", path).code == 0
+    after = [tidelog("why", pod, "--log", path).out for pod in ("big", "gated")]
+
+    for told, again in zip(before, after, strict=True):
+        assert _advice(told) == _advice(again)
+    assert "500m more cpu on n1" in _advice(after[0])
+    assert "removing the scheduling gates g" in _advice(after[1])
+
+
+def _advice(told: str) -> str:
+    return told.partition("what would help")[2].partition("\n\n")[0]

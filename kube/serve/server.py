@@ -15,6 +15,7 @@ import contextlib
 import ipaddress
 import logging
 import socket
+import ssl
 from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
@@ -48,6 +49,7 @@ from tidelog.kube.serve.writes import bootstrap
 DEFAULT_LISTEN = "127.0.0.1:8001"
 Insecure = Literal["", "read-only", "read-write"]
 STOP_SECONDS = 2.0
+ACCEPT_AGAIN_SECONDS = 1.0
 
 _log = logging.getLogger("tidelog.kube")
 
@@ -75,12 +77,10 @@ class _Connection(RequestHandler):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         server = self._manager
         assert isinstance(server, _Server)
-        assert isinstance(transport, asyncio.Transport)
         super().connection_made(transport)
-        if server.is_closed:
-            transport.abort()
-        elif len(server.connections) > server.connections_max:
+        if len(server.connections) > server.connections_max:
             _log.warning("turned a connection away", extra=fields(open=server.connections_max))
+            assert isinstance(transport, asyncio.Transport)
             transport.abort()
 
 
@@ -95,8 +95,6 @@ class _Server(web.Server):
             access_log=None,
         )
         self.connections_max = limits.connections
-        self.is_closed = False
-        """A handshake that ends from now on leads to nobody: a client that kept such a connection would ask a server that is no more for ever."""
         self._body_bytes = limits.body_bytes
 
     def _request(self, message: Any, payload: Any, protocol: Any, writer: Any, task: Any) -> web.BaseRequest:
@@ -107,6 +105,58 @@ class _Server(web.Server):
 
     def __call__(self) -> RequestHandler:
         return _Connection(self, loop=self._loop, **self._kwargs)
+
+
+class _Door:
+    """Accepts connections. Closing it ends those whose handshake is under way, too: left to themselves they would lead to a server that is no
+    more, and their clients would keep them (`asyncio.Server` leaves them, and forgets one that it has accepted in this very turn)."""
+
+    def __init__(self, listener: socket.socket, server: _Server, context: ssl.SSLContext | None) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._listener = listener
+        self._server = server
+        self._context = context
+        self._under_way: dict[asyncio.Task[None], socket.socket] = {}
+        self._is_closed = False
+        self._open()
+
+    def _open(self) -> None:
+        if not self._is_closed:
+            self._loop.add_reader(self._listener.fileno(), self._accept)
+
+    def _accept(self) -> None:
+        try:
+            accepted, _ = self._listener.accept()
+        except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+            return
+        except OSError as error:
+            # There are too many open files, for example.
+            _log.warning("a connection cannot be accepted", extra=fields(error=str(error)))
+            self._loop.remove_reader(self._listener.fileno())
+            self._loop.call_later(ACCEPT_AGAIN_SECONDS, self._open)
+            return
+        accepted.setblocking(False)
+        task = self._loop.create_task(self._connect(accepted), name="tidelog kube handshake")
+        self._under_way[task] = accepted
+        task.add_done_callback(self._under_way.pop)
+
+    async def _connect(self, accepted: socket.socket) -> None:
+        # A client that breaks off in the middle is no news.
+        with contextlib.suppress(OSError):
+            await self._loop.connect_accepted_socket(self._server, accepted, ssl=self._context)
+
+    async def close(self) -> None:
+        """Let nobody in any more."""
+        self._is_closed = True
+        self._loop.remove_reader(self._listener.fileno())
+        self._listener.close()
+        under_way = dict(self._under_way)
+        for task in under_way:
+            task.cancel()
+        await asyncio.gather(*under_way, return_exceptions=True)
+        for task, accepted in under_way.items():
+            if task.cancelled():
+                accepted.close()
 
 
 class ApiServer:
@@ -144,10 +194,7 @@ class ApiServer:
             handler = Handler(self.api, access, settings.limits, version("tidelog"))
             server = self._server = _Server(handler, settings.limits)
             stack.push_async_callback(server.shutdown, STOP_SECONDS)
-            sockets = await asyncio.get_running_loop().create_server(
-                server, sock=listener, ssl=context, backlog=1024
-            )
-            stack.push_async_callback(self._close, sockets, server)
+            stack.push_async_callback(self._close, _Door(listener, server, context), server)
             write_kubeconfig(settings.kubeconfig, self.url, token, authority)
             self._stack = stack.pop_all()
         _log.info(
@@ -202,13 +249,8 @@ class ApiServer:
             if connection.transport is not None:
                 connection.transport.abort()
 
-    async def _close(self, sockets: asyncio.Server, server: _Server) -> None:
-        # What was accepted in this turn becomes a connection in the next one; closed before, the loop forgets it, and its client waits for ever.
-        for listener in sockets.sockets:
-            asyncio.get_running_loop().remove_reader(listener.fileno())
-        await asyncio.sleep(0)
-        server.is_closed = True
-        sockets.close()
+    async def _close(self, door: _Door, server: _Server) -> None:
+        await door.close()
         for shelf in (*self.view.shelves.values(), *self.api.beside.shelves.values()):
             shelf.cut_all()
         server.pre_shutdown()

@@ -316,9 +316,9 @@ class _Watch:
         # Before the first byte is sent, so that what is wrong can still be said with a code.
         if self._start != 0:
             await self._source.caught_up()
-        await response.prepare(self._request)
         end = asyncio.get_running_loop().time() + self._seconds
         try:
+            await response.prepare(self._request)
             try:
                 async with asyncio.timeout_at(end):
                     await self._begin(response)

@@ -193,7 +193,7 @@ class ApiServer:
             stack.push_async_callback(self._stop_following)
             handler = Handler(self.api, access, settings.limits, version("tidelog"))
             server = self._server = _Server(handler, settings.limits)
-            stack.push_async_callback(server.shutdown, STOP_SECONDS)
+            stack.push_async_callback(_shut_down, server)
             stack.push_async_callback(self._close, _Door(listener, server, context), server)
             write_kubeconfig(settings.kubeconfig, self.url, token, authority)
             self._stack = stack.pop_all()
@@ -264,6 +264,16 @@ class ApiServer:
     ) -> None:
         self._log.readers -= 1
         await self._stack.aclose()
+
+
+async def _shut_down(server: _Server) -> None:
+    transports = [connection.transport for connection in server.connections]
+    await server.shutdown(STOP_SECONDS)
+    for transport in transports:
+        if isinstance(transport, asyncio.Transport):
+            # They are closed already, but wait for their clients to take leave as TLS has it, which some never do.
+            transport.abort()
+    await asyncio.sleep(0)
 
 
 def _address(host: str) -> str:

@@ -125,14 +125,22 @@ async def _measured(kubeconfig: str, server: int, pods: int, scheduled: int, cha
         found["create_processor_microseconds"] = round((_processor_seconds(server) - before) / pods * 1e6)
         found["list_seconds_first"] = round(await _list(http), 3)
         found["list_seconds"] = round(min([await _list(http) for _ in range(3)]), 3)
+        before = _processor_seconds(server)
         alone = scheduled / await _schedule(http, [f"a-{number}" for number in range(scheduled)])
+        found["schedule_processor_microseconds"] = round(
+            (_processor_seconds(server) - before) / scheduled * 1e6
+        )
         watchers = await asyncio.create_subprocess_exec(
             sys.executable, "-c", _WATCHERS, kubeconfig, str(NODES)
         )
         churn = asyncio.create_task(_churn(http, names, changes))
         try:
             await asyncio.sleep(3)
+            before, began, changed = _processor_seconds(server), time.perf_counter(), _Changes.made
             watched = scheduled / await _schedule(http, [f"b-{number}" for number in range(scheduled)])
+            used, took = _processor_seconds(server) - before, time.perf_counter() - began
+            found["watched_processor_microseconds"] = round(used / scheduled * 1e6)
+            found["watched_changes_per_second"] = round((_Changes.made - changed) / took)
         finally:
             churn.cancel()
             await asyncio.gather(churn, return_exceptions=True)
@@ -177,6 +185,12 @@ async def _schedule(http: Any, names: list[str]) -> float:
     return took
 
 
+class _Changes:
+    """How many labels were changed."""
+
+    made = 0
+
+
 async def _churn(http: Any, names: list[str], changes: int) -> None:
     """So many labels a second, from as many connections as that takes."""
     turn = 0
@@ -187,6 +201,7 @@ async def _churn(http: Any, names: list[str], changes: int) -> None:
             f"{PODS}/{name}", data=patch, headers={"Content-Type": "application/merge-patch+json"}
         ) as reply:
             await reply.read()
+        _Changes.made += 1
 
     async with asyncio.TaskGroup() as group:
         running: set[asyncio.Task[None]] = set()

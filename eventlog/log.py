@@ -467,6 +467,14 @@ class Log(LogReader):
 
     # --- reading what is in memory ----------------------------------------------------------------------------------
 
+    async def _place_before(self, first: int) -> Head:
+        self._check_kept(first)
+        index = first - 1 - self._recent_first
+        if 0 <= index < len(self._recent) and not self._closed:
+            record = self._recent[index]
+            return Head(seq=record.seq, at=record.at, digest=record.digest)
+        return await super()._place_before(first)
+
     async def _next(self, place: Head, last: int) -> list[Record]:
         start = place.seq + 1 - self._recent_first
         if start >= 0 and not self._closed:

@@ -92,7 +92,7 @@ def run(args: argparse.Namespace) -> int:
 
     from tidelog.api.errors import TidelogError, UsageError
     from tidelog.cli.commands.options import log_path
-    from tidelog.cli.commands.run import named_gates
+    from tidelog.cli.commands.run import fast_loop, named_gates
     from tidelog.daemon.actors.catalogue import read_actors
     from tidelog.daemon.process import logs
     from tidelog.daemon.process.process import Options
@@ -137,5 +137,6 @@ def run(args: argparse.Namespace) -> int:
     async def work() -> None:
         await ServeProcess(options, settings, actors).run()
 
-    asyncio.run(work())
+    with asyncio.Runner(loop_factory=fast_loop()) as runner:
+        runner.run(work())
     return 0

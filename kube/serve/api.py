@@ -350,6 +350,8 @@ class Api:
                 "",
                 {**item.manifest, "metadata": bare},
             )
+        elif asked.resource.in_log:
+            item = self.view.known(item)
         return self._shown(item, asked, code, written.warnings)
 
     async def _delete(self, asked: Asked) -> Answer:

@@ -121,6 +121,11 @@ class LogView:
                 raise LogError(str(self.log.failure or f"{self.log.name} is not served any more"))
             await self._moved.wait()
 
+    def known(self, item: Item) -> Item:
+        """This version of the object as it is on its shelf, so that its JSON is made once for everybody; itself if it is not there (yet)."""
+        found = self.shelves[item.kind].get(*item.sort_key)
+        return found if found is not None and found.revision == item.revision else item
+
     # --- the past -------------------------------------------------------------------------------------------------------
 
     def listed(self, kind: str) -> Listed:

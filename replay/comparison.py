@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -12,7 +12,7 @@ from tidelog.api.pod_status import is_preempted
 from tidelog.api.times import NANOS
 from tidelog.eventlog.attachment import Attachment, attached
 from tidelog.eventlog.records import OUTCOME_KINDS, ObjectPut, Record, Scheduled, decode_body, decode_outcome
-from tidelog.replay.figures import Figures, figures
+from tidelog.replay.figures import Figures, figures, waits_of_log
 from tidelog.replay.foreign import only_records
 from tidelog.replay.what_if import Divergence, WhatIfOutcomes
 
@@ -36,6 +36,8 @@ class PodRow(msgspec.Struct, frozen=True, kw_only=True):
 
     pod: str
     differs: bool
+    as_good: bool
+    """It differs by no more than the node, and the recorded one was as good when the what-if chose."""
     recorded: PodResult | None
     what_if: PodResult | None
 
@@ -44,9 +46,9 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     """The differences between two logs."""
 
     outcomes: dict[str, int]
-    """`recorded`, `what_if`, `identical`, `differing`."""
+    """`recorded`, `what_if`, `identical`, `differing`, and `as_good`: those of the differing that differ by no more than an equally good node."""
     pods: dict[str, int]
-    """`same`, `another_node`, `placed_only_recorded`, `placed_only_what_if`."""
+    """`same`, `as_good` (on another node, equally good), `another_node`, `placed_only_recorded`, `placed_only_what_if`."""
     first_difference: Divergence | None
     figures: dict[str, Figures]
     """`recorded` and `what_if`."""
@@ -61,17 +63,22 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
 def compare(recorded: Sequence[Record], made: WhatIfOutcomes) -> Comparison:
     """The recorded log beside the what-if. Costs a few passes over both."""
     driver = made.driver
-    rows = _rows(_results(recorded), _results(driver.records))
+    rows = _rows(_results(recorded), _results(driver.records), {key for key, _ in made.as_good})
     return Comparison(
-        outcomes=_outcomes(recorded, driver.records),
+        outcomes=_outcomes(recorded, driver.records, made.as_good),
         pods=_pods(rows),
         first_difference=made.divergence,
-        figures={"recorded": figures(recorded), "what_if": figures(driver.records)},
+        figures={
+            "recorded": figures(recorded),
+            "what_if": figures(driver.records, waits_of_log(recorded)),
+        },
         by_pod=rows,
     )
 
 
-def _outcomes(recorded: Sequence[Record], made: Sequence[Record]) -> dict[str, int]:
+def _outcomes(
+    recorded: Sequence[Record], made: Sequence[Record], as_good: Collection[tuple[str, int]]
+) -> dict[str, int]:
     """An object's n-th outcome is compared with its n-th; what has no counterpart differs."""
     one, other = _by_key(recorded), _by_key(made)
     identical = sum(a == b for key in one for a, b in zip(one[key], other.get(key, ()), strict=False))
@@ -82,6 +89,7 @@ def _outcomes(recorded: Sequence[Record], made: Sequence[Record]) -> dict[str, i
         "what_if": counts[1],
         "identical": identical,
         "differing": most - identical,
+        "as_good": len(as_good),
     }
 
 
@@ -155,16 +163,30 @@ def _after(result: PodResult, record: Record, created: int) -> PodResult:
     return result
 
 
-def _rows(recorded: dict[str, PodResult], made: dict[str, PodResult]) -> list[PodRow]:
-    return [
-        PodRow(
-            pod=key.partition("/")[2],
-            differs=_place(recorded.get(key)) != _place(made.get(key)),
-            recorded=recorded.get(key),
-            what_if=made.get(key),
-        )
-        for key in {**recorded, **made}
-    ]
+def _rows(
+    recorded: dict[str, PodResult], made: dict[str, PodResult], as_good: Collection[str]
+) -> list[PodRow]:
+    return [_row(key, recorded.get(key), made.get(key), key in as_good) for key in {**recorded, **made}]
+
+
+def _row(key: str, one: PodResult | None, other: PodResult | None, is_as_good: bool) -> PodRow:
+    differs = _place(one) != _place(other)
+    if one is not None and other is not None and one.attempts == other.attempts and one.node and other.node:
+        # The what-if's clock lets no time pass while it decides: that is no gain.
+        other = msgspec.structs.replace(other, pending_seconds=one.pending_seconds)
+    both = (
+        one is not None
+        and other is not None
+        and bool(one.node and other.node)
+        and one.evicted == other.evicted
+    )
+    return PodRow(
+        pod=key.partition("/")[2],
+        differs=differs,
+        as_good=differs and both and is_as_good,
+        recorded=one,
+        what_if=other,
+    )
 
 
 def _place(result: PodResult | None) -> tuple[str, bool] | None:
@@ -172,11 +194,20 @@ def _place(result: PodResult | None) -> tuple[str, bool] | None:
 
 
 def _pods(rows: Iterable[PodRow]) -> dict[str, int]:
-    counts = {"same": 0, "another_node": 0, "placed_only_recorded": 0, "placed_only_what_if": 0, "other": 0}
+    counts = {
+        "same": 0,
+        "as_good": 0,
+        "another_node": 0,
+        "placed_only_recorded": 0,
+        "placed_only_what_if": 0,
+        "other": 0,
+    }
     for row in rows:
         one, other = (r.node if r is not None else "" for r in (row.recorded, row.what_if))
         if not row.differs:
             counts["same"] += 1
+        elif row.as_good:
+            counts["as_good"] += 1
         elif one and other and one != other:
             counts["another_node"] += 1
         elif one and not other:

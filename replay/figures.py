@@ -6,6 +6,7 @@ They are what two policies are compared by, so each is defined by the log alone 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import zip_longest
 from statistics import fmean, median, pstdev
 
 import msgspec
@@ -40,6 +41,10 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     """Pods that were given a node by the scheduler."""
     unplaced: int
     """Pods that are pending at the end."""
+    nodes: int
+    """Nodes at the end."""
+    nodes_in_use: int
+    """How many of them run a pod that is not a DaemonSet's."""
     attempts: int
     pending_seconds: WaitFigures
     """From a pod's creation to its placement."""
@@ -63,17 +68,42 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     """From a group's creation to the placement of its last member."""
 
 
-def figures(records: Sequence[Record]) -> Figures:
-    """Sum these records up, which are a log's from its first. Costs a few microseconds a record."""
-    return _Count().of(records)
+Wait = tuple[int, int]
+"""How many attempts it took, and how long, in nanoseconds."""
+Waits = dict[str, list[Wait]]
+"""By the key of a pod or group: each time that it was placed."""
+
+
+def figures(records: Sequence[Record], beside: Waits | None = None) -> Figures:
+    """Sum these records up, which are a log's from its first. Costs a few microseconds a record.
+
+    `beside` are the waits of the log that a what-if was made of: what took as many attempts here waits as long as there. A what-if decides
+    without delay, and that it does is no merit of its configuration.
+    """
+    return _Count(beside or {}).of(records)
+
+
+def waits_of_log(records: Sequence[Record]) -> Waits:
+    """How long each pod and group waited, each time."""
+    count = _Count({})
+    count.of(records)
+    return count.waits
+
+
+def fair(own: Wait, beside: Wait | None) -> int:
+    """The duration to compare, in nanoseconds: as recorded where it took as many attempts."""
+    return beside[1] if beside is not None and beside[0] == own[0] else own[1]
 
 
 class _Count:
-    def __init__(self) -> None:
+    def __init__(self, beside: Waits) -> None:
+        self.beside = beside
         self.table = ObjectTable()
         self.created: dict[str, int] = {}
-        self.waits: list[int] = []
+        self.waits: Waits = {}
         self.placed_at: dict[str, int] = {}
+        self.tries: dict[str, int] = {}
+        """By key: attempts since it was created."""
         self.attempts = 0
         self.evictions = 0
         self.violations = 0
@@ -86,12 +116,17 @@ class _Count:
         pods = [e.object for e in self.table.of_kind("Pod") if isinstance(e.object, Pod)]
         nodes = _occupied((e.object for e in self.table.of_kind("Node")), pods)
         skews = list(_skews(pods, nodes))
+        pod_waits = self._compared()
         complete, group_waits, groups = self._groups(pods)
         return Figures(
-            placed=len(self.waits),
+            placed=len(pod_waits),
             unplaced=sum(not pod.spec.node_name and not is_terminal(pod) for pod in pods),
+            nodes=len(nodes),
+            nodes_in_use=sum(
+                any(not _is_daemon(pod.pod) for pod in node.pods.values()) for node in nodes.values()
+            ),
             attempts=self.attempts,
-            pending_seconds=_waits(self.waits),
+            pending_seconds=_waits(pod_waits),
             preemptions=self.evictions,
             budget_violations=self.violations,
             evictions_refused=self.refused,
@@ -111,11 +146,11 @@ class _Count:
         if record.kind == "ObjectPut" and self.table.get(key) is None:
             self.created[key] = record.at
             self.placed_at.pop(key, None)
+            self.tries.pop(key, None)
         elif record.kind == "ObjectPut" and only_records(self.table.attachment):
             self._shown(record)
         elif record.kind == "Scheduled":
-            self.placed_at[key] = record.at
-            self.waits.append(record.at - self.created.get(key, record.at))
+            self._placed(key, record.at, self.tries.get(key, 0) + 1)
         elif record.kind == "Evicted":
             self.evictions += 1
             self.violations += self._violates(self.table.get(key))
@@ -130,6 +165,19 @@ class _Count:
             "AttemptError",
         ):
             self.attempts += 1
+            self.tries[key] = self.tries.get(key, 0) + 1
+
+    def _placed(self, key: str, at: int, attempts: int) -> None:
+        self.placed_at[key] = at
+        self.waits.setdefault(key, []).append((attempts, at - self.created.get(key, at)))
+
+    def _compared(self) -> list[int]:
+        """The waits of all pods so far; a recorded one in the place of one that took as many attempts."""
+        return [
+            fair(own, recorded)
+            for key, waits in self.waits.items()
+            for own, recorded in zip_longest(waits, self.beside.get(key, ())[: len(waits)])
+        ]
 
     def _shown(self, record: Record) -> None:
         """A version of a pod may show where another scheduler has placed it."""
@@ -139,8 +187,7 @@ class _Count:
         if not isinstance(old, Pod) or not isinstance(new, Pod):
             return
         if placed_on(old, new):
-            self.placed_at[record.key] = record.at
-            self.waits.append(record.at - self.created.get(record.key, record.at))
+            self._placed(record.key, record.at, 0)
         if is_preempted(new) and not is_preempted(old):
             self.evictions += 1
             self.violations += self._violates(old)
@@ -173,8 +220,14 @@ class _Count:
                 complete += 1
                 keys = [f"Pod/{p.metadata.namespace}/{p.metadata.name}" for p in of_group]
                 placed = [self.placed_at[k] for k in keys if k in self.placed_at]
-                waits.append(max(placed, default=self.created[key]) - self.created[key])
+                own = (self.tries.get(key, 0), max(placed, default=self.created[key]) - self.created[key])
+                self.waits[key] = [own]
+                waits.append(fair(own, next(iter(self.beside.get(key, ())), None)))
         return complete, waits, len(groups)
+
+
+def _is_daemon(pod: Pod) -> bool:
+    return any(owner.kind == "DaemonSet" for owner in pod.metadata.owner_references)
 
 
 def _selects(budget: PodDisruptionBudget, pod: Pod) -> bool:

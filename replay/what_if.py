@@ -19,7 +19,8 @@ A pod that is put whole after it was placed says where it was placed; what the s
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar, cast
 
 import msgspec
@@ -49,9 +50,12 @@ from tidelog.eventlog.records import (
     decode_outcome,
     encode_body,
 )
+from tidelog.framework.framework import NodeScores
 from tidelog.plugins.registry import Registry
 from tidelog.replay.driver import Driver
+from tidelog.replay.examine import examine
 from tidelog.replay.foreign import is_complete, only_records, undecided
+from tidelog.scheduler.decision import Decision
 from tidelog.scheduler.recorded import RecordedAttempt, RecordedAttempts, following, recorded_attempts
 
 Configure = Callable[[SchedulerConfiguration], SchedulerConfiguration]
@@ -92,6 +96,8 @@ class WhatIfOutcomes(NamedTuple):
 
     driver: Driver
     divergence: Divergence | None
+    as_good: frozenset[tuple[str, int]] = frozenset()
+    """Key of a pod, and which of its placements: on another node than recorded, though the recorded one was as good at that moment."""
 
 
 def run_what_if(
@@ -109,7 +115,7 @@ def run_what_if(
     """
     run = _WhatIf(records, registry, configure, drop, inject)
     run.run(progress)
-    return WhatIfOutcomes(run.driver, run.divergence)
+    return WhatIfOutcomes(run.driver, run.divergence, frozenset(run.driver.as_good))
 
 
 class _Reaction(NamedTuple):
@@ -121,6 +127,82 @@ class _Reaction(NamedTuple):
 
 Occasion = tuple[str, str]
 """Kind and key of an outcome."""
+
+
+EXAMINED_MAX = 5_000_000
+"""So many times a node is asked at most whether it would have been as good; some minutes."""
+
+
+class _Placement(msgspec.Struct):
+    """As much of an outcome as is compared."""
+
+    node: str
+    score: int = 0
+
+
+def _placements_of(records: Sequence[Record]) -> dict[str, list[_Placement]]:
+    """By pod key, where it was placed, one time after the other."""
+    found: dict[str, list[_Placement]] = {}
+    for record in records:
+        if record.kind == "Scheduled":
+            found.setdefault(record.key, []).append(msgspec.msgpack.decode(record.body, type=_Placement))
+    return found
+
+
+class _Comparing(Driver):
+    """A driver that asks of each placement on another node than recorded whether it is equally good.
+
+    It is if it has as many points as the recorded one had, under the same configuration, or as the recorded node has now.
+    """
+
+    def __init__(self, registry: Registry, recorded: Mapping[str, Sequence[_Placement]], *, now: int) -> None:
+        super().__init__(registry, now=now)
+        self.recorded = recorded
+        self.is_as_configured = True
+        """The configuration in force is the recorded one."""
+        self.placed: Counter[str] = Counter()
+        self.as_good: set[tuple[str, int]] = set()
+        self.examined = 0
+
+    def append(self, *drafts: Draft) -> None:
+        """Append as one transaction, and let the core consume it."""
+        self.placed.update(draft.key for draft in drafts if isinstance(draft.body, Scheduled))
+        super().append(*drafts)
+
+    def attempt(self) -> Decision | None:
+        """Make one decision and leave it uncommitted."""
+        decision = super().attempt()
+        if decision is not None:
+            for key, body in decision.outcomes:
+                if isinstance(body, Scheduled):
+                    self._compare(key, body, decision)
+        return decision
+
+    def _compare(self, key: str, body: Scheduled, decision: Decision) -> None:
+        number, recorded = self.placed[key], self.recorded.get(key, ())
+        if (
+            number >= len(recorded)
+            or recorded[number].node == body.node
+            or body.feasible < 2
+            or decision.key != key
+        ):
+            return
+        if self._has_as_many_points(key, body, recorded[number]):
+            self.as_good.add((key, number))
+
+    def _has_as_many_points(self, key: str, body: Scheduled, recorded: _Placement) -> bool:
+        if self.is_as_configured and body.score == recorded.score:
+            return True
+        pod = self.core.cluster.pod(key)
+        if pod is None or self.examined > EXAMINED_MAX:
+            return False
+        seen = examine(self.core, pod, self.now, refresh=False)
+        self.examined += len(seen.nodes)
+        scores = seen.scores()
+        if not isinstance(scores, NodeScores):
+            return False
+        points = {info.name: total for info, total in zip(scores.nodes, scores.totals, strict=True)}
+        return recorded.node in points and points[recorded.node] == points.get(body.node)
 
 
 class _WhatIf:
@@ -136,7 +218,7 @@ class _WhatIf:
         self.configure = configure
         self.drop = frozenset(drop)
         self.injections = sorted(inject, key=lambda i: i.seq)
-        self.driver = Driver(registry, now=records[0].at if records else 0)
+        self.driver = _Comparing(registry, _placements_of(records), now=records[0].at if records else 0)
         self.recorded = ObjectTable()
         """The objects as the recorded log had them."""
         self.divergence: Divergence | None = None
@@ -271,6 +353,7 @@ class _WhatIf:
     def _configured(self, body: ConfigurationLoaded) -> ConfigurationLoaded:
         recorded = msgspec.convert(body.configuration, SchedulerConfiguration)
         changed = self.configure(recorded)
+        self.driver.is_as_configured = changed == recorded
         if changed == recorded:
             return body
         return replace(body, configuration=msgspec.to_builtins(changed))

@@ -14,6 +14,7 @@ from tidelog.replay.words import short
 
 _WORDS = {
     "same": "the same fate",
+    "as_good": "placed on another node that is equally good",
     "another_node": "placed on another node",
     "placed_only_recorded": "placed as recorded, not in the what-if",
     "placed_only_what_if": "placed in the what-if only",
@@ -36,6 +37,7 @@ def comparison_lines(found: Comparison, *, pods: bool) -> Iterator[str]:
     yield (
         f"{outcomes['recorded']:,} outcomes recorded, {outcomes['what_if']:,} in the what-if: "
         f"{outcomes['identical']:,} identical, {outcomes['differing']:,} differ"
+        + (f", {outcomes['as_good']:,} of them by an equally good node only" if outcomes["as_good"] else "")
     )
     total = sum(found.pods.values())
     told = ", ".join(f"{count:,} {_WORDS[name]}" for name, count in found.pods.items() if count)
@@ -44,13 +46,18 @@ def comparison_lines(found: Comparison, *, pods: bool) -> Iterator[str]:
         yield from _first(found)
     yield ""
     yield table(
-        ["FIGURE", "RECORDED", "WHAT-IF"], _figures(found.figures["recorded"], found.figures["what_if"])
+        ["FIGURE", "RECORDED", "WHAT-IF", "DIFFERENCE"],
+        _figures(found.figures["recorded"], found.figures["what_if"]),
     )
+    if found.first_difference is not None:
+        yield "(what took as many attempts as recorded is counted as pending for as long: the what-if decides without delay, which is no gain)"
     if pods:
         yield ""
         rows = [_pod(row) for row in found.by_pod if row.differs]
         yield (
-            table(["POD", "RECORDED", "AFTER", "WHAT-IF", "AFTER"], rows) if rows else "no pod's fate differs"
+            table(["POD", "RECORDED", "AFTER", "WHAT-IF", "AFTER", "NODE"], rows)
+            if rows
+            else "no pod's fate differs"
         )
 
 
@@ -71,16 +78,34 @@ def _first(found: Comparison) -> Iterator[str]:
 def _figures(recorded: Figures, what_if: Figures) -> Iterator[tuple[object, ...]]:
     for name in Figures.__struct_fields__:
         one, other = getattr(recorded, name), getattr(what_if, name)
-        words = name.replace("_", " ")
         if isinstance(one, WaitFigures):
+            words = name.removesuffix("_seconds").replace("_", " ")
             for part in ("p50", "p90", "p99"):
-                yield f"{words}, {part}", f"{getattr(one, part):g}", f"{getattr(other, part):g}"
+                yield _row(f"{words}, {part}", getattr(one, part), getattr(other, part), "s")
+        elif name in _PARTS:
+            yield _row(name.replace("_", " "), round(one * 100, 2), round(other * 100, 2), "%")
         else:
-            yield words, f"{one:g}", f"{other:g}"
+            yield _row(name.replace("_", " "), one, other, "")
+
+
+_PARTS = ("cpu_imbalance", "memory_imbalance", "fragmentation")
+"""Figures that are parts of one."""
+
+
+def _row(words: str, one: float, other: float, unit: str) -> tuple[object, ...]:
+    """A difference of percentages is in percentage points."""
+    change = round(other - one, 4)
+    named = " points" if unit == "%" else unit
+    return words, f"{one:g}{unit}", f"{other:g}{unit}", f"{change:+g}{named}" if change else "-"
 
 
 def _pod(row: PodRow) -> tuple[object, ...]:
-    return (row.pod, *_result(row.recorded), *_result(row.what_if))
+    return (
+        row.pod,
+        *_result(row.recorded),
+        *_result(row.what_if),
+        "equally good" if row.as_good else "different",
+    )
 
 
 def _result(result: PodResult | None) -> tuple[str, str]:

@@ -355,3 +355,78 @@ def test_recorded_score_is_not_what_makes_a_decision_another_one(driver: Driver)
     ]
     assert scores[0] != scores[1]
     assert found.outcomes["differing"] == 0
+
+
+# --- the report -------------------------------------------------------------------------------------------------------
+
+
+def test_pod_on_a_node_with_as_many_points_is_told_apart_from_one_that_fares_otherwise(
+    driver: Driver,
+) -> None:
+    """The injected pod takes a turn, so the next pod goes to another of the equal nodes; the last one loses its place."""
+    driver.put(*(node(f"n{i}", cpu="4").build() for i in range(6)))
+    driver.put(pod("first").build())
+    driver.settle()
+    arrival = len(driver.records) + 1
+    for name in ("a", "b", "c"):
+        driver.now += NANOS // 100
+        driver.put(pod(name, cpu="4" if name == "c" else "1").build())
+        driver.settle()
+
+    _, found = asked(driver, inject=[Injection(arrival, pod("new").build())])
+
+    moved = [row for row in found.by_pod if row.differs and row.recorded is not None]
+    assert moved
+    assert found.pods["as_good"] == sum(row.as_good for row in moved) == found.outcomes["as_good"]
+    assert found.pods["as_good"] + found.pods["another_node"] == len(moved)
+    assert found.pods["as_good"] > 0
+    assert not any(row.as_good for row in found.by_pod if not row.differs)
+
+
+def test_another_strategy_does_not_make_another_node_equally_good(driver: Driver) -> None:
+    driver.configure(packing("LeastAllocated"))
+    driver.put(node("n1").build(), node("n2").build(), pod("a").build())
+    driver.settle()
+    driver.put(pod("b").build())
+    driver.settle()
+
+    _, found = asked(driver, configure=lambda _: packing("MostAllocated"))
+
+    assert (found.pods["as_good"], found.pods["another_node"]) == (0, 1)
+
+
+def test_time_that_only_the_recorded_scheduler_took_is_no_gain(driver: Driver) -> None:
+    """Each pod was decided 20 ms after it came; the what-if decides at once."""
+    driver.put(node("n1").build(), node("n2").build())
+    for name in ("a", "b", "c"):
+        driver.put(pod(name).build())
+        driver.now += NANOS // 50
+        driver.settle()
+
+    _, found = asked(driver, drop=["Node//n2"])
+
+    assert found.figures["recorded"].pending_seconds.p99 == 0.02
+    assert found.figures["what_if"].pending_seconds == found.figures["recorded"].pending_seconds
+    assert {row.what_if.pending_seconds for row in found.by_pod if row.what_if} == {0.02}
+
+
+def test_wait_for_a_node_that_is_there_in_the_what_if_is_a_gain(driver: Driver) -> None:
+    driver.put(pod("p").build())
+    driver.settle()
+    driver.advance(seconds=30)
+    driver.put(node("late").build())
+    driver.advance(seconds=30)
+
+    _, found = asked(driver, inject=[Injection(3, node("early").build())])
+
+    assert found.figures["recorded"].pending_seconds.p50 >= 30
+    assert found.figures["what_if"].pending_seconds.p50 == 0
+
+
+def test_nodes_in_use_do_not_count_those_of_daemons_alone(driver: Driver) -> None:
+    daemon = b.pod("d").owner("DaemonSet", "agents").on("n2").build()
+    driver.put(*(node(f"n{i}").build() for i in range(3)), daemon, b.pod("p").on("n1").build())
+
+    found = figures(driver.records)
+
+    assert (found.nodes, found.nodes_in_use) == (3, 1)

@@ -1,7 +1,7 @@
-"""No request, however hostile, keeps the daemon's event loop from going round for a tenth of a second.
+"""No request, however hostile, keeps the daemon's event loop from going round for as long as twenty small pieces of work take.
 
-Each is as large as it may be, and sent to the socket of a running scheduler. Judged is the processor time of the longest callback, because
-the machine is shared; `TIDELOG_SHOW_STALLS=1 pytest -s` prints all of them.
+That is a tenth of a second on a fast machine. Each request is as large as it may be, and sent to the socket of a running scheduler;
+`TIDELOG_SHOW_STALLS=1 pytest -s` prints what each took.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ from tidelog.daemon.process.runtime import Limits
 from tidelog.daemon.process.scheduler import Scheduler
 from tidelog.eventlog.handover import FRAME_BYTES_MAX
 
-STALL_MAX = 0.1
+PIECES_MAX = 20
+TRIES = 3
 LONG = OBJECT_BYTES_MAX - 1000
 MANY = VALUES_MAX - 20
 
@@ -124,26 +125,41 @@ def sent(address: str, data: bytes) -> Any:
     return msgspec.msgpack.decode(received[4:])
 
 
-@pytest.mark.parametrize("kind", HOSTILE)
-async def test_no_request_holds_up_the_event_loop(tmp_path: Path, kind: str) -> None:
-    data = HOSTILE[kind]()
+async def longest_stall(log: Path, data: bytes) -> tuple[float, str]:
+    """Send this to the socket of a scheduler on a new log; returns the pieces of work that the longest callback took, and what there is to tell."""
     node = {
         "apiVersion": "v1",
         "kind": "Node",
         "metadata": {"name": "n1"},
         "status": {"capacity": {"cpu": "4"}},
     }
-    async with Scheduler.open(tmp_path / "c.db", limits=Limits(snapshot_every=0)) as scheduler:
-        address = str(tmp_path / "c.db.sock")
+    async with Scheduler.open(log, limits=Limits(snapshot_every=0)) as scheduler:
+        address = f"{log}.sock"
         await asyncio.to_thread(sent, address, applied(node))
         await scheduler.settled()
         with Stalls() as stalls:
             answer = await asyncio.to_thread(sent, address, data)
             await scheduler.settled()
+    assert answer.keys() <= {"ok", "error"}
+    told = (
+        f"{stalls.pieces:.1f} pieces, {stalls.longest.cpu * 1000:.0f} ms of the processor in {stalls.longest.what}, "
+        f"{stalls.longest_wall.wall * 1000:.0f} ms in all"
+    )
+    return stalls.pieces, told
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+async def test_no_request_holds_up_the_event_loop(tmp_path: Path, kind: str) -> None:
+    data = HOSTILE[kind]()
+    tries: list[str] = []
+
+    # On a machine that does much else, one try may be charged for another's work. A stall of ours is there every time.
+    for attempt in range(TRIES):
+        pieces, told = await longest_stall(tmp_path / f"{attempt}.db", data)
+        tries.append(told)
+        if pieces < PIECES_MAX:
+            break
 
     if os.environ.get("TIDELOG_SHOW_STALLS"):
-        print(
-            f"\n{kind}: {stalls.longest.cpu * 1000:.0f} ms of the processor, {stalls.longest_wall.wall * 1000:.0f} ms in all"
-        )
-    assert answer.keys() <= {"ok", "error"}
-    assert stalls.longest.cpu < STALL_MAX, stalls.longest
+        print(f"\n{kind}: {'; '.join(tries)}")
+    assert pieces < PIECES_MAX, tries

@@ -218,9 +218,9 @@ class Fold:
         """Take what is left: the log has no writer, so nothing in flight at its end will come to anything."""
         yield from self._stepped(self._recovery.finish())
 
-    def _stepped(self, records: Iterator[Record]) -> Iterator[int]:
-        for record in records:
-            self._step(record)
+    def _stepped(self, records: Iterator[tuple[Record, Body]]) -> Iterator[int]:
+        for record, body in records:
+            self._step(record, body)
             yield record.seq
 
     def _made(self, made: RecordedAttempt) -> None:
@@ -231,13 +231,12 @@ class Fold:
         if self.core.queue is not None:
             self.core.queue.observe(self._listener)
 
-    def _step(self, record: Record) -> None:
-        body = _decoded(record)
+    def _step(self, record: Record, body: Body) -> None:
         at = in_ms(record.at)
         if record.kind == "ConfigurationLoaded":
             self._listen()
             self._touched.update(dict.fromkeys(key for key in self.rows if key.startswith("Pod/")))
-        elif body is not None:
+        else:
             self._touch(record.key, body)
         if self.stories is not None:
             self.stories.hear(record, body)

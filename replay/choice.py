@@ -12,7 +12,7 @@ from tidelog.framework.framework import NodeScores
 from tidelog.framework.interface import Status
 from tidelog.replay.examine import Examination, examine
 from tidelog.scheduler.core import Core
-from tidelog.scheduler.recorded import RecordedAttempt, recorded_attempts
+from tidelog.scheduler.recorded import RecordedAttempt, RecordedAttempts
 
 RUNNERS_UP = 4
 """Number of nodes shown beside the winner."""
@@ -67,7 +67,7 @@ def placing_attempt(records: Sequence[Record], key: str) -> int:
     """The number of the last attempt that chose a node for the pod, 0 if there is none. That which binds a reserved pod chooses nothing."""
     last = 0
     is_reserved = False
-    for pop in recorded_attempts(records):
+    for pop in RecordedAttempts(records):
         for record, body in pop.outcomes:
             if record.key != key or not isinstance(body, Outcome):
                 continue

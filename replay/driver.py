@@ -8,7 +8,6 @@ and `tidelog.replay.verify` accepts it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import msgspec
 
@@ -19,7 +18,6 @@ from tidelog.configuration.configuration import SchedulerConfiguration, default_
 from tidelog.eventlog.records import (
     GENESIS,
     KIND_OF_BODY,
-    Body,
     ConfigurationLoaded,
     Draft,
     ObjectDeleted,
@@ -42,9 +40,12 @@ START = 1_700_000_000 * NANOS
 class Driver:
     """A core and its log. `now` is the virtual clock; nothing moves it but the caller."""
 
-    def __init__(self, registry: Registry | None = None, *, now: int = START) -> None:
-        self.registry = registry or Registry()
-        self.core = Core(self.registry)
+    def __init__(
+        self, registry: Registry | None = None, *, now: int = START, core: Core | None = None
+    ) -> None:
+        """Begin with an empty log, or behind `core`, whose own records are not known here."""
+        self.core = Core(registry or Registry()) if core is None else core
+        self.registry = self.core.registry
         self.records: list[Record] = []
         self.now = now
         self.submitted: list[Decision] = []
@@ -84,10 +85,9 @@ class Driver:
             self.core.apply(self._record(draft), draft.body)
 
     def _record(self, draft: Draft) -> Record:
-        last = self.records[-1] if self.records else None
-        seq, at = (last.seq + 1, max(last.at, self.now)) if last else (1, self.now)
-        kind, body = KIND_OF_BODY[_kind_type(draft.body)], encode_body(draft.body)
-        previous = last.digest if last else GENESIS
+        seq, at = self.core.seq + 1, max(self.core.at, self.now)
+        kind, body = KIND_OF_BODY[type(draft.body)], encode_body(draft.body)
+        previous = self.records[-1].digest if self.records else GENESIS
         digest = chain_digest(previous, seq, at, draft.author, kind, draft.key, draft.cause, body)
         record = Record(seq, at, draft.author, kind, draft.key, draft.cause, body, digest)
         self.records.append(record)
@@ -162,7 +162,3 @@ class Driver:
     def kinds(self, since: int = 0) -> Sequence[str]:
         """The kinds of the records after `since`, in order."""
         return [record.kind for record in self.records[since:]]
-
-
-def _kind_type(body: Body) -> Any:
-    return ObjectPut if isinstance(body, ObjectPut) else type(body)

@@ -14,31 +14,24 @@ from tidelog.api.admission import Stamp, admit
 from tidelog.api.errors import InvalidObjects, TidelogError
 from tidelog.api.kinds.registry import object_key
 from tidelog.api.objects import Object, Pod
-from tidelog.configuration.configuration import default_configuration
 from tidelog.eventlog.objects import ObjectTable
 from tidelog.eventlog.records import (
-    KIND_OF_BODY,
     AttemptError,
-    Body,
-    ConfigurationLoaded,
     Evicted,
     EvictionRefused,
     Nominated,
-    ObjectPut,
-    Record,
     Scheduled,
-    SchedulerStarted,
     Unschedulable,
     Waiting,
 )
 from tidelog.framework.framework import NodeScores
 from tidelog.replay.advice import Help, advise
+from tidelog.replay.driver import Driver
 from tidelog.replay.examine import examine
 from tidelog.scheduler.core import Core
 from tidelog.scheduler.decision import Decision
 
 ATTEMPTS_MAX = 100_000
-AUTHOR = "plan"
 
 
 class PlannedPod(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -80,18 +73,15 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 def plan(core: Core, table: ObjectTable, objects: Sequence[Object], now: int) -> Plan:
     """Plan these objects. `core` and `table` stand at the same record, and are used up. Raises what refuses an object."""
     seq = core.seq
-    run = _Planning(core, max(now, core.at))
-    put, warnings = _admitted(table, objects, run.now)
+    driver = Driver(core=core, now=max(now, core.at))
+    put, warnings = _admitted(table, objects, driver.now)
     if core.queue is None:
-        run.append("", SchedulerStarted(epoch=1, holder=AUTHOR))
-        run.append(
-            "", ConfigurationLoaded(configuration=msgspec.to_builtins(default_configuration(core.registry)))
-        )
-    for obj in put:
-        run.append(object_key(obj), ObjectPut(object=obj))
+        driver.start()
+    driver.put(*put)
+    run = _Planning(driver)
     run.settle()
     pods = tuple(run.told(object_key(obj)) for obj in put if isinstance(obj, Pod))
-    return Plan(seq=seq, at=run.now, pods=pods, warnings=warnings)
+    return Plan(seq=seq, at=driver.now, pods=pods, warnings=warnings)
 
 
 def _admitted(
@@ -117,25 +107,20 @@ def _admitted(
 
 
 class _Planning:
-    def __init__(self, core: Core, now: int) -> None:
-        self.core = core
-        self.now = now
+    def __init__(self, driver: Driver) -> None:
+        self.driver = driver
+        self.core = driver.core
+        self.now = driver.now
         self.found: dict[str, PlannedPod] = {}
-
-    def append(self, key: str, body: Body) -> None:
-        """Consume what would be the next record. Nobody keeps it, so it has neither bytes nor digest."""
-        kind = KIND_OF_BODY[type(body)]
-        self.core.apply(Record(self.core.seq + 1, self.now, AUTHOR, kind, key, 0, b"", b""), body)
 
     def settle(self) -> None:
         """Decide until there is nothing to decide now."""
         for _ in range(ATTEMPTS_MAX):
-            decision = self.core.attempt(self.now)
+            decision = self.driver.attempt()
             if decision is None:
                 return
             self._note(decision)
-            for key, body in decision.outcomes:
-                self.append(key, body)
+            self.driver.commit()
         raise TidelogError(
             f"there is still something to decide after {ATTEMPTS_MAX:,} attempts: plan fewer pods"
         )

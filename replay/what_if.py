@@ -56,7 +56,7 @@ from tidelog.replay.driver import Driver
 from tidelog.replay.examine import examine
 from tidelog.replay.foreign import is_complete, only_records, undecided
 from tidelog.scheduler.decision import Decision
-from tidelog.scheduler.recorded import RecordedAttempt, RecordedAttempts, following, recorded_attempts
+from tidelog.scheduler.recorded import RecordedAttempt, RecordedAttempts, following
 
 Configure = Callable[[SchedulerConfiguration], SchedulerConfiguration]
 Progress = Callable[[int, int], None]
@@ -222,8 +222,8 @@ class _WhatIf:
         self.recorded = ObjectTable()
         """The objects as the recorded log had them."""
         self.divergence: Divergence | None = None
-        self.pops = {pop.attempt: pop for pop in recorded_attempts(records)}
         self.ahead = RecordedAttempts(records)
+        self.pops = {pop.attempt: pop for pop in self.ahead}
         self.roots = _roots(records)
         self.reactions = self._reactions()
         self.absent: set[str] = set()

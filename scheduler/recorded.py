@@ -40,44 +40,41 @@ class RecordedAttempts:
     """The attempts whose outcomes have been read and whose place has not been reached, oldest first."""
 
     def __init__(self, records: Iterable[Record] = ()) -> None:
-        self._ahead: deque[RecordedAttempt] = deque(recorded_attempts(records))
+        """Take every attempt of these records; iterated over, they come in the order in which they were made."""
+        self._ahead: deque[RecordedAttempt] = deque()
+        for record in records:
+            body = decode_outcome(record)
+            if body is not None:
+                self._take(record, body)
 
     def __len__(self) -> int:
         return len(self._ahead)
 
+    def __iter__(self) -> Iterator[RecordedAttempt]:
+        return iter(self._ahead)
+
     def add(self, record: Record, body: Outcome, *, consumed: int) -> None:
         """Take the next outcome of a log that is read while it grows; the core has consumed it up to record `consumed`."""
-        ahead = self._ahead
-        if ahead and ahead[-1].attempt == body.attempt:
-            ahead[-1].outcomes.append((record, body))
-            return
-        if body.observed < consumed:
+        if body.observed < consumed and not self._goes_on(body):
             raise NotTheRecorded(
                 f"attempt {body.attempt} was popped after record {body.observed}, which is behind {consumed}"
             )
-        ahead.append(RecordedAttempt(body.attempt, body.observed, body.at, [(record, body)]))
+        self._take(record, body)
+
+    def _goes_on(self, body: Outcome) -> bool:
+        """Whether it is one more outcome of the attempt before."""
+        return bool(self._ahead) and self._ahead[-1].attempt == body.attempt
+
+    def _take(self, record: Record, body: Outcome) -> None:
+        if not self._goes_on(body):
+            self._ahead.append(RecordedAttempt(body.attempt, body.observed, body.at, []))
+        self._ahead[-1].outcomes.append((record, body))
 
     def due(self, seq: int) -> Iterator[RecordedAttempt]:
         """Take the attempts that were made when the log had been consumed up to record `seq`. May be given up in between."""
         ahead = self._ahead
         while ahead and ahead[0].observed == seq:
             yield ahead.popleft()
-
-
-def recorded_attempts(records: Iterable[Record]) -> Iterator[RecordedAttempt]:
-    """Yield every attempt of the log, in the order in which they were made."""
-    current: RecordedAttempt | None = None
-    for record in records:
-        body = decode_outcome(record)
-        if body is None:
-            continue
-        if current is None or body.attempt != current.attempt:
-            if current is not None:
-                yield current
-            current = RecordedAttempt(body.attempt, body.observed, body.at, [])
-        current.outcomes.append((record, body))
-    if current is not None:
-        yield current
 
 
 # --- logs that contradict themselves ----------------------------------------------------------------------------------

@@ -63,8 +63,8 @@ class Recovery:
         """Somebody knows that no attempt was in flight when the log had been consumed up to this record."""
         self._promised.append(seq)
 
-    def advance(self) -> Iterator[Record]:
-        """Consume what is certain, record by record; may be given up in between."""
+    def advance(self) -> Iterator[tuple[Record, Body]]:
+        """Consume what is certain; yields each record and its body, and may be given up in between."""
         # Of one that is beyond what was read, the outcomes before it may still be to come.
         self._settled = max([self._settled, *(seq for seq in self._promised if seq <= self.read)])
         self._promised = [seq for seq in self._promised if seq > self.read]
@@ -75,9 +75,9 @@ class Recovery:
                 return
             self._records.popleft()
             self.core.apply(record, body)
-            yield record
+            yield record, body
 
-    def finish(self) -> Iterator[Record]:
+    def finish(self) -> Iterator[tuple[Record, Body]]:
         """Consume all that was read: nobody will add outcomes of the attempts that were under way at its end."""
         while True:
             self._pop_attempts(self.read + 1)
@@ -85,7 +85,7 @@ class Recovery:
                 return
             record, body = self._records.popleft()
             self.core.apply(record, body)
-            yield record
+            yield record, body
 
     def _pop_attempts(self, settled: int) -> None:
         """Make the attempts that were made here, if all their outcomes were read: one follows, or nothing was in flight later."""

@@ -23,7 +23,7 @@ from tidelog.framework.interface import Plugin
 from tidelog.plugins.registry import IN_TREE, Registry
 from tidelog.replay.verify import recover, verify
 from tidelog.scheduler.core import Core
-from tidelog.scheduler.recorded import recorded_attempts
+from tidelog.scheduler.recorded import RecordedAttempts
 from tidelog.scheduler.state import encode_state, load_state
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -164,7 +164,7 @@ def _replayed(log: Log) -> Answer:
 def settled_near(records: Sequence[Record], wanted: int) -> int:
     """The last place, at or before the wanted one, at which nothing was in flight: no attempt straddles it."""
     first = records[0].seq if records else 1
-    attempts = [(pop.observed, pop.outcomes[-1][0].seq) for pop in recorded_attempts(records)]
+    attempts = [(pop.observed, pop.outcomes[-1][0].seq) for pop in RecordedAttempts(records)]
     straddled = {place for observed, last in attempts for place in range(observed + 1, last)}
     return next((place for place in range(wanted, 0, -1) if place + first - 1 not in straddled), 0)
 

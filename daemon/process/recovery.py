@@ -86,7 +86,7 @@ async def complete(recovery: Recovery, name: str) -> None:
     await _step(recovery.finish(), name)
 
 
-async def _step(records: Iterable[Record], name: str) -> None:
+async def _step(records: Iterable[object], name: str) -> None:
     with _believing(name):
         for count, _ in enumerate(records, start=1):
             if count % RECORDS_PER_TURN == 0:

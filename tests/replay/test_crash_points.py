@@ -9,7 +9,7 @@ from tests.kep.spread_world import PREEMPTION, two_zones, web
 from tidelog.plugins.registry import Registry
 from tidelog.replay.driver import Driver
 from tidelog.replay.verify import recover, verify
-from tidelog.scheduler.recorded import recorded_attempts
+from tidelog.scheduler.recorded import RecordedAttempts
 from tidelog.testing import builders as b
 
 RACK = "example.com/rack"
@@ -49,7 +49,7 @@ def fallback() -> Driver:
 def test_log_cut_after_any_record_verifies_and_is_recovered(driver: Driver, kind: str) -> None:
     records = driver.records
     # A transaction is in the log whole or not at all.
-    whole = [(pop.outcomes[0][0].seq, pop.outcomes[-1][0].seq) for pop in recorded_attempts(records)]
+    whole = [(pop.outcomes[0][0].seq, pop.outcomes[-1][0].seq) for pop in RecordedAttempts(records)]
     cuts = [seq for seq in range(len(records) + 1) if not any(a <= seq < z for a, z in whole)]
 
     assert kind in {record.kind for record in records}

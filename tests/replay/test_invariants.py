@@ -31,7 +31,7 @@ from tidelog.replay.history import open_history
 from tidelog.replay.redact import redact
 from tidelog.replay.verify import recover, verify
 from tidelog.replay.what_if import run_what_if
-from tidelog.scheduler.recorded import recorded_attempts
+from tidelog.scheduler.recorded import RecordedAttempts
 from tidelog.scheduler.state import encode_state, load_state
 
 SEEDS = range(int(os.environ.get("TIDELOG_REPLAY_SEEDS", "12")))
@@ -40,16 +40,14 @@ SEEDS = range(int(os.environ.get("TIDELOG_REPLAY_SEEDS", "12")))
 
 def settled_places(records: list[Record]) -> list[int]:
     """Where nothing is in flight: no attempt was popped before and ends behind."""
-    attempts = [(pop.observed, pop.outcomes[-1][0].seq) for pop in recorded_attempts(records)]
+    attempts = [(pop.observed, pop.outcomes[-1][0].seq) for pop in RecordedAttempts(records)]
     straddled = {place for observed, last in attempts for place in range(observed + 1, last)}
     return [place for place in range(1, len(records) + 1) if place not in straddled]
 
 
 def is_cut_within_an_attempt(records: list[Record], place: int) -> bool:
     """A transaction is in the log whole or not at all, so no crash cuts here."""
-    return any(
-        pop.outcomes[0][0].seq <= place < pop.outcomes[-1][0].seq for pop in recorded_attempts(records)
-    )
+    return any(pop.outcomes[0][0].seq <= place < pop.outcomes[-1][0].seq for pop in RecordedAttempts(records))
 
 
 @pytest.fixture(params=SEEDS)

@@ -22,7 +22,7 @@ STORIES = int(os.environ.get("TIDELOG_STORIES", "20"))
 
 
 def exhaust(recovery: Recovery) -> list[int]:
-    return [record.seq for record in recovery.advance()]
+    return [record.seq for record, _ in recovery.advance()]
 
 
 def finish(recovery: Recovery) -> Core:

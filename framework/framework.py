@@ -33,6 +33,7 @@ from tidelog.framework.interface import (
     Depends,
     FilterPlugin,
     GroupInfo,
+    LaterPlugins,
     NormalizeScore,
     PermitPlugin,
     PermitResult,
@@ -59,6 +60,7 @@ from tidelog.framework.interface import (
 )
 from tidelog.framework.listers import Listers
 from tidelog.framework.node_info import NodeInfo, PodInfo
+from tidelog.framework.offers import ConcernsPods, SumsUp
 from tidelog.framework.preemption_plan import PreemptionPort
 from tidelog.framework.snapshot import Snapshot
 from tidelog.framework.steps import StepObserver, step
@@ -68,6 +70,7 @@ MAX_PERMIT_NANOSECONDS = 15 * 60 * NANOS
 """A longer wait in Permit is cut to this."""
 
 T = TypeVar("T")
+P = TypeVar("P", ReservePlugin, PermitPlugin, WritesBeforeBinding, PreBindPlugin)
 
 _UNRESOLVABLE = Code.UNSCHEDULABLE_AND_UNRESOLVABLE
 
@@ -267,8 +270,17 @@ class Framework:
         self._writers: tuple[WritesBeforeBinding, ...] = tuple(
             plugin for plugin in self.pre_bind if isinstance(plugin, WritesBeforeBinding)
         )
+        self.summing: tuple[SumsUp, ...] = tuple(p for p in self.filter if isinstance(p, SumsUp))
+        """The filters that say how much a pod needs."""
+        self.choosy: tuple[ConcernsPods, ...] = tuple(p for p in self.reserve if isinstance(p, ConcernsPods))
+        """The Reserve plugins that have nothing to do with most pods."""
+        self._later: dict[frozenset[str], LaterPlugins] = {}
+        """Names of plugins that have nothing to do with a pod → who takes part after the choice of its node."""
+        self._all_later = self.later_for(frozenset())
         self._looked_at: dict[frozenset[str], Depends] = {}
         """Names of skipped filters → what the others look at."""
+        self._static: dict[frozenset[str], tuple[Sequence[FilterPlugin], bool]] = {}
+        """The same → those of the others that look at the node's object only."""
         self.fast = fast(self) if fast is not None else None
         """The fast evaluation, if there is one."""
 
@@ -456,6 +468,19 @@ class Framework:
             for plugin in self.active_filters(state):
                 found |= getattr(plugin, "filter_depends", Depends.CLUSTER)
             self._looked_at[skipped] = found
+        return found
+
+    def static_filters(self, state: CycleState) -> tuple[Sequence[FilterPlugin], bool]:
+        """Those of the filters that have something to say about the pod that look at nothing but the node's object; and whether at no more than its traits."""
+        skipped = frozenset(state.skip_filter)
+        found = self._static.get(skipped)
+        if found is None:
+            declared = [
+                (p, getattr(p, "filter_depends", Depends.CLUSTER)) for p in self.active_filters(state)
+            ]
+            static = [(plugin, depends) for plugin, depends in declared if not depends & ~Depends.NODE]
+            by_traits = not any(depends & ~Depends.TRAITS for _, depends in static)
+            found = self._static[skipped] = tuple(plugin for plugin, _ in static), by_traits
         return found
 
     def run_filters(
@@ -648,10 +673,23 @@ class Framework:
 
     # --- after the choice ---------------------------------------------------------------------------------------------
 
+    def later_for(self, silent: frozenset[str]) -> LaterPlugins:
+        """Those that take part after the choice of a node, without these, which have nothing to do with the pod."""
+        found = self._later.get(silent)
+        if found is None:
+            found = LaterPlugins(
+                reserve=_without(silent, self.reserve),
+                permit=_without(silent, self.permit),
+                writers=_without(silent, self._writers),
+                pre_bind=_without(silent, self.pre_bind),
+            )
+            self._later[silent] = found
+        return found
+
     @step("Reserve")
     def run_reserve(self, state: CycleState, pod: PodInfo, node: str) -> Status | None:
         """Set aside what the pod needs. A failure has undone everything; it is a rejection or an error."""
-        for plugin in self.reserve:
+        for plugin in (state.later or self._all_later).reserve:
             try:
                 status = _status(plugin.reserve(state, pod, node))
             except Exception as error:
@@ -682,7 +720,7 @@ class Framework:
     def run_permit(self, state: CycleState, pod: PodInfo, node: str) -> PermitOutcome:
         """Allowed, rejected, an error, or WAIT for the plugins named in `waits`. All are asked even if one says WAIT."""
         waits: list[tuple[str, int]] = []
-        for plugin in self.permit:
+        for plugin in (state.later or self._all_later).permit:
             try:
                 result = _checked(plugin.permit(state, pod, node), PermitResult)
             except Exception as error:
@@ -703,7 +741,7 @@ class Framework:
     @step("PreBind")
     def run_pre_bind(self, state: CycleState, pod: PodInfo, node: str) -> Status | None:
         """Any status is an error: what goes wrong here is not a rejection by a plugin."""
-        for plugin in self.pre_bind:
+        for plugin in (state.later or self._all_later).pre_bind:
             try:
                 status = _status(plugin.pre_bind(state, pod, node))
             except Exception as error:
@@ -716,7 +754,7 @@ class Framework:
     def run_writes(self, state: CycleState, pod: PodInfo, node: str) -> tuple[PromisedWrites, ...] | Status:
         """What each plugin has to have written before the pod can be bound there, if anything. Asked between Permit and PreBind; a status is an error."""
         found: tuple[PromisedWrites, ...] = ()
-        for plugin in self._writers:
+        for plugin in (state.later or self._all_later).writers:
             try:
                 writes = plugin.writes(state, pod, node)
                 if writes:
@@ -729,7 +767,7 @@ class Framework:
     def read_for(self, state: CycleState, pod: PodInfo, node: str) -> frozenset[str]:
         """Keys of the objects beside pods and nodes by which the node was chosen."""
         found = NOTHING_READ
-        for plugin in self._writers:
+        for plugin in (state.later or self._all_later).writers:
             found = found.union(plugin.reads(state, pod, node))
         return found
 
@@ -910,3 +948,7 @@ def _empty_intersection(narrowers: Iterable[str]) -> Status:
     if len(names) == 1:
         return unresolvable(f"node(s) didn't satisfy plugin {names[0]}")
     return unresolvable(f"{did_not_satisfy(names)} simultaneously")
+
+
+def _without(names: frozenset[str], plugins: Sequence[P]) -> tuple[P, ...]:
+    return tuple(plugin for plugin in plugins if plugin.name not in names)

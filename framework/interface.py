@@ -140,7 +140,7 @@ class CycleState:
     Values written by PreFilter and changed by the add/remove-pod hooks must have a `clone()`; others are shared.
     """
 
-    __slots__ = ("_data", "at", "skip_filter", "skip_score", "turn", "waiting")
+    __slots__ = ("_data", "at", "later", "skip_filter", "skip_score", "turn", "waiting")
 
     def __init__(self, at: int = 0, waiting: WaitingPod | None = None, turn: int = 0) -> None:
         self.at = at
@@ -152,6 +152,8 @@ class CycleState:
         self._data: dict[str, Any] = {}
         self.skip_filter: set[str] = set()
         self.skip_score: set[str] = set()
+        self.later: LaterPlugins | None = None
+        """Those that take part after the choice of a node, where it is known that others have nothing to do with the pod."""
 
     def write(self, key: str, value: Any) -> None:
         """Keep `value` under `key`; by convention the key begins with the plugin's name."""
@@ -173,6 +175,7 @@ class CycleState:
         other._data = {k: v.clone() if hasattr(v, "clone") else v for k, v in self._data.items()}
         other.skip_filter = self.skip_filter
         other.skip_score = self.skip_score
+        other.later = self.later
         return other
 
 
@@ -573,6 +576,15 @@ class PostBindPlugin(Protocol):
     name: ClassVar[str]
 
     def post_bind(self, state: CycleState, pod: PodInfo, node: str) -> None: ...
+
+
+class LaterPlugins(NamedTuple):
+    """The plugins that take part after the choice of a pod's node, those of each point in the order of the profile."""
+
+    reserve: Sequence[ReservePlugin]
+    permit: Sequence[PermitPlugin]
+    writers: Sequence[WritesBeforeBinding]
+    pre_bind: Sequence[PreBindPlugin]
 
 
 @runtime_checkable

@@ -43,10 +43,13 @@ class SignsPods(Protocol):
 
 @runtime_checkable
 class ConcernsPods(Protocol):
-    """For a plugin that is asked in each attempt, but has nothing to do with most pods."""
+    """For a plugin that has nothing to do with most pods: about these it is asked nothing more."""
 
     def concerns(self, pod: PodInfo) -> bool:
-        """False if PreFilter and PreScore skip such a pod, and Filter lets it pass, whatever the cluster. It depends on what `sign_pod` signs."""
+        """False if PreFilter and PreScore skip such a pod, Filter lets it pass, and the plugin does nothing from Reserve to PreBind, whatever the cluster.
+
+        It depends on what `sign_pod` signs.
+        """
         ...
 
 

@@ -194,12 +194,14 @@ class Core:
         match body:
             case ObjectPut():
                 self._put(key, self.promises.seen(key, body.object))
-                self.evictions.heard_of(key)
+                if self.evictions.live:
+                    self.evictions.heard_of(key)
             case Scheduled():
                 outcomes.scheduled(key, body)
             case ObjectDeleted():
                 self._deleted(key)
-                self.evictions.heard_of(key)
+                if self.evictions.live:
+                    self.evictions.heard_of(key)
             case PodConditionSet():
                 pod = self.cluster.pod(key)
                 if pod is not None:
@@ -262,7 +264,8 @@ class Core:
         if cluster.unread:
             cluster.mark_read(key)
         if old is None:
-            self._answers.look(key)
+            if self._permits.watched:
+                self._answers.look(key)
             return
         uid = pod_uid(old)
         if uid in self._permits:
@@ -292,7 +295,8 @@ class Core:
             self._outcomes.stop_attempts(pod_uid(pod))
             self._outcomes.end_eviction(pod_uid(pod))
         else:
-            self._answers.look(key)
+            if self._permits.watched:
+                self._answers.look(key)
 
     # --- a live cluster ---------------------------------------------------------------------------------------------------
 

@@ -68,8 +68,10 @@ class Flights:
 
     def drop_notes(self) -> None:
         """Forget what happened before the oldest attempt in flight. Called after each record; nearly always there is nothing to forget."""
+        if not self._observed:
+            return
         first = next(iter(self._observed), None)
-        if first is None or first in self._pods or first in self._held:
+        if first in self._pods or first in self._held:
             return  # It was the oldest before, and what had happened before it is forgotten.
         while first is not None and first not in self._pods and first not in self._held:
             del self._observed[first]

@@ -73,7 +73,7 @@ class Permits:
         """Uid → the how-manieth wait it is."""
         self._earliest = NEVER
         """No deadline is before this."""
-        self._watched: dict[str, dict[str, None]] = {}
+        self.watched: dict[str, dict[str, None]] = {}
         """Key of an object → uids of the pods whose answers it may change."""
         self._judged: dict[str, None] = {}
         """Uids of the pods that await nothing any more, all is answered or something failed, in the order in which that was told."""
@@ -130,7 +130,7 @@ class Permits:
 
     def watching(self, key: str) -> list[Permit]:
         """Those whose answers may be others because this object changed, in the order in which they began."""
-        found = self._watched.get(key)
+        found = self.watched.get(key)
         return [self._permits[uid] for uid in sorted(found, key=self._numbers.__getitem__)] if found else []
 
     def reserved(self) -> list[Permit]:
@@ -145,16 +145,16 @@ class Permits:
 
     def _watch(self, permit: Permit) -> None:
         for key in _keys(permit):
-            self._watched.setdefault(key, {})[permit.uid] = None
+            self.watched.setdefault(key, {})[permit.uid] = None
         if not permit.awaited:
             self._judged[permit.uid] = None
 
     def _unwatch(self, permit: Permit) -> None:
         for key in _keys(permit):
-            watchers = self._watched[key]
+            watchers = self.watched[key]
             watchers.pop(permit.uid, None)
             if not watchers:
-                del self._watched[key]
+                del self.watched[key]
         self._judged.pop(permit.uid, None)
 
     # --- the states of plugins ----------------------------------------------------------------------------------------

@@ -149,6 +149,8 @@ def _write(
     framework: Framework, state: CycleState, pod: PodInfo, key: str, stamp: Stamp, result: ScheduleResult
 ) -> CycleResult:
     """Bind the pod, or have written what has to be before."""
+    if state.later is not None and not state.later.writers:
+        return _bind(framework, state, pod, key, stamp, result)
     node = result.node
     promised = framework.run_writes(state, pod, node)
     if isinstance(promised, Status):

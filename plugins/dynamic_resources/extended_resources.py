@@ -50,6 +50,11 @@ def can_be_backed(resource: str) -> bool:
 
 def backed_requests(requests: Mapping[str, int], backing: Backing) -> dict[str, int]:
     """Those of the pod's requests that a class may serve, if any is backed by one; of all of them."""
+    for name in requests:
+        if "/" in name:
+            break
+    else:
+        return {}  # As for nearly all pods.
     wanted = {name: amount for name, amount in requests.items() if amount and can_be_backed(name)}
     return wanted if any(backing(name) is not None for name in wanted) else {}
 

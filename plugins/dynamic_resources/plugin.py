@@ -209,6 +209,8 @@ class DynamicResources(Plugin):
 
     def pre_enqueue(self, pod: Pod) -> Status | None:
         """All claims must be there before it makes sense to look for a node."""
+        if not pod.spec.resource_claims:
+            return None
         try:
             self._claims_of(pod)
         except NoClaim as problem:

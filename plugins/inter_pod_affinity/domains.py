@@ -32,8 +32,10 @@ Normalize = Callable[[list[int]], list[int]]
 class _Pairs:
     """Counts per topology pair, and per key the nodes of the pairs that have one."""
 
-    def __init__(self, index: NodeSets) -> None:
+    def __init__(self, index: NodeSets, keys: dict[str, None]) -> None:
+        """`keys` learns each topology key that ever had a pair with a count."""
         self._index = index
+        self._keys = keys
         self._counts: dict[TopologyPair, int] = {}
         self._at: dict[int, Counter[TopologyPair]] = {}
         """Place → what its pods contribute; nodes whose pods contribute nothing are left out."""
@@ -71,6 +73,7 @@ class _Pairs:
             counts.pop(pair, None)
         if bool(old) != bool(new):
             key, value = pair
+            self._keys[key] = None
             bits = self.sets.get(key, 0) ^ self._index.topology(key).bits[value]
             if bits:
                 self.sets[key] = bits
@@ -92,8 +95,10 @@ class _Pairs:
 class _Weights:
     """Weights per topology pair, and per key the nodes with each weight other than 0."""
 
-    def __init__(self, index: NodeSets) -> None:
+    def __init__(self, index: NodeSets, keys: dict[str, None]) -> None:
+        """`keys` learns each topology key that ever had a pair with a weight, or with weights that add up to 0."""
         self._index = index
+        self._keys = keys
         self._pairs: dict[TopologyPair, int] = {}
         self._at: dict[int, _Weighed] = {}
         """Place → what its pods contribute; nodes whose pods contribute nothing, not even a sum of 0, are left out."""
@@ -117,6 +122,7 @@ class _Weights:
         else:
             del self._at[place]
         for pair, weight in new.items():
+            self._keys[pair[0]] = None
             self._add(pair, weight - old.get(pair, 0))
         for pair, weight in old.items():
             if pair not in new:
@@ -163,10 +169,11 @@ class AffinityDomains:
         self._index = index
         self._normalize = normalize
         self._hard_weight = hard_weight
-        self._near, self._too_near, self._unwanted = _Pairs(index), _Pairs(index), _Pairs(index)
-        self._weights = _Weights(index)
         self._keys = {term.topology_key: None for term in (*terms.affinity, *terms.anti_affinity)}
-        self._asks = bool(terms.affinity or terms.anti_affinity)
+        self._near, self._too_near = _Pairs(index, self._keys), _Pairs(index, self._keys)
+        self._unwanted, self._weights = _Pairs(index, self._keys), _Weights(index, self._keys)
+        self._is_near_asked, self._is_far_asked = bool(terms.affinity), bool(terms.anti_affinity)
+        self._asks = self._is_near_asked or self._is_far_asked
         self._prefers = bool(terms.preferred_affinity or terms.preferred_anti_affinity)
         self._scores = self._prefers or not ignores_preferred_of_others
         self._meets_itself = incoming.selects_with_all(terms.affinity, incoming.pod)
@@ -196,27 +203,21 @@ class AffinityDomains:
         ):
             return
         incoming, labels = self._incoming, node.labels
-        existing: Counter[TopologyPair] = Counter()
-        if node.required_anti_affinity_pods:
+        if node.required_anti_affinity_pods or self._unwanted.has(place):
+            existing: Counter[TopologyPair] = Counter()
             incoming.add_existing(existing, node.required_anti_affinity_pods.values(), labels)
-        self._set(self._unwanted, place, existing)
-        if self._asks:
+            self._unwanted.set(place, existing)
+        if self._is_near_asked:
             near: Counter[TopologyPair] = Counter()
             incoming.add_affinity(near, node.pods.values(), labels)
-            self._set(self._near, place, near)
+            self._near.set(place, near)
+        if self._is_far_asked:
             too_near: Counter[TopologyPair] = Counter()
             incoming.add_anti_affinity(too_near, node.pods.values(), labels)
-            self._set(self._too_near, place, too_near)
+            self._too_near.set(place, too_near)
         if self._scores:
             others = node.pods if self._prefers else node.affinity_pods
-            weighed = self._weighed(others, labels) if others else {}
-            self._keys.update((key, None) for key, _ in weighed)
-            self._weights.set(place, weighed)
-
-    def _set(self, pairs: _Pairs, place: int, found: Counter[TopologyPair]) -> None:
-        if found:
-            self._keys.update((key, None) for key, _ in found)
-        pairs.set(place, found)
+            self._weights.set(place, self._weighed(others, labels) if others else _NOTHING)
 
     def _weighed(self, others: Mapping[str, PodInfo], labels: Labels) -> _Weighed:
         table: dict[str, dict[str, int]] = {}

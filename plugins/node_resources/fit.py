@@ -173,7 +173,7 @@ class NodeResourcesFit(Plugin):
     # --- what it offers -------------------------------------------------------------------------------------------
 
     def needs(self, pod: PodInfo) -> Mapping[str, int]:
-        return dict(self.wanted(pod.requests))
+        return {n: amount for n, amount in pod.requests.items() if amount > 0 and not self._is_ignored(n)}
 
     def use_fits(
         self, state: CycleState, pod: PodInfo, node: NodeInfo

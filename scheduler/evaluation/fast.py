@@ -88,6 +88,8 @@ class FastEvaluation:
         """As long as there is no node to try."""
         self._index = index or NodeIndex(framework.snapshot)
         self._signed: dict[bytes, _Signed] = {}
+        self._members: dict[PodInfo, _Signed] = {}
+        """Those of the latest group that was asked about."""
         self._shapes: dict[object, Prepared | int] = {}
         """The latest used last; a number: only the plain evaluation can tell, as long as this many objects of nodes have changed."""
         self._candidates: tuple[Sequence[NodeInfo], int, Bits] = ((), -1, 0)
@@ -143,7 +145,7 @@ class FastEvaluation:
         if prepared.shape is None and candidates is None and not nominated_node:
             found = self._find_once(prepared, start)
             if found is not None:
-                self._leave(state, pod, found, prepared.skip_filter())
+                self._leave(state, pod, found, prepared, prepared.skip_filter())
                 return nodes[found.place].name, found
         attempt = _Attempt(self, prepared, state, pod, candidates)
         feasible = attempt.feasible()
@@ -157,7 +159,7 @@ class FastEvaluation:
         found = attempt.shape.choose(feasible, start, also)
         if self.watch is not None:
             self.watch.chosen(attempt.shape.winners, found.place)
-        self._leave(state, pod, found, attempt.skipped, feasible)
+        self._leave(state, pod, found, prepared, attempt.skipped, feasible)
         return nodes[found.place].name, found
 
     def _leave(
@@ -165,16 +167,18 @@ class FastEvaluation:
         state: CycleState,
         pod: PodInfo,
         found: Found,
+        prepared: Prepared,
         skipped: set[str],
         feasible: Bits = 0,
     ) -> None:
         """The state as the rest of the cycle needs it: plugins that take part in that find what they wrote."""
         state.skip_filter = skipped
-        if not self._ways.settling:
-            return
+        state.later = prepared.later
         framework = self._framework
         nodes = framework.snapshot.nodes
         for plugin in self._ways.settling:
+            if plugin.name in prepared.silent:
+                continue
             if plugin in framework.pre_filter and is_skipped(pre_filtered(plugin, state, pod, nodes)):
                 continue
             asked = next(one for one in self._ways.filters if one.plugin is plugin)
@@ -201,10 +205,12 @@ class FastEvaluation:
         self._index.refresh()
         state = CycleState()
         shapes: dict[bytes, PodInfo] = {}
+        self._keep_valid()
+        self._members = {}
         for pod in pods:
             if pod.has_affinity:
                 return None
-            signed = self._sign(state, pod)
+            signed = self._members[pod] = self._sign(state, pod)
             if signed.varying:
                 return None
             shapes.setdefault(signed.key, pod)
@@ -247,19 +253,27 @@ class FastEvaluation:
                 shapes[key] = known
                 return None
             known = _UNKNOWN
-        again = False
-        if isinstance(known, Prepared):
-            if known.shape is None:
-                # It was used once, and without a table, so what it knows is as old as that.
-                again = True
-            elif not known.beyond or known.beyond == tuple(
-                [plugin.beyond_node(pod) for plugin in self._ways.looking_beyond]
-            ):
-                shapes[key] = known
-                return known
-        return self._prepare(key, state, pod, again=again)
+        if isinstance(known, Prepared) and (
+            not known.beyond
+            or known.beyond == tuple([plugin.beyond_node(pod) for plugin in self._ways.looking_beyond])
+        ):
+            if known.shape is None and not self._gets_table(known):
+                shapes[key] = self._index.objects_changed
+                return None
+            shapes[key] = known
+            return known
+        return self._prepare(key, state, pod)
 
-    def _prepare(self, key: object, state: CycleState, pod: PodInfo, *, again: bool) -> Prepared | None:
+    def _gets_table(self, prepared: Prepared) -> bool:
+        """It was used once, without a table, and so not followed."""
+        try:
+            prepared.follow()
+            prepared.made_shape()
+        except _FAILURES:
+            return False
+        return True
+
+    def _prepare(self, key: object, state: CycleState, pod: PodInfo) -> Prepared | None:
         shapes, places = self._shapes, len(self._framework.snapshot.nodes)
         if len(shapes) >= SHAPES_MAX and (len(shapes) + 1) * places > PLACES_MAX:
             del shapes[next(iter(shapes))]
@@ -267,8 +281,6 @@ class FastEvaluation:
             made = Prepared(self._framework, self._ways, self._index, state, pod)
             if made.narrowed is not None and len(made.narrowed) <= NARROWED_FEW:
                 raise NotFast("few nodes")
-            if again:
-                made.made_shape()
         except _FAILURES:
             shapes[key] = self._index.objects_changed
             return None
@@ -287,6 +299,7 @@ class FastEvaluation:
         self._shapes.clear()
         if valid_for[1:] != self._valid_for[1:]:
             self._signed.clear()
+            self._members = {}
             self.rekeyed += keys != self._valid_for[2] >= 0
         self._valid_for = valid_for
 
@@ -310,6 +323,8 @@ class FastEvaluation:
                 note(other)
 
     def _sign(self, state: CycleState, pod: PodInfo) -> _Signed:
+        if self._members and pod in self._members:
+            return self._members[pod]
         obj = pod.pod
         meta, status = obj.metadata, obj.status
         if status.container_statuses or status.init_container_statuses:

@@ -21,7 +21,7 @@ from tidelog.scheduler.evaluation.asking import (
 )
 from tidelog.scheduler.evaluation.columns import AnswerColumn
 from tidelog.scheduler.evaluation.node_index import NodeIndex
-from tidelog.scheduler.evaluation.shape import Counted, Shape
+from tidelog.scheduler.evaluation.shape import Counted, Shape, changed_places
 
 NARROWED_FEW = 16
 """Where PreFilter leaves so few nodes, to ask about each of them costs less than a table of all."""
@@ -39,6 +39,7 @@ class Prepared:
         self.state = CycleState(state.at, state.waiting, state.turn)
         self.silent = frozenset(p.name for p in ways.choosy if not p.concerns(pod))
         """Plugins that have nothing to do with the pod."""
+        self.later = framework.later_for(self.silent)
         self.has_plain = not ways.plain <= self.silent
         """Some plugin is asked in each attempt."""
         self._skipped: set[str] = set(self.silent & ways.pre_filtering)
@@ -55,6 +56,8 @@ class Prepared:
                 self.domains.append(Counted(index, plugin.name, weight, first, counting))
             elif plugin.name in ways.pre_filtering:
                 self._skipped.add(plugin.name)
+        self._generation = index.snapshot.generation
+        """As of which the domains were counted, until there is a table."""
         self.shape: Shape | None = None
         self.beyond: tuple[Hashable, ...] = tuple(p.beyond_node(pod) for p in ways.looking_beyond)
         """What plugins read beyond the nodes, when this was made."""
@@ -62,6 +65,8 @@ class Prepared:
         """Of the nominations and the pod's priority for which the table's `beside` holds."""
         self.nowhere: tuple[Bits, list[tuple[Status, Bits]], Diagnosis] | None = None
         """The last time that no node was left: among which, who rejected which of them, and that as a diagnosis, which pods share."""
+        self._all_skipped = self._skipped | {c.name for c in self.domains if c.name in ways.pre_filtering}
+        """What is skipped as long as no plugin that counts domains filters."""
         self._skipped_sets: dict[tuple[bool, ...], set[str]] = {}
         """What `skip_filter` has answered; nobody changes such a set."""
         self._narrowed_bits: tuple[int, Bits] = (-1, 0)
@@ -102,6 +107,15 @@ class Prepared:
             node_scorers=[one for one in scorers if one.way in (Way.OBJECT, Way.NODE)],
         )
 
+    def follow(self) -> None:
+        """Be as the index is, where no table does it."""
+        generation = self._index.snapshot.generation
+        if self.domains and generation != self._generation:
+            places = changed_places(self._index, self._generation)
+            for counted in self.domains:
+                counted.follow(places)
+        self._generation = generation
+
     def made_shape(self) -> Shape:
         """The table, which is made when it is first asked for: in the attempt for which this was prepared."""
         if self.shape is None:
@@ -120,8 +134,11 @@ class Prepared:
 
     def skip_filter(self) -> set[str]:
         """The names of the plugins that PreFilter skips, as things are now."""
-        if not self.domains:
-            return self._skipped
+        for counted in self.domains:
+            if not counted.now.skips_filter:
+                break
+        else:
+            return self._all_skipped
         silent = tuple([counted.now.skips_filter for counted in self.domains])
         known = self._skipped_sets.get(silent)
         if known is None:

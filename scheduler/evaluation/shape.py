@@ -47,11 +47,17 @@ class Counted:
         self.now = first
         self._made_at = index.objects_changed
 
-    def renew(self) -> bool:
+    def follow(self, places: Sequence[int]) -> None:
+        """The nodes at these places have changed. The index must be as the snapshot is."""
+        if self._index.objects_changed != self._made_at and self._renew():
+            return
+        follow, nodes = self.now.follow, self._index.snapshot.nodes
+        for place in places:
+            follow(place, nodes[place])
+
+    def _renew(self) -> bool:
         """Count again, if nodes were relabelled so that it matters; whether that was so."""
         index = self._index
-        if index.objects_changed == self._made_at:
-            return False
         since, domains = self._made_at, self.now
         self._made_at = index.objects_changed
         relabelled = index.relabelled
@@ -65,6 +71,14 @@ class Counted:
         return True
 
 
+def changed_places(index: NodeIndex, since: int) -> Sequence[int]:
+    """The places of the nodes that changed since. Raises NotFast."""
+    changed = index.snapshot.changed_since(since)
+    if changed is None:
+        raise NotFast("too many changes")
+    return [index.snapshot.place_of(name) for name in changed]
+
+
 class Partition:
     """Nodes by a raw score that depends on their state, and how the plugin normalises such scores."""
 
@@ -76,15 +90,19 @@ class Partition:
 
     def normalized(self, state: CycleState, pod: PodInfo, feasible: Bits) -> Groups:
         """The feasible nodes by normalised score."""
-        groups = self.groups(feasible)
-        if len(groups) > 1:
-            return normalized(self.asked, state, pod, groups)
-        ((raw, bits),) = groups
+        sets = self.sets
+        if len(sets) > 1:
+            groups = self.groups(feasible)
+            if len(groups) > 1:
+                return normalized(self.asked, state, pod, groups)
+            ((raw, _),) = groups
+        else:
+            (raw,) = sets
         known = self._alone.get(raw)
         if known is None:
-            ((known, _),) = normalized(self.asked, state, pod, groups)
+            ((known, _),) = normalized(self.asked, state, pod, [(raw, feasible)])
             self._alone[raw] = known
-        return [(known, bits)]
+        return [(known, feasible)]
 
     def add(self, raw: int, bits: Bits) -> None:
         self.sets[raw] = self.sets.get(raw, 0) | bits
@@ -98,10 +116,7 @@ class Partition:
 
     def groups(self, feasible: Bits) -> Groups:
         """Those of the feasible nodes with each raw score."""
-        sets = self.sets
-        if len(sets) == 1:
-            return [(raw, feasible) for raw in sets]
-        return [(raw, both) for raw, bits in sets.items() if (both := bits & feasible)]
+        return [(raw, both) for raw, bits in self.sets.items() if (both := bits & feasible)]
 
 
 def normalized(asked: Asked, state: CycleState, pod: PodInfo, groups: Groups) -> Groups:
@@ -165,17 +180,11 @@ class Shape:
         snapshot = self._index.snapshot
         if snapshot.generation == self._generation:
             return
-        changed = snapshot.changed_since(self._generation)
-        if changed is None:
-            raise NotFast("too many changes")
-        places = [snapshot.place_of(name) for name in changed]
+        places = changed_places(self._index, self._generation)
         for place in places:
             self._follow(place)
         for counted in self._domains:
-            if not counted.renew():
-                domains = counted.now
-                for place in places:
-                    domains.follow(place, snapshot.nodes[place])
+            counted.follow(places)
         for column in self._by_node:
             column.forget(places)
         if self.beside is not None:

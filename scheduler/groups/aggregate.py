@@ -21,7 +21,7 @@ from msgspec.structs import replace
 
 from tidelog.api.objects import Pod
 from tidelog.framework.framework import Framework
-from tidelog.framework.interface import CycleState, Depends, FilterPlugin
+from tidelog.framework.interface import CycleState
 from tidelog.framework.node_info import NodeInfo, PodInfo
 from tidelog.framework.offers import SumsUp
 
@@ -54,24 +54,18 @@ class AggregateCheck:
         self._framework = framework
         self._required = required
         self._sets = pod_sets(members)
-        self._sums = [plugin for plugin in framework.filter if isinstance(plugin, SumsUp)]
+        self._sums = framework.summing
         self._states = [CycleState(state.at, None, state.turn) for _ in self._sets]
         if pre_filtered:
             self._states[0] = state
         for set_state, pods in list(zip(self._states, self._sets, strict=True))[pre_filtered:]:
             framework.run_pre_filter(set_state, pods[0])
-        self._filters = [self._static_filters(set_state) for set_state in self._states]
-        self._by_traits = not any(
-            _depends(plugin) & ~Depends.TRAITS for filters in self._filters for plugin in filters
-        )
+        static = [framework.static_filters(set_state) for set_state in self._states]
+        self._filters = [filters for filters, _ in static]
+        self._by_traits = all(by_traits for _, by_traits in static)
         """Nodes with the same traits are as usable as each other."""
         self._usable: dict[object, tuple[bool, tuple[str, ...]]] = {}
         self._least = _cheapest(self._sums, members, required)
-
-    def _static_filters(self, state: CycleState) -> list[FilterPlugin]:
-        return [
-            plugin for plugin in self._framework.active_filters(state) if not _depends(plugin) & ~Depends.NODE
-        ]
 
     def shortage(self, nodes: Iterable[NodeInfo]) -> Shortage | None:
         """What these nodes lack, or None if the group may fit. Looks at no more of them than it takes to see that it may."""
@@ -122,11 +116,6 @@ class AggregateCheck:
             if largest > most:
                 return f"{name}: no node has {largest} free, the most is {most} ({unit(name)})"
         return ""
-
-
-def _depends(plugin: FilterPlugin) -> Depends:
-    found: Depends = getattr(plugin, "filter_depends", Depends.CLUSTER)
-    return found
 
 
 def unit(resource: str) -> str:

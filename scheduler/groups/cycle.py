@@ -33,7 +33,6 @@ from tidelog.framework.events import WaitingPod
 from tidelog.framework.framework import Framework
 from tidelog.framework.interface import Code, CycleState, NormalizePlacementScores, Placement, Status
 from tidelog.framework.node_info import NodeInfo, PodInfo
-from tidelog.framework.offers import ConcernsPods
 from tidelog.framework.placements import FUTURE_PODS, NO_PLACEMENTS, whole
 from tidelog.scheduler.decision import Relies
 from tidelog.scheduler.evaluation.placements import Outlook
@@ -252,9 +251,9 @@ class _Cycle:
         )
         return outlook
 
-    def _may_reserve(self, plugin: object) -> bool:
+    def _may_reserve(self, plugin: Any) -> bool:
         """Whether the plugin has anything to do with a member."""
-        if not isinstance(plugin, ConcernsPods):
+        if plugin not in self.framework.choosy:
             return True
         return any(plugin.concerns(pod) for pod in self.group.members)
 

@@ -183,6 +183,30 @@ class Counting(Plugin):
         return None
 
 
+class Choosy(Plugin):
+    """Has to do with labelled pods only, and says so."""
+
+    name = "Choosy"
+
+    def sign_pod(self, pod: PodInfo) -> object:
+        return self.concerns(pod)
+
+    def concerns(self, pod: PodInfo) -> bool:
+        return "choosy" in pod.labels
+
+    def pre_filter(self, state: CycleState, pod: PodInfo, nodes: Sequence[NodeInfo]) -> PreFilterResult:
+        return PreFilterResult(status=None if self.concerns(pod) else SKIP)
+
+    def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
+        return None if len(node.pods) < 2 else unschedulable("too many neighbours")
+
+    def reserve(self, state: CycleState, pod: PodInfo, node: str) -> Status | None:
+        return None
+
+    def unreserve(self, state: CycleState, pod: PodInfo, node: str) -> None:
+        """Nothing was set aside."""
+
+
 ALL: tuple[type[Plugin], ...] = (
     ByPod,
     ByState,
@@ -192,6 +216,7 @@ ALL: tuple[type[Plugin], ...] = (
     Undeclared,
     Narrowing,
     Reserving,
+    Choosy,
 )
 
 

@@ -14,6 +14,8 @@ from tests.scheduler.evaluation.test_fast import SEEDS, STEPS, World, asked, cop
 from tidelog.api.objects import Condition, Node
 from tidelog.framework.framework import Framework
 from tidelog.framework.interface import Depends, Plugin
+from tidelog.framework.node_info import NodeInfo
+from tidelog.plugins.inter_pod_affinity.domains import AffinityDomains
 from tidelog.replay.driver import Driver
 from tidelog.replay.verify import verify
 from tidelog.scheduler.core import Core
@@ -239,3 +241,53 @@ def test_label_that_a_term_asks_for_tells_pods_apart_from_then_on(asked: Counter
     assert asked["plain"] == 0
     there = driver.placements()
     assert there["default/shy"] not in {there[f"default/b-{i}"] for i in range(1, 6, 2)}
+
+
+# --- what is done once ----------------------------------------------------------------------------------------------------
+
+
+def test_domains_are_counted_once_though_the_first_pod_of_a_shape_gets_no_table(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    followed: Counter[int] = Counter()
+    follow = AffinityDomains.follow
+
+    def note(domains: AffinityDomains, place: int, node: NodeInfo) -> None:
+        followed[place] += 1
+        follow(domains, place, node)
+
+    monkeypatch.setattr(AffinityDomains, "follow", note)
+    driver = Driver()
+    driver.start()
+    driver.put(b.namespace("default"), *(b.node(f"n{i}").label({b.ZONE: "a"}).build() for i in range(40)))
+    like = b.pod("web").scheduler("default-scheduler").label(app="web").pod_affinity(b.ZONE, "app=web")
+    driver.put(like.named("first").request(cpu="300m").build())
+    driver.settle()
+    followed.clear()
+
+    driver.put(*copies(5, like.request(cpu="100m")))
+    driver.settle()
+
+    assert followed.total() <= 40 + 4
+    assert verify(driver.records, driver.registry).first_difference is None
+
+
+def test_plugins_that_have_nothing_to_do_with_a_pod_are_not_asked_after_the_choice(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    reserved: list[str] = []
+    monkeypatch.setattr(
+        foreign.Choosy, "reserve", lambda _self, _state, pod, _node: reserved.append(pod.pod.metadata.name)
+    )
+    registry = registry_with([foreign.Choosy])
+    driver = Driver(registry)
+    driver.start(configured(registry, [foreign.Choosy]))
+    driver.put(*(b.node(f"n{i}").build() for i in range(30)))
+    like = b.pod("web").scheduler("default-scheduler").request(cpu="100m")
+
+    driver.put(*copies(3, like), *copies(2, like.named("choosy").label(choosy="yes")))
+    driver.settle()
+
+    assert len(driver.placements()) == 5
+    assert len(reserved) == 2
+    assert verify(driver.records, driver.registry).first_difference is None

@@ -19,7 +19,7 @@ def words(old: Object | None, new: Object | None) -> str:
     if found is None:
         return ""
     assert found.seq == 7
-    return found.takes or found.own
+    return str(found.takes or found.own or "")
 
 
 CHANGES_OF_NODES = [
@@ -72,8 +72,8 @@ def test_nomination_of_a_pod_withdraws_the_place_that_it_found_by_fallback_and_i
     found = disturbance(7, free, nominated)
 
     assert found is not None
-    assert (found.own, found.takes) == ("", "")
-    assert found.withdraws.endswith("its spread constraints may be hard again")
+    assert (found.own, found.takes) == (None, None)
+    assert str(found.withdraws).endswith("its spread constraints may be hard again")
     assert disturbance(7, nominated, free) is None
 
 

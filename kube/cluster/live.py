@@ -385,7 +385,7 @@ class LiveCluster(DecisionGate):
             runtime.changed,
             self.leadership,
             codec=self._codec,
-            pods=self.readers["Pod"].view,
+            views={name: reader.view for name, reader in self.readers.items()},
             kinds=watched,
             events=self.events,
             settings=settings.writer,

@@ -39,9 +39,15 @@ def pod_path(pod: Pod, part: str = "") -> str:
     return f"{path}/{part}" if part else path
 
 
-def read_pod(pod: Pod) -> Request:
-    """As it is now."""
-    return Request(method="GET", path=pod_path(pod), seconds=WRITE_SECONDS)
+def reading(path: str, obj: Object, *, namespaced: bool) -> Request:
+    """The object as it is now. `path`: where the kind is served."""
+    return Request(method="GET", path=_path_of(path, obj, namespaced=namespaced), seconds=WRITE_SECONDS)
+
+
+def _path_of(path: str, obj: Object, *, namespaced: bool) -> str:
+    base, _, plural = path.rpartition("/")
+    meta = obj.metadata
+    return f"{base}/namespaces/{meta.namespace}/{plural}/{meta.name}" if namespaced else f"{path}/{meta.name}"
 
 
 def binding(pod: Pod, effect: PromisedEffect, log_id: str, *, strict: bool = False) -> Request:
@@ -135,7 +141,6 @@ def deletion(pod: Pod) -> Request:
 
 def group_patch(path: str, group: PodGroup, effect: PromisedEffect) -> Request:
     """The group's condition. `path`: where the kind is served, for the whole cluster."""
-    base, _, plural = path.rpartition("/")
     meta = group.metadata
     condition = {
         "type": GROUP_SCHEDULED,
@@ -145,8 +150,8 @@ def group_patch(path: str, group: PodGroup, effect: PromisedEffect) -> Request:
         "lastTransitionTime": format_time(effect.at - effect.at % NANOS),
     }
     body = {"metadata": {"uid": meta.uid}, "status": {"conditions": [condition]}}
-    where = f"{base}/namespaces/{meta.namespace}/{plural}/{meta.name}/status"
-    return _write("PATCH", where, body, STRATEGIC_MERGE)
+    where = _path_of(path, group, namespaced=True)
+    return _write("PATCH", f"{where}/status", body, STRATEGIC_MERGE)
 
 
 def object_patches(path: str, obj: Object, write: Write, *, namespaced: bool) -> list[Request]:
@@ -154,11 +159,7 @@ def object_patches(path: str, obj: Object, write: Write, *, namespaced: bool) ->
 
     The object must be as it was when that was decided: whoever came first, came first.
     """
-    meta = obj.metadata
-    base, _, plural = path.rpartition("/")
-    where = (
-        f"{base}/namespaces/{meta.namespace}/{plural}/{meta.name}" if namespaced else f"{path}/{meta.name}"
-    )
+    meta, where = obj.metadata, _path_of(path, obj, namespaced=namespaced)
     sure = {"uid": meta.uid, "resourceVersion": meta.resource_version}
     found: list[Request] = []
     for part, target in (("", where), ("status", f"{where}/status")):

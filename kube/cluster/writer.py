@@ -15,22 +15,24 @@ group are checked together before the first is sent.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import heapq
 import logging
 from collections.abc import Callable, Mapping
 from random import Random
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
 from tidelog.api.errors import printable
-from tidelog.api.kinds.registry import KIND_BY_NAME
-from tidelog.api.objects import Node, Pod, PodGroup
+from tidelog.api.kinds.kind import Kind
+from tidelog.api.kinds.registry import KIND_BY_NAME, KIND_OF_TYPE
+from tidelog.api.objects import Node, Object, Pod, PodGroup
 from tidelog.api.times import NANOS
 from tidelog.api.wire import ApiStatus, Unreadable, read_meta
 from tidelog.daemon.process.clock import Bell, Clock
 from tidelog.daemon.process.logs import fields
-from tidelog.eventlog.promises import Promise, PromisedEffect
+from tidelog.eventlog.promises import EFFECTS, Promise, PromisedEffect
 from tidelog.eventlog.records import Draft, Watched, WriteFailed
 from tidelog.framework.disruption_budgets import selects
 from tidelog.framework.node_info import PodInfo
@@ -49,12 +51,15 @@ FORBIDDEN_SECONDS = 60.0
 """So long a 403 is waited out: roles are loaded late after a server's start."""
 READ_BACK_SECONDS = 30.0
 """What was answered well and is not seen after so long is read."""
+UNSEEN_MAX = 3
+"""So often what was answered well and is not seen is sent."""
 SWEEP_SECONDS = 5.0
 FAILURES_TO_BREAK = 20
 MESSAGE_MAX = 256
 LEAST_UNDER_WAY = 1
 
 _log = logging.getLogger("tidelog.cluster")
+ObjectT = TypeVar("ObjectT", bound=Object)
 
 
 class WriterSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -125,14 +130,14 @@ class Writer:
         leadership: Leadership,
         *,
         codec: Codec,
-        pods: KindView,
+        views: Mapping[str, KindView],
         kinds: Mapping[str, Watched],
         events: Events,
         settings: WriterSettings | None = None,
         random: Random | None = None,
         ready: Callable[[], bool] = lambda: True,
     ) -> None:
-        """`durable`: the log's head. `pods`: the view that pods which are read back go through. `ready`: every kind is synced."""
+        """`durable`: the log's head. `views`: of each kind, what goes through it when it is read back. `ready`: every kind is synced."""
         self.counts = WriterCounts()
         self.forbidden = ""
         """Why the server lets us write nothing; empty while it does."""
@@ -146,7 +151,7 @@ class Writer:
         self._changed = changed
         self._leadership = leadership
         self._codec = codec
-        self._pods = pods
+        self._views = views
         self._kinds = kinds
         self._events = events
         self._random = random or Random()
@@ -169,6 +174,8 @@ class Writer:
         """Uids of victims whose eviction the server has refused, and which are deleted."""
         self._unknown: set[str] = set()
         """Uids of pods of which a binding was sent, and nobody knows whether it is still on its way."""
+        self._unseen: dict[str, int] = {}
+        """Uid → how often its object was read back without what was answered well."""
         self._backoffs: dict[str, Backoff] = {}
         self._forbidden_since = 0
         self._failures = 0
@@ -316,23 +323,48 @@ class Writer:
         return seen >= needed
 
     async def _sweep(self) -> None:
-        """Forget what is settled, and read what should have been seen long ago."""
+        """Forget what is settled, and look for what should have been seen long ago."""
         while True:
             await pause(self._clock, SWEEP_SECONDS)
-            now = self._clock.now()
             for uid, sent in list(self._sent.items()):
                 promise = self._core.promises.get(uid)
                 if promise is None:
                     self._forget(uid)
                     continue
-                oldest = min(at for _, at in sent.values())
-                if now - oldest > READ_BACK_SECONDS * NANOS and self._leadership.may_write():
-                    self._sent[uid] = {name: (seq, now) for name, (seq, _) in sent.items()}
-                    if isinstance(promise.base, Pod):
-                        try:
-                            await self._read_back(promise.base)
-                        except (ClusterError, _Again):
-                            continue
+                oldest = min((at for _, at in sent.values()), default=self._clock.now())
+                is_overdue = self._clock.now() - oldest > READ_BACK_SECONDS * NANOS
+                if is_overdue and uid not in self._under_way and self._leadership.may_write():
+                    with contextlib.suppress(ClusterError, _Again):
+                        await self._look_for(promise)
+
+    async def _look_for(self, promise: Promise) -> None:
+        """Read an object that should have shown by now what the server has answered well: what it does not show is sent again, and in the end
+        given up, with the reason in the log. Raises ClusterError, _Again."""
+        uid, now = promise.uid, self._clock.now()
+        self._sent[uid] = {name: (seq, now) for name, (seq, _) in self._sent[uid].items()}
+        found = await self._read_back(promise.base)
+        left = self._core.promises.get(uid)
+        if found is None or found.metadata.uid != promise.base.metadata.uid or left is None:
+            return  # It is settled, or the watch will tell that it is gone.
+        sent = self._sent.get(uid, {})
+        unseen = [
+            effect
+            for effect in left.effects.values()
+            if sent.get(effect.name, (0, 0))[0] == effect.seq
+            and not EFFECTS[effect.name].is_kept(found, effect)
+        ]
+        if not unseen or uid in self._under_way:
+            return
+        self._unseen[uid] = self._unseen.get(uid, 0) + 1
+        if self._unseen[uid] < UNSEEN_MAX:
+            for effect in unseen:
+                del sent[effect.name]
+            self._look(uid)
+            self._changed.ring()
+            return
+        del self._unseen[uid]
+        why = f"answered well {UNSEEN_MAX} times, and no version of the object shows it"
+        await self._fail(left, unseen, _Failed(ApiStatus(reason="NotSeen", message=why)))
 
     def _forget(self, uid: str) -> None:
         sent, name = self._sent.pop(uid, None), self._nodes.pop(uid, None)
@@ -343,6 +375,7 @@ class Writer:
             self.counts.late += not isinstance(node, Node) or node.spec.unschedulable
         self._deleting.discard(uid)
         self._unknown.discard(uid)
+        self._unseen.pop(uid, None)
         self._backoffs.pop(uid, None)
         self._release(uid)
 
@@ -544,29 +577,35 @@ class Writer:
         self._unknown.add(pod.metadata.uid)
         raise _Again
 
-    async def _read_back(self, pod: Pod) -> Pod | None:
-        """The pod as it is now, which the log is told, too; None if it is gone. Raises _Again if nobody knows."""
-        request = requests.read_pod(pod)
-        answer = await self._ask(request, "pods", until=False)
+    async def _read_back(self, obj: ObjectT) -> ObjectT | None:
+        """The object as it is now, which the log is told, too; None if it is gone. Raises _Again if nobody knows."""
+        kind = KIND_OF_TYPE[type(obj)]
+        watched = self._kinds.get(kind.name)
+        if watched is None:
+            return None
+        request = requests.reading(watched.path, obj, namespaced=kind.namespaced)
+        answer = await self._ask(request, kind.plural, until=False)
         if answer.status == 404:
             return None
         if not answer.ok:
             raise _Again
-        return await self._observe(answer.body)
+        found = await self._observe(kind, answer.body)
+        assert isinstance(found, type(obj))
+        return found
 
-    async def _observe(self, body: bytes) -> Pod:
-        """A version of a pod that came as an answer. The watch brings it, too, sooner or later; it is dropped then."""
+    async def _observe(self, kind: Kind, body: bytes) -> Object:
+        """A version of an object that came as an answer. The watch brings it, too, sooner or later; it is dropped then."""
+        view = self._views[kind.name]
         try:
             head = read_meta(body)
-            known = self._pods.get(self._codec.key(KIND_BY_NAME["Pod"], head))
+            known = view.get(self._codec.key(kind, head))
             if known is not None and known.metadata.uid != head.uid:
                 known = None
-            found = self._codec.read(KIND_BY_NAME["Pod"], body, known)
+            found = self._codec.read(kind, body, known)
         except Unreadable as error:
             raise _Again from error
-        assert isinstance(found, Pod)
         if known is not None:
-            await self._inbox.put(self._pods.put(found))
+            await self._inbox.put(view.put(found))
         return found
 
     # --- conditions, nominations, groups ----------------------------------------------------------------------------------
@@ -579,7 +618,7 @@ class Writer:
         status = named.get("status")
         answer = await self._ask(requests.status_patch(pod, status, named.get("nominate")), "pods/status")
         if answer.ok:
-            await self._observe(answer.body)
+            await self._observe(KIND_BY_NAME["Pod"], answer.body)
             if status is not None:
                 self._events.rejected(pod, status.message)
             return

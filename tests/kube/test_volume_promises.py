@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from tests.kube.live_world import LiveWorld
@@ -9,7 +10,7 @@ from tests.kube.memory_server import MemoryServer
 from tests.kube.test_promises import assert_bound_once
 from tidelog.api.storage import PersistentVolumeClaim
 from tidelog.api.volumes import BIND_COMPLETED, BOUND_BY_CONTROLLER, SELECTED_NODE
-from tidelog.kube.cluster.port import MERGE, Request
+from tidelog.kube.cluster.port import MERGE, Answer, Request
 
 CLASS = "fast"
 
@@ -153,4 +154,34 @@ async def test_restart_sends_what_is_not_seen_again_and_no_more() -> None:
         await world.quiet()
 
         assert server.bound() == {"default/web": "n0"}
+        await world.verify()
+
+
+async def test_write_that_is_answered_well_and_never_seen_is_sent_again_and_given_up_with_a_reason() -> None:
+    server = a_server()
+    add_pod(server)
+    answered: list[Request] = []
+    carry_out = server.send
+
+    async def undone(request: Request) -> Answer:
+        """As behind a webhook that takes the change out again."""
+        if not is_write(request):
+            return await carry_out(request)
+        answered.append(request)
+        return Answer(status=200, body=json.dumps(claim_of(server)).encode())
+
+    server.send = undone  # type: ignore[method-assign]
+    async with LiveWorld(server) as world:
+        sent = len(answered)
+        await world.advance(45)
+        again = len(answered)
+        await world.advance(75)
+        failed = [body for body in await world.bodies("WriteFailed") if body.effect == "write"]
+        server.send = carry_out  # type: ignore[method-assign]
+        await world.advance(180)
+
+        assert (sent, again) == (1, 2)
+        assert [(body.reason, body.sent, body.final) for body in failed[:1]] == [("NotSeen", True, True)]
+        assert claim_of(server)["metadata"]["annotations"] == {SELECTED_NODE: "n0"}
+        assert len(world.core.promises) == 0
         await world.verify()

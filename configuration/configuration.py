@@ -21,6 +21,7 @@ from tidelog.api.features import FeatureGates
 from tidelog.api.times import NANOS, format_duration, parse_duration
 from tidelog.api.validation.field_errors import INT32_MAX, POSITIVE, ErrorList, in_range
 from tidelog.configuration import strict
+from tidelog.configuration.cluster import ClusterOptions, cluster_options
 from tidelog.configuration.file_v1 import (
     API_VERSION,
     KIND,
@@ -50,7 +51,7 @@ WITHOUT_EFFECT: dict[str, str] = {
     "parallelism": "one attempt is evaluated at a time",
     "percentageOfNodesToScore": "every node is considered",
     "leaderElection": "who writes the log is the leader, by the lock beside it",
-    "clientConnection": "there is no API server to connect to",
+    "clientConnection": "there is no API server to connect to, and with --kubeconfig only its qps and burst count",
     "enableProfiling": "there is no profiling endpoint",
     "enableContentionProfiling": "there is no profiling endpoint",
     "delayCacheUntilActive": "a standby always follows the log",
@@ -95,6 +96,8 @@ class Loaded(NamedTuple):
 
     configuration: SchedulerConfiguration
     warnings: tuple[str, ...]
+    cluster: ClusterOptions = ClusterOptions()
+    """What the file says about a live cluster. It decides nothing, so no log has it."""
 
 
 # --- reading ------------------------------------------------------------------------------------------------------------
@@ -140,11 +143,12 @@ def resolve_configuration(
     upstream = file.tidelog.compat == "upstream"
     resolver = _Resolver(registry, file.tidelog.feature_gates, upstream=upstream)
     configuration = resolver.configuration(file)
+    cluster = cluster_options(file, resolver.errors)
     # A value that could not be read was replaced by its default; what is then wrong with that is not the user's mistake.
     errors.extend(e for e in resolver.errors if not any(_is_below(e.path, path) for path in unreadable))
     if errors:
         raise InvalidObjects(source, errors)
-    return Loaded(configuration, tuple(resolver.warnings))
+    return Loaded(configuration, tuple(resolver.warnings), cluster)
 
 
 def _with_gates(data: Mapping[str, Any], gates: Mapping[str, bool]) -> Mapping[str, Any]:

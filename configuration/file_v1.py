@@ -88,8 +88,35 @@ class ClientConnection(_File, frozen=True, kw_only=True):
     kubeconfig: str = ""
     accept_content_types: str = ""
     content_type: str = ""
-    qps: float = 50
-    burst: int = 100
+    qps: float | None = None
+    burst: int | None = None
+
+
+class LeaseSection(_File, frozen=True, kw_only=True):
+    namespace: str | None = None
+    name: str | None = None
+    duration: str = "15s"
+    renew_deadline: str = "10s"
+    retry_period: str = "2s"
+
+
+class ClusterSection(_File, frozen=True, kw_only=True):
+    """A live cluster (docs/live.md). What the command line says counts before what is here."""
+
+    mode: Literal["record", "shadow", "schedule"] | None = None
+    lease: LeaseSection = LeaseSection()
+    unsettled: int | None = None
+    """So many bindings may be decided and not seen."""
+    concurrency: int = 32
+    """So many writes may be under way."""
+    strict_binding: bool = False
+    """A binding names the pod's resourceVersion: any change of the pod refuses it."""
+    preemption: Literal["evict", "delete"] = "evict"
+    redaction: Literal["standard", "images", "pseudonymous"] | None = None
+    keep_annotations: tuple[str, ...] = ()
+    events: Literal["all", "problems", "none"] | None = None
+    resync_check: str = "5m"
+    """How often it is asked whether the server was set back."""
 
 
 class TidelogSection(_File, frozen=True, kw_only=True):
@@ -114,6 +141,7 @@ class TidelogSection(_File, frozen=True, kw_only=True):
     max_topology_constraints: int = 1
     """How many topology constraints a group may have; KEP-5732's first version allows one."""
     feature_gates: FeatureGates = FeatureGates()
+    cluster: ClusterSection = ClusterSection()
 
 
 class KubeSchedulerConfiguration(_File, frozen=True, kw_only=True):

@@ -10,8 +10,6 @@ if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
     from collections.abc import Callable
 
-    from tidelog.daemon.process.process import Options, Process
-    from tidelog.page.site import PageSite
 
 DESCRIPTION = """\
 Run the scheduler on a log until SIGTERM. It takes the log's lock and schedules; if another process holds it, it stands
@@ -30,6 +28,7 @@ EXAMPLES = """\
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
+    from tidelog.cli.commands.cluster_options import add_cluster_options
     from tidelog.daemon.process import logs
 
     parser.add_argument("--config", type=Path, metavar="FILE", help="a KubeSchedulerConfiguration")
@@ -77,75 +76,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     logs.add_options(parser)
 
 
-def add_cluster_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options about a live cluster."""
-    group = parser.add_argument_group("a live cluster (docs/live.md)")
-    group.add_argument(
-        "--kubeconfig",
-        metavar="FILE|in-cluster",
-        help="attach the log to the API server that this file names",
-    )
-    group.add_argument("--context", default="", help="another context of the file than its current one")
-    group.add_argument(
-        "--mode",
-        choices=("record", "shadow", "schedule"),
-        help="record: read only, decide nothing; shadow: the same, and judge what the cluster's own scheduler decides; schedule: bind pods (default: record)",
-    )
-    group.add_argument(
-        "--lease",
-        default="kube-system/tidelog-scheduler",
-        metavar="NAMESPACE/NAME|none",
-        help="the Lease that is held while this process schedules (default: %(default)s)",
-    )
-    group.add_argument(
-        "--redact",
-        default="standard",
-        choices=("standard", "images", "pseudonymous"),
-        help="what is taken out of objects before they are stored, beside annotations and texts (default: %(default)s)",
-    )
-    group.add_argument("--redact-key", type=Path, metavar="FILE", help="the key of pseudonyms; keep it")
-    group.add_argument(
-        "--keep-annotations",
-        default="",
-        metavar="KEY[,KEY…]",
-        help="annotations that are stored all the same",
-    )
-    group.add_argument(
-        "--record-kinds", default="", metavar="KIND[,KIND…]", help="read these kinds only (record and shadow)"
-    )
-    group.add_argument(
-        "--shadow-records",
-        action="store_true",
-        help="with --mode shadow: put each verdict into the log, too (`tidelog shadow report` computes them from the log anyway)",
-    )
-    group.add_argument(
-        "--unsettled",
-        type=int,
-        default=128,
-        metavar="N",
-        help="decide while at most so many bindings are not seen yet (default: %(default)s)",
-    )
-    group.add_argument(
-        "--events",
-        choices=("all", "problems", "none"),
-        default="all",
-        help="the Events that are posted: problems leaves out one for each pod that is bound (default: %(default)s)",
-    )
-    group.add_argument(
-        "--reattach", action="store_true", help="the log was another cluster's, and is to go on with this one"
-    )
-    group.add_argument(
-        "--replace-kube-scheduler",
-        action="store_true",
-        help="schedule pods of default-scheduler although a kube-scheduler holds its Lease",
-    )
-
-
 def run(args: argparse.Namespace) -> int:
     """Run it, or write the configuration."""
     import asyncio
 
     from tidelog.api.errors import UsageError
+    from tidelog.cli.commands.cluster_options import live_process
     from tidelog.cli.commands.options import log_path
     from tidelog.daemon.actors.catalogue import read_actors
     from tidelog.daemon.process import logs
@@ -206,73 +142,6 @@ def fast_loop() -> Callable[[], AbstractEventLoop] | None:
         return None
     made: Callable[[], AbstractEventLoop] = uvloop.new_event_loop
     return made
-
-
-def live_process(args: argparse.Namespace, options: Options, site: PageSite) -> Process:
-    """The process on a live cluster that the options describe."""
-    from tidelog.api.errors import UsageError
-    from tidelog.api.projection import Projection
-    from tidelog.kube.cluster.credentials import read_access
-    from tidelog.kube.cluster.lease import LeaseSettings
-    from tidelog.kube.cluster.live import ClusterSettings, Mode
-    from tidelog.kube.cluster.process import LiveProcess
-
-    if args.actors is not None:
-        raise UsageError(
-            "--actors play the parts of a cluster that is not there; leave them out with --kubeconfig"
-        )
-    mode: Mode = args.mode or "record"
-    kinds = named(args.record_kinds)
-    if mode == "schedule" and kinds:
-        raise UsageError("--record-kinds: --mode schedule needs every kind that decisions depend on")
-    if args.shadow_records and mode != "shadow":
-        raise UsageError("--shadow-records: only with --mode shadow is anything judged")
-    if args.unsettled < 1:
-        raise UsageError(f"--unsettled {args.unsettled}: must be at least 1")
-    lease = None
-    if args.lease != "none":
-        namespace, slash, name = args.lease.partition("/")
-        if not (namespace and slash and name) or "/" in name:
-            raise UsageError(f"--lease {args.lease}: must be NAMESPACE/NAME, or none")
-        lease = LeaseSettings(namespace=namespace, name=name)
-    settings = ClusterSettings(
-        mode=mode,
-        kinds=kinds,
-        lease=lease,
-        unsettled=args.unsettled,
-        events=args.events != "none",
-        scheduled_events=args.events == "all",
-        shadow_records=args.shadow_records,
-        reattach=args.reattach,
-        replace_kube_scheduler=args.replace_kube_scheduler,
-    )
-    projection = Projection(
-        level="pseudonymous" if args.redact == "pseudonymous" else "standard",
-        key=read_key(args.redact_key),
-        keep_annotations=named(args.keep_annotations),
-        hide_images=args.redact == "images",
-    )
-    return LiveProcess(options, read_access(args.kubeconfig, args.context), settings, projection, site)
-
-
-def named(text: str) -> tuple[str, ...]:
-    """The parts of a list with commas."""
-    return tuple(part for part in (part.strip() for part in text.split(",")) if part)
-
-
-def read_key(path: Path | None) -> bytes:
-    """The key of pseudonyms; empty without a file."""
-    from tidelog.api.errors import UsageError
-
-    if path is None:
-        return b""
-    try:
-        key = path.read_bytes().strip()
-    except OSError as error:
-        raise UsageError(f"--redact-key {path}: cannot be read: {error.strerror or error}") from error
-    if len(key) < 16:
-        raise UsageError(f"--redact-key {path}: must hold at least 16 bytes")
-    return key
 
 
 def seconds_of(text: str) -> float:

@@ -33,14 +33,16 @@ from tidelog.daemon.process.logs import fields
 from tidelog.daemon.process.runtime import DecisionGate, Runtime
 from tidelog.eventlog.promises import EFFECTS
 from tidelog.eventlog.records import ClusterAttached, Cursor, Draft, Redaction, Watched
+from tidelog.kube.cluster import rights
 from tidelog.kube.cluster.codec import Codec
 from tidelog.kube.cluster.events import Events
 from tidelog.kube.cluster.inbox import Inbox
 from tidelog.kube.cluster.kinds import ServerVersion, checked, discover, wanted_kinds
 from tidelog.kube.cluster.lease import Leadership, Lease, LeaseSettings, held_by_another
 from tidelog.kube.cluster.port import ClusterError, ClusterPort, NoAnswer, NotSent, Request
-from tidelog.kube.cluster.reader import KindReader, ServerTraits
+from tidelog.kube.cluster.reader import CHECK_SECONDS, KindReader, ServerTraits
 from tidelog.kube.cluster.shadow import Shadow
+from tidelog.kube.cluster.throttle import throttled
 from tidelog.kube.cluster.view import AUTHOR, KindView
 from tidelog.kube.cluster.waiting import Backoff, pause
 from tidelog.kube.cluster.writer import Writer, WriterCounts, WriterSettings
@@ -75,6 +77,11 @@ class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True):
     """In shadow mode: append each verdict to the log."""
     reattach: bool = False
     replace_kube_scheduler: bool = False
+    qps: float = 0.0
+    """Requests a second of each of two clients, for objects and for events; 0: no limit."""
+    burst: int = 1
+    resync_check: float = CHECK_SECONDS
+    """So often it is asked whether the server was set back."""
 
 
 class _ObjectsOfCore:
@@ -129,13 +136,16 @@ class LiveCluster(DecisionGate):
         self.events: Events | None = None
         self.shadow: Shadow | None = None
         self.failure: BaseException | None = None
-        self._port = port
+        self._bare = port
+        self._port = throttled(port, settings.qps, settings.burst, clock)
         self._clock = clock
         self._steady = steady
         self._random = random or Random()
         self._codec = Codec(projection, lambda: _ObjectsOfCore(runtime.core), self._gates, self._said)
         self._warned: dict[str, None] = {}
         """Uids of objects of which it was told that an annotation is wrong."""
+        self._may_post = True
+        """Events, as far as the server has said."""
         self._led = False
         """The Lease is ours, and all pods were listed since."""
         self._tasks: list[asyncio.Task[None]] = []
@@ -243,6 +253,7 @@ class LiveCluster(DecisionGate):
                 "use another log, or --reattach to take the one for the other"
             )
         await self._check_place()
+        await self._check_rights()
         projection = self._codec.projection
         redaction = Redaction(level=projection.level, digest=projection.digest)
         body = ClusterAttached(
@@ -279,6 +290,7 @@ class LiveCluster(DecisionGate):
                 server=traits,
                 changed=runtime.changed.ring,
                 consumed=self._consumed,
+                check_seconds=self.settings.resync_check,
             )
         return dict(watched)
 
@@ -295,6 +307,27 @@ class LiveCluster(DecisionGate):
                 f"kube-scheduler ({holder}) schedules the pods of {DEFAULT_SCHEDULER} here: give the profile another schedulerName, "
                 "or stop kube-scheduler, or say --replace-kube-scheduler"
             )
+
+    async def _check_rights(self) -> None:
+        """Raises UsageError if this user cannot do what a scheduler does."""
+        settings = self.settings
+        if settings.mode != "schedule":
+            return
+        needed = rights.NEEDED
+        if settings.lease is not None:
+            needed += rights.lease_rights(settings.lease.namespace, settings.lease.name)
+        backoff = Backoff(0.8, 30.0, self._random)
+        while lacking := await rights.missing(self._port, needed):
+            # An API server that has just started knows no roles yet.
+            if backoff.failures >= 5:
+                told = ", ".join(map(str, lacking))
+                raise UsageError(
+                    f"{self._port.name} does not let this user {told}: apply deploy/kubernetes/scheduler, or run with --mode record"
+                )
+            await pause(self._clock, backoff.next())
+        if settings.events and await rights.missing(self._port, (rights.EVENTS,)):
+            self._may_post = False
+            _log.warning("events are not allowed, and are left out", extra=fields(right=str(rights.EVENTS)))
 
     async def _met(self) -> tuple[str, str, dict[str, Watched]]:
         """(uid, version, kinds) of the cluster, asked until there is an answer."""
@@ -357,7 +390,7 @@ class LiveCluster(DecisionGate):
         runtime, settings = self.runtime, self.settings
         if settings.lease is not None:
             lease = Lease(
-                self._port,
+                self._bare,
                 settings.lease,
                 self.identity,
                 self._clock,
@@ -369,10 +402,10 @@ class LiveCluster(DecisionGate):
             self.leadership = lease
             self._spawn("lease", lease.run())
         self.events = Events(
-            self._port,
+            throttled(self._bare, settings.qps, settings.burst, self._clock),
             self._clock,
             self.identity,
-            enabled=settings.events,
+            enabled=settings.events and self._may_post,
             scheduled=settings.scheduled_events,
         )
         self._spawn("events", self.events.run())

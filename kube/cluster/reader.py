@@ -96,6 +96,7 @@ class KindReader:
         server: ServerTraits | None = None,
         changed: Callable[[], None] = lambda: None,
         consumed: Callable[[], Awaitable[None]] | None = None,
+        check_seconds: float = CHECK_SECONDS,
     ) -> None:
         """`consumed`: returns when the scheduler has consumed what is durable now. `position`: where the log's last session was; empty if the kind has to be listed."""
         self.kind = kind
@@ -117,6 +118,7 @@ class KindReader:
         self._server = server or ServerTraits()
         self._changed = changed
         self._consumed = consumed
+        self._check_seconds = check_seconds
         self._backoff = Backoff(0.8, 30.0, self._random)
         self._how: Literal["initial", "relist", "resume"] = "resume" if position else "initial"
         self._reason = ""
@@ -353,7 +355,7 @@ class KindReader:
                 self.counts.events += 1
                 await self._inbox.put(self._drafts(event, raw, head))
                 self._move(version)
-            if self._clock.now() - checked_at > CHECK_SECONDS * NANOS:
+            if self._clock.now() - checked_at > self._check_seconds * NANOS:
                 checked_at = self._clock.now()
                 await self._check_version()
 

@@ -1,14 +1,17 @@
-"""Served sandboxes for the tests of `tidelog.kube.serve`."""
+"""Served sandboxes for the tests of `tidelog.kube.serve`, and a real API server for those that need one."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack
 from typing import Any, NamedTuple
 
 import aiohttp
+import pytest
 import pytest_asyncio
 
+from tests.kube.real_world import DAEMONS
+from tests.kube.server import RealServer, need
 from tidelog.testing.api_server import ApiSandbox
 
 
@@ -87,3 +90,17 @@ async def serve() -> AsyncIterator[MakeClient]:
 async def client(serve: MakeClient) -> Client:
     """A served sandbox with nothing in it."""
     return await serve()
+
+
+@pytest.fixture
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealServer]:
+    """A real API server, if one is named."""
+    need()
+    found = RealServer(tmp_path_factory.mktemp("server"))
+    try:
+        found.start()
+        yield found
+    finally:
+        while DAEMONS:
+            DAEMONS.pop().end()
+        found.stop()

@@ -18,7 +18,7 @@ from typing import Any
 
 import msgspec
 
-from tests.kube.server import RealServer, free_port
+from tests.kube.server import RealServer, binary, free_port
 from tests.patience import PATIENCE
 from tidelog.api.projection import Projection
 from tidelog.api.wire import read_object
@@ -330,3 +330,28 @@ def kubeconfig_through(server: RealServer, port: int, folder: Path) -> Path:
     path = folder / "proxied.kubeconfig"
     path.write_text(json.dumps(changed))
     return path
+
+
+DAEMONS: list[Daemon] = []
+"""Those of the test that runs; the fixture `server` ends them."""
+
+
+def daemon(server: RealServer | Path, log: Path, mode: str = "schedule", *flags: str, **more: str) -> Daemon:
+    found = Daemon(server, log, mode, *flags, **more)
+    DAEMONS.append(found)
+    return found
+
+
+def start_kube_scheduler(server: RealServer, name: str = "default-scheduler", **more: object) -> None:
+    config = server.folder / "kube-scheduler.yaml"
+    client = {"kubeconfig": str(server.kubeconfig()), "qps": 5000, "burst": 5000}
+    content = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "leaderElection": {"leaderElect": False},
+        "clientConnection": client,
+        "profiles": [{"schedulerName": name}],
+        **more,
+    }
+    config.write_text(json.dumps(content))
+    server.run("kube-scheduler", [binary("kube-scheduler"), f"--config={config}", "--secure-port=0"])

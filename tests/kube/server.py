@@ -9,6 +9,7 @@ Without them, `need` skips the test and says in one line which variable is missi
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import os
@@ -74,6 +75,7 @@ class RealServer:
         self._gates = gates
         self._flags = tuple(flags)
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._idle: list[http.client.HTTPSConnection] = []
         self.tokens = {user: secrets.token_hex(16) for user in USERS}
         folder.mkdir(parents=True, exist_ok=True)
         rows = [f'{self.tokens[u]},{u},{u},"{groups}"' for u, groups in USERS.items()]
@@ -151,6 +153,8 @@ class RealServer:
         self.start_apiserver()
 
     def stop(self) -> None:
+        while self._idle:
+            self._idle.pop().close()
         for name in [n for n in self.processes if n != "etcd"]:
             self.end(name)
         self.end("etcd", signal.SIGTERM)
@@ -162,15 +166,37 @@ class RealServer:
         self, method: str, path: str, body: Any = None, user: str = "admin", type: str = "application/json"
     ) -> tuple[int, Any]:
         """(status, JSON or text) of one request."""
-        context = ssl._create_unverified_context()
-        connection = http.client.HTTPSConnection("127.0.0.1", self.port, timeout=30, context=context)
         headers = {"Authorization": f"Bearer {self.tokens[user]}", "Content-Type": type}
+        data = None if body is None else json.dumps(body)
+        with contextlib.suppress(IndexError):
+            kept = self._idle.pop()
+            # The server may have closed it meanwhile, and then it has not taken the request.
+            with contextlib.suppress(http.client.RemoteDisconnected, BrokenPipeError, ConnectionResetError):
+                return self._ask(kept, method, path, data, headers)
+        context = ssl._create_unverified_context()
+        kept = http.client.HTTPSConnection("127.0.0.1", self.port, timeout=30, context=context)
+        return self._ask(kept, method, path, data, headers)
+
+    def _ask(
+        self,
+        connection: http.client.HTTPSConnection,
+        method: str,
+        path: str,
+        body: str | None,
+        headers: dict[str, str],
+    ) -> tuple[int, Any]:
+        """On this connection, which is used again if all goes well."""
         try:
-            connection.request(method, path, None if body is None else json.dumps(body), headers)
+            connection.request(method, path, body, headers)
             answer = connection.getresponse()
             data = answer.read()
-        finally:
+        except BaseException:
             connection.close()
+            raise
+        if answer.will_close:
+            connection.close()
+        else:
+            self._idle.append(connection)
         try:
             return answer.status, json.loads(data)
         except ValueError:

@@ -142,7 +142,7 @@ def test_every_verb_is_documented_with_an_example(verb: cli.Verb) -> None:
 
 
 def test_every_verb_has_its_module_and_every_module_its_verb() -> None:
-    helpers = {"options", "reporting"}
+    helpers = {"options", "cluster_options", "reporting"}
     folder = ROOT / "cli" / "commands"
     modules = (
         {path.stem for path in tracked() if path.parent == folder and path.suffix == ".py"}

@@ -16,6 +16,8 @@ CLASS_PREFIX = "deviceclass.resource.kubernetes.io/"
 CHANGES_MAX = 8192
 """So many changes of claims are remembered; arbitrary. A reader that is further behind looks at all claims."""
 
+PoolKey = tuple[str, str]
+"""Driver and name of a pool."""
 ClaimChange = tuple[ResourceClaim | None, ResourceClaim | None]
 """Before and after."""
 
@@ -26,9 +28,13 @@ class Devices:
     def __init__(self) -> None:
         self.slices_generation = 0
         """Grows with each change of a slice or a taint rule."""
+        self.shared_generation = 0
+        """Grows with each change of a slice that is not one node's own, and of a taint rule."""
         self.classes_generation = 0
         """Grows with each change of a class."""
         self._slices: dict[str, ResourceSlice] = {}
+        self._of_pool: dict[PoolKey, dict[str, str]] = {}
+        """Driver and pool → name of a slice → the node that it names, or nothing."""
         self._rules: dict[str, DeviceTaintRule] = {}
         self._classes: dict[str, DeviceClass] = {}
         self._claims: dict[tuple[str, str], ResourceClaim] = {}
@@ -50,11 +56,11 @@ class Devices:
             key = (obj.metadata.namespace, name)
             self._claim_changed(key, self._claims.get(key), obj)
         elif isinstance(obj, ResourceSlice):
-            self._slices[name] = obj
-            self.slices_generation += 1
+            self._slice_changed(name, obj)
         elif isinstance(obj, DeviceTaintRule):
             self._rules[name] = obj
             self.slices_generation += 1
+            self.shared_generation += 1
         elif isinstance(obj, DeviceClass):
             self._classes[name] = obj
             self.classes_generation += 1
@@ -66,14 +72,28 @@ class Devices:
             key = (obj.metadata.namespace, name)
             self._claim_changed(key, self._claims.get(key), None)
         elif isinstance(obj, ResourceSlice):
-            self._slices.pop(name, None)
-            self.slices_generation += 1
+            self._slice_changed(name, None)
         elif isinstance(obj, DeviceTaintRule):
             self._rules.pop(name, None)
             self.slices_generation += 1
+            self.shared_generation += 1
         elif isinstance(obj, DeviceClass):
             self._classes.pop(name, None)
             self.classes_generation += 1
+
+    def _slice_changed(self, name: str, new: ResourceSlice | None) -> None:
+        old = self._slices.pop(name, None)
+        if old is not None:
+            named = self._of_pool[_pool_of(old)]
+            del named[name]
+            if not named:
+                del self._of_pool[_pool_of(old)]
+        if new is not None:
+            self._slices[name] = new
+            self._of_pool.setdefault(_pool_of(new), {})[name] = new.spec.node_name or ""
+        self.slices_generation += 1
+        if any(one is not None and not one.spec.node_name for one in (old, new)):
+            self.shared_generation += 1
 
     def promised(self, before: Object | None, after: Object | None) -> None:
         """This is how an attempt will leave the object; `put` has been told."""
@@ -136,6 +156,10 @@ class Devices:
         """All slices, by name."""
         return tuple(self._slices[name] for name in sorted(self._slices))
 
+    def nodes_of_pool(self, driver: str, pool: str) -> Sequence[str]:
+        """The nodes that slices of the pool name, in no order that means anything; an empty name for a slice that more than one node may reach."""
+        return tuple(self._of_pool.get((driver, pool), {}).values())
+
     def rules(self) -> Sequence[DeviceTaintRule]:
         """All taint rules, by name."""
         return tuple(self._rules[name] for name in sorted(self._rules))
@@ -161,3 +185,7 @@ class Devices:
 def _least_wanted_first(found: DeviceClass) -> tuple[str, tuple[int, ...]]:
     name = found.metadata.name
     return found.metadata.creation_timestamp, (*(-ord(letter) for letter in name), 1)
+
+
+def _pool_of(found: ResourceSlice) -> PoolKey:
+    return found.spec.driver, found.spec.pool.name

@@ -13,7 +13,7 @@ Success is spelled `None`, because it is by far the most frequent answer.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import Enum, Flag
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeVar, runtime_checkable
 
@@ -140,7 +140,7 @@ class CycleState:
     Values written by PreFilter and changed by the add/remove-pod hooks must have a `clone()`; others are shared.
     """
 
-    __slots__ = ("_data", "at", "later", "skip_filter", "skip_score", "turn", "waiting")
+    __slots__ = ("_data", "at", "is_shared", "later", "skip_filter", "skip_score", "turn", "waiting")
 
     def __init__(self, at: int = 0, waiting: WaitingPod | None = None, turn: int = 0) -> None:
         self.at = at
@@ -149,6 +149,8 @@ class CycleState:
         """What the queue remembers of the pod's earlier attempts, where it came from the queue."""
         self.turn = turn
         """The number of the attempt. Who would draw lots counts on from here instead: the outcome records it."""
+        self.is_shared = False
+        """It serves all pods of a shape, and outlives the attempt."""
         self._data: dict[str, Any] = {}
         self.skip_filter: set[str] = set()
         self.skip_score: set[str] = set()
@@ -207,6 +209,10 @@ class Snapshot(Protocol):
 
     def nodes_with_required_anti_affinity_pods(self) -> Iterable[NodeInfo]:
         """Nodes with a pod that has a required pod anti-affinity term."""
+        ...
+
+    def nodes_with_claim(self, namespace: str, name: str) -> Collection[str]:
+        """Names of the nodes with a pod that mounts this claim, those of ephemeral volumes aside; in no order that means anything."""
         ...
 
     def image_nodes(self, image: str) -> int:

@@ -55,10 +55,17 @@ class ConcernsPods(Protocol):
 
 @runtime_checkable
 class SignsAttempts(Protocol):
-    """For answers that depend on more than the pod, the nodes and their pods: time, or what the queue remembers."""
+    """For answers that depend on more than the pod, the nodes and their pods: time, what the queue remembers, or objects that the pod names.
+
+    An attribute `signed_depends` may say which flags of the declaration the signature covers, `STORAGE` for instance: they cost no more then. Such a
+    plugin's PreFilter runs once for all attempts that are signed alike, so what it leaves for Filter and Score follows from the signature too.
+    """
 
     def sign_attempt(self, state: CycleState, pod: PodInfo) -> object | None:
-        """What this attempt's answers depend on beside the pod; may leave something in `state`. None: nothing, for any pod that is signed alike."""
+        """What this attempt's answers depend on beside the pod; may leave something in `state`. None: nothing, for any pod that is signed alike.
+
+        Of a plugin that is also `ConcernsPods` it is asked only for pods that concern it.
+        """
         ...
 
 

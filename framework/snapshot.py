@@ -10,7 +10,7 @@ Who keeps tables about nodes (the fast evaluation) brings them up to date with `
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Protocol
 
 from tidelog.framework.changes import ChangeList
@@ -61,6 +61,10 @@ class Snapshot:
         """Name → place in `nodes`."""
         self._affinity: dict[str, NodeInfo] = {}
         self._anti_affinity: dict[str, NodeInfo] = {}
+        self._claims: dict[tuple[str, str], dict[str, None]] = {}
+        """Namespace and name of a claim → nodes with a pod that mounts it."""
+        self._claims_of: dict[str, tuple[tuple[str, str], ...]] = {}
+        """Node → the claims mounted there, as `_claims` has them; most have none."""
         self._images: dict[str, int] = {}
         """Image name → number of nodes that have it."""
         self._image_sizes: tuple[int, dict[str, int]] = (0, {})
@@ -102,6 +106,10 @@ class Snapshot:
     def nodes_with_required_anti_affinity_pods(self) -> Iterable[NodeInfo]:
         """Nodes with a pod that has a required anti-affinity term, in no meaningful order: for counting only."""
         return self._anti_affinity.values()
+
+    def nodes_with_claim(self, namespace: str, name: str) -> Collection[str]:
+        """Names of the nodes with a pod that mounts this claim, those of ephemeral volumes aside; in no order that means anything."""
+        return self._claims.get((namespace, name), ())
 
     def image_nodes(self, image: str) -> int:
         """How many nodes have the image of this normalised name."""
@@ -174,7 +182,7 @@ class Snapshot:
             self._object_changes.touch(name)
             self._count_images(old, -1)
             self._count_images(new, 1)
-        self._index_affinity(name, new)
+        self._index_pods(name, new)
 
     def _count_images(self, node: NodeInfo | None, by: int) -> None:
         if node is None:
@@ -187,7 +195,7 @@ class Snapshot:
             else:
                 del images[image]
 
-    def _index_affinity(self, name: str, node: NodeInfo | None) -> None:
+    def _index_pods(self, name: str, node: NodeInfo | None) -> None:
         if node is not None and node.affinity_pods:
             self._affinity[name] = node
         else:
@@ -196,6 +204,25 @@ class Snapshot:
             self._anti_affinity[name] = node
         else:
             self._anti_affinity.pop(name, None)
+        claims = () if node is None else node.claims
+        if claims or name in self._claims_of:
+            self._index_claims(name, tuple(claims))
+
+    def _index_claims(self, name: str, now: tuple[tuple[str, str], ...]) -> None:
+        before = self._claims_of.get(name, ())
+        if before == now:
+            return
+        for claim in set(before).difference(now):
+            nodes = self._claims[claim]
+            del nodes[name]
+            if not nodes:
+                del self._claims[claim]
+        for claim in set(now).difference(before):
+            self._claims.setdefault(claim, {})[name] = None
+        if now:
+            self._claims_of[name] = now
+        else:
+            del self._claims_of[name]
 
     # --- trying things --------------------------------------------------------------------------------------------------
 
@@ -205,11 +232,16 @@ class Snapshot:
         node.add_pod(pod)
         self.label_keys.note(pod)
         self._changes.touch(node_name)
-        self._index_affinity(node_name, node)
+        self._index_pods(node_name, node)
+
+    def touch(self, name: str) -> None:
+        """Something has changed that counts as the node's own, though it is told elsewhere; a node that is not known is not an error."""
+        if name in self._index:
+            self._changes.touch(name)
 
     def forget(self, pod: PodInfo, node_name: str) -> None:
         """Take back what `assume` did."""
         node = self.nodes[self._index[node_name]]
         node.remove_pod(pod)
         self._changes.touch(node_name)
-        self._index_affinity(node_name, node)
+        self._index_pods(node_name, node)

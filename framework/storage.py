@@ -46,14 +46,24 @@ class Storage:
         """Grows with each change of what drivers and nodes say of themselves."""
         self.attachment_generation = 0
         """Grows with each change of a VolumeAttachment."""
+        self.class_generation = 0
+        """Grows with each change of a StorageClass or of what drivers say of themselves: rarely."""
         self._tables: dict[type, dict[tuple[str, str], Any]] = {kind: {} for kind in KINDS_OF_STORAGE}
         self._by_class = _Index[PersistentVolume](class_of)
+        self._free = _Index[PersistentVolume](lambda v: class_of(v) if v.spec.claim_ref is None else None)
+        self._promised = _Index[PersistentVolume](_claim_named_by)
+        self._by_handle = _Index[PersistentVolume](_handle_of)
+        self._users = _Index[PersistentVolumeClaim](lambda found: found.spec.volume_name or None)
         self._capacities = _Index[CSIStorageCapacity](lambda found: found.storage_class_name)
         self._attachments = _Index[VolumeAttachment](lambda found: found.spec.node_name)
-        self._indexes: dict[type, _Index[Any]] = {
-            PersistentVolume: self._by_class,
-            CSIStorageCapacity: self._capacities,
-            VolumeAttachment: self._attachments,
+        self._attaching = _Index[VolumeAttachment](
+            lambda found: found.spec.source.persistent_volume_name or None
+        )
+        self._indexes: dict[type, tuple[_Index[Any], ...]] = {
+            PersistentVolumeClaim: (self._users,),
+            PersistentVolume: (self._by_class, self._free, self._promised, self._by_handle),
+            CSIStorageCapacity: (self._capacities,),
+            VolumeAttachment: (self._attachments, self._attaching),
         }
 
     # --- following the log --------------------------------------------------------------------------------------------
@@ -66,8 +76,7 @@ class Storage:
         self._count(obj)
         key = (obj.metadata.namespace, obj.metadata.name)
         old, table[key] = table.get(key), obj
-        index = self._indexes.get(type(obj))
-        if index is not None:
+        for index in self._indexes.get(type(obj), ()):
             index.change(key, old, obj)
 
     def delete(self, obj: Object) -> None:
@@ -78,8 +87,7 @@ class Storage:
         self._count(obj)
         key = (obj.metadata.namespace, obj.metadata.name)
         old = table.pop(key, None)
-        index = self._indexes.get(type(obj))
-        if index is not None:
+        for index in self._indexes.get(type(obj), ()):
             index.change(key, old, None)
 
     def _count(self, obj: Object) -> None:
@@ -88,6 +96,8 @@ class Storage:
             self.csi_generation += 1
         elif isinstance(obj, VolumeAttachment):
             self.attachment_generation += 1
+        if isinstance(obj, StorageClass | CSIDriver):
+            self.class_generation += 1
 
     # --- what plugins ask ---------------------------------------------------------------------------------------------
 
@@ -120,9 +130,33 @@ class Storage:
         """All volumes of the class, by name."""
         return self._by_class.of(name)
 
+    def free_volumes_of_class(self, name: str) -> Sequence[PersistentVolume]:
+        """Those of the class that no claim has and that are promised to none, by name."""
+        return self._free.of(name)
+
+    def volumes_promised_to(self, namespace: str, name: str) -> Sequence[PersistentVolume]:
+        """Those that name the claim, by name."""
+        return self._promised.of(f"{namespace}/{name}")
+
+    def volumes_with_handle(self, driver: str, handle: str) -> Sequence[PersistentVolume]:
+        """Those that are one and the same to the driver, by name."""
+        return self._by_handle.of(f"{driver}/{handle}")
+
+    def claims_with_volume(self, name: str) -> Sequence[PersistentVolumeClaim]:
+        """Those that say they have the volume of this name, by namespace and name."""
+        return self._users.of(name)
+
+    def attachments_of(self, volume: str) -> Sequence[VolumeAttachment]:
+        """Of the volume of this name, by name."""
+        return self._attaching.of(volume)
+
     def capacities_of_class(self, name: str) -> Sequence[CSIStorageCapacity]:
         """What is left for volumes of the class, by namespace and name."""
         return self._capacities.of(name)
+
+    def offers_of_class(self, name: str) -> tuple[int, int]:
+        """Others whenever free volumes of the class, or the space that is left for new ones, have changed."""
+        return self._free.version(name), self._capacities.version(name)
 
     def attachments_to(self, node: str) -> Sequence[VolumeAttachment]:
         """What is attached, or about to be, to the node of this name, by name."""
@@ -144,28 +178,48 @@ class Storage:
 class _Index(dict[str, dict[tuple[str, str], _K]]):
     """Objects by one thing about them, and within that by namespace and name."""
 
-    def __init__(self, about: Callable[[_K], str]) -> None:
+    def __init__(self, about: Callable[[_K], str | None]) -> None:
+        """`about` tells None of an object that is not looked for."""
         super().__init__()
         self._about = about
+        self._versions: dict[str, int] = {}
         self._sorted: dict[str, tuple[_K, ...]] = {}
         """What `of` answered, until one of them changes."""
 
     def change(self, key: tuple[str, str], old: _K | None, new: _K | None) -> None:
-        if old is not None:
-            value = self._about(old)
-            named = self[value]
+        before = None if old is None else self._about(old)
+        if before is not None:
+            named = self[before]
             del named[key]
             if not named:
-                del self[value]
-            self._sorted.pop(value, None)
-        if new is not None:
-            value = self._about(new)
-            self.setdefault(value, {})[key] = new
-            self._sorted.pop(value, None)
+                del self[before]
+            self._sorted.pop(before, None)
+            self._versions[before] = self._versions.get(before, 0) + 1
+        now = None if new is None else self._about(new)
+        if new is not None and now is not None:
+            self.setdefault(now, {})[key] = new
+            self._sorted.pop(now, None)
+            self._versions[now] = self._versions.get(now, 0) + 1
+
+    def version(self, value: str) -> int:
+        """Grows with each change of what `of` tells."""
+        return self._versions.get(value, 0)
 
     def of(self, value: str) -> Sequence[_K]:
         found = self._sorted.get(value)
         if found is None:
-            named = self.get(value, {})
+            named = self.get(value)
+            if named is None:
+                return ()
             found = self._sorted[value] = tuple(named[key] for key in sorted(named))
         return found
+
+
+def _claim_named_by(volume: PersistentVolume) -> str | None:
+    ref = volume.spec.claim_ref
+    return None if ref is None else f"{ref.namespace}/{ref.name}"
+
+
+def _handle_of(volume: PersistentVolume) -> str | None:
+    csi = volume.spec.csi
+    return None if csi is None else f"{csi.driver}/{csi.volume_handle}"

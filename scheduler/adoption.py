@@ -63,7 +63,7 @@ class Adoption:
             uids.update(dict.fromkeys(self._group_flights.members(attempt)))
         for key, body in outcomes:
             if isinstance(body, Reserved | AttemptAborted) and body.writes:
-                cluster.listers.promise(body.writes)
+                cluster.promise(body.writes)
             pod = cluster.pod(key)
             if pod is None:
                 continue

@@ -148,6 +148,12 @@ class Cache:
         if self._order is None:
             self.layout_generation = self.generation
 
+    def touch(self, name: str) -> None:
+        """Something has changed that counts as the node's own, though it is told elsewhere; a node that is not known is not an error."""
+        node = self._nodes.get(name)
+        if node is not None:
+            self._touch(node)
+
     def remove_node(self, name: str) -> None:
         """The node is gone; its pods are kept aside until they are removed or the node comes back."""
         node = self._nodes.pop(name, None)

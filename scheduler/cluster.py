@@ -18,6 +18,7 @@ from tidelog.api.errors import InternalError
 from tidelog.api.objects import Node, Object, Pod
 from tidelog.api.pod_status import is_terminal
 from tidelog.api.well_known import REGION, ZONE
+from tidelog.api.writes import Write
 from tidelog.framework.events import ClusterEvent
 from tidelog.framework.listers import Listers
 from tidelog.framework.node_info import PodInfo
@@ -38,6 +39,7 @@ from tidelog.scheduler.cache import Cache, CacheLayout
 from tidelog.scheduler.commit_check import disturbance, released
 from tidelog.scheduler.disturbances import Notes
 from tidelog.scheduler.groups.group import GroupTable, group_name
+from tidelog.scheduler.node_facts import nodes_told_of
 
 
 class EventObserver(Protocol):
@@ -203,6 +205,21 @@ class Cluster:
             self.cache.put_node(new)
             self._raise(effect.raised)
 
+    def promise(self, writes: Iterable[Write]) -> None:
+        """Show plugins the objects as these writes will leave them."""
+        self._touch_all(self.listers.promise(writes))
+
+    def give_back(self, key: str) -> None:
+        """Show plugins the object as it is."""
+        shown = self.listers.get(key)
+        self.listers.restore([(key, self.objects.get(key))])
+        self._touch_all([(key, shown)])
+
+    def _touch_all(self, before: Iterable[tuple[str, Object | None]]) -> None:
+        for key, old in before:
+            self._touch_nodes(old)
+            self._touch_nodes(self.listers.get(key))
+
     def restate(self, key: str, new: Object) -> None:
         """Only the status that we give it ourselves is another one: nobody waits for that."""
         self.objects[key] = new
@@ -279,9 +296,18 @@ class Cluster:
         elif isinstance(old, Node):
             self.cache.remove_node(old.metadata.name)
         elif new is not None:
+            self._touch_nodes(old)
             self.listers.put(new)
+            self._touch_nodes(new)
         elif old is not None:
+            self._touch_nodes(old)
             self.listers.delete(old)
+
+    def _touch_nodes(self, obj: Object | None) -> None:
+        """What is kept about the nodes that the object tells of has to be looked at again."""
+        if obj is not None:
+            for name in nodes_told_of(obj, self.snapshot, self.listers):
+                self.cache.touch(name)
 
     def _update_queue(self, effect: Effect) -> None:
         queue, old, new = self.queue, effect.old, effect.new

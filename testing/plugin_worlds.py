@@ -13,7 +13,7 @@ failure must be found again by its seed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from itertools import count
 from typing import Any, NamedTuple, TypeVar
 
@@ -139,6 +139,9 @@ class WorldCluster:
 
     def nodes_with_required_anti_affinity_pods(self) -> Iterable[NodeInfo]:
         return [info for info in self.nodes if info.required_anti_affinity_pods]
+
+    def nodes_with_claim(self, namespace: str, name: str) -> Collection[str]:
+        return [info.name for info in self.nodes if (namespace, name) in info.claims]
 
     def image_nodes(self, image: str) -> int:
         return sum(image in info.images for info in self.nodes)

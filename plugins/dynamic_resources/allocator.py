@@ -81,7 +81,11 @@ class Allocator:
         claims: Sequence[ResourceClaim],
         name_share: ShareName = lambda claim, result: share_name("share", claim, result),
         remembered: dict[str, Remembered] | None = None,
+        *,
+        asks_again: bool = False,
     ) -> None:
+        """`asks_again`: what a node is asked anew takes the place of what it was asked before, also in the steps of all together."""
+        self._spent: dict[str, int] | None = {} if asks_again else None
         self._remembered = {} if remembered is None else remembered
         self._inventory = inventory
         self._allocated = allocated
@@ -90,10 +94,25 @@ class Allocator:
         self._name_share = name_share
         self._budget = Budget(STEPS_OF_ATTEMPT)
 
+    def look_again(self, inventory: Inventory, allocated: Allocated) -> None:
+        """What there is, and what is taken, is told by these from now on."""
+        self._inventory = inventory
+        self._allocated = allocated
+
     def allocate(
         self, node: Node, special: ResourceClaim | None = None
     ) -> tuple[AllocationResult, ...] | None:
         """An allocation for each claim, and for the special one of this node; None if there is none. Raises as `Search.run`."""
+        if self._spent is None:
+            return self._allocate(node, special)
+        name = node.metadata.name
+        self._budget.left += self._spent.pop(name, 0)
+        before = self._budget.left
+        found = self._allocate(node, special)
+        self._spent[name] = before - self._budget.left
+        return found
+
+    def _allocate(self, node: Node, special: ResourceClaim | None) -> tuple[AllocationResult, ...] | None:
         pools = self._inventory.pools(node)
         if special is not None:
             return self._search(node, pools, [*self._claims, prepare(special, self._class_of)])

@@ -13,7 +13,7 @@ devices and the sum of the allocations are caches, brought up to date from what 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 from tidelog.api.errors import FieldError
@@ -29,6 +29,7 @@ from tidelog.framework.interface import (
     Answer,
     Code,
     CycleState,
+    Depends,
     FilterPlugin,
     Handle,
     Plugin,
@@ -47,8 +48,8 @@ from tidelog.framework.interface import (
     unschedulable,
 )
 from tidelog.framework.node_info import NodeInfo, PodInfo
-from tidelog.framework.offers import ConcernsPods, SignsPods
-from tidelog.plugins.dynamic_resources.allocated import Allocated
+from tidelog.framework.offers import ConcernsPods, NotCountable, SignsAttempts, SignsPods
+from tidelog.plugins.dynamic_resources.allocated import Allocated, results_of
 from tidelog.plugins.dynamic_resources.allocator import (
     AllocationError,
     Allocator,
@@ -120,7 +121,11 @@ class NodePlan:
 class Cycle:
     """What PreFilter found of the pod, and what Filter found on the nodes."""
 
-    def __init__(self, claims: Sequence[ResourceClaim], special: ResourceClaim | None) -> None:
+    def __init__(
+        self, claims: Sequence[ResourceClaim], special: ResourceClaim | None, *, is_shared: bool = False
+    ) -> None:
+        self.is_shared = is_shared
+        """It serves pods whose claims ask for the same as these."""
         self.claims = claims
         self.special = special
         """The claim of extended resources; what it asks for is each node's own."""
@@ -129,8 +134,6 @@ class Cycle:
         """Of each claim that is allocated: the nodes from which it can be used."""
         self.allocator: Allocator | None = None
         self.plans: dict[str, NodePlan] = {}
-        self.unavailable: dict[int, None] = {}
-        """Claims that some node could not use although they are allocated."""
 
     @property
     def to_allocate(self) -> list[ResourceClaim]:
@@ -143,6 +146,9 @@ class DynamicResources(Plugin):
 
     name = "DynamicResources"
     Args = DynamicResourcesArgs
+    filter_depends = Depends.NODE | Depends.OCCUPANTS | Depends.CLUSTER
+    score_depends = Depends.NODE | Depends.OCCUPANTS | Depends.CLUSTER
+    signed_depends: ClassVar[Depends] = Depends.CLUSTER
     tries_resolvable_only = True
     too_late: ClassVar[str] = "device binding timeout"
 
@@ -152,6 +158,8 @@ class DynamicResources(Plugin):
         self._inventory: tuple[int, Inventory] = (-1, Inventory())
         self._allocated: tuple[int, Allocated] = (-1, Allocated())
         self._memory = Memory()
+        self._shared_changes = 0
+        """How often a device changed hands that more than one node may reach."""
 
     @classmethod
     def validate_args(cls, args: Any, path: str, gates: FeatureGates) -> list[FieldError]:
@@ -193,14 +201,21 @@ class DynamicResources(Plugin):
         changes = devices.claim_changes(generation) if generation >= 0 else None
         if changes is None:
             found = Allocated(devices.claims())
+            self._shared_changes += 1
         else:
             for old, new in changes:
                 if old is not None:
                     found.remove(old)
+                    self._shared_changes += self._has_shared(old)
                 if new is not None:
                     found.add(new)
+                    self._shared_changes += self._has_shared(new)
         self._allocated = (devices.claims_generation, found)
         return found
+
+    def _has_shared(self, claim: ResourceClaim) -> bool:
+        pools = dict.fromkeys((result.driver, result.pool) for result in results_of(claim))
+        return any("" in self.handle.listers.devices.nodes_of_pool(*pool) for pool in pools)
 
     def _claims_of(self, pod: Pod) -> list[ResourceClaim]:
         return claims_of(pod, self.handle.listers.devices.claim)
@@ -218,10 +233,48 @@ class DynamicResources(Plugin):
         return None
 
     def sign_pod(self, pod: PodInfo) -> object:
-        return (
-            pod.pod.spec.resource_claims,
-            backed_requests(pod.requests, self.handle.listers.devices.class_backing),
-        )
+        """Whether it has claims; of extended resources all that the search is told."""
+        extended = backed_requests(pod.requests, self.handle.listers.devices.class_backing)
+        spec = pod.pod.spec
+        asked = [(c.resources, c.restart_policy) for c in (*spec.init_containers, *spec.containers)]
+        return len(spec.resource_claims), extended, asked if extended else ()
+
+    def sign_attempt(self, state: CycleState, pod: PodInfo) -> object | None:
+        """What the claims ask for, or from where they can be used: not which claims they are."""
+        devices = self.handle.listers.devices
+        try:
+            claims = self._claims_of(pod.pod)
+        except NoClaim as problem:
+            return str(problem)
+        if devices.claims_controlled_by(pod.pod.metadata.uid) and self._left_over(pod) is not None:
+            return state.turn
+        told = [self._told(claim) for claim in claims]
+        if None in told:
+            return state.turn
+        self.allocated()
+        return told, devices.classes_generation, devices.shared_generation, self._shared_changes
+
+    def _told(self, claim: ResourceClaim) -> object | None:
+        """None of a claim of which more matters: how long it has waited for its devices, or that it has them by a promise."""
+        allocation = claim.status.allocation
+        if allocation is None:
+            return claim.spec
+        if self.handle.upstream and self.handle.listers.devices.is_promised(claim):
+            return None
+        try:
+            if unready(claim) is not None:
+                return None
+        except Failed:
+            return None
+        return allocation.node_selector, _points(claim, allocation), True
+
+    def _left_over(self, pod: PodInfo) -> ResourceClaim | None:
+        """A claim of extended resources that an earlier attempt has made."""
+        devices = self.handle.listers.devices
+        if not backed_requests(pod.requests, devices.class_backing):
+            return None
+        found = special_claim(pod.pod, devices.claims_controlled_by(pod.pod.metadata.uid))
+        return None if found.metadata.name == IN_MEMORY else found
 
     def concerns(self, pod: PodInfo) -> bool:
         backing = self.handle.listers.devices.class_backing
@@ -239,7 +292,7 @@ class DynamicResources(Plugin):
         )
         if not claims and special is None:
             return PreFilterResult(status=SKIP)
-        cycle = Cycle(claims, special)
+        cycle = Cycle(claims, special, is_shared=state.is_shared)
         cycle.extended = extended
         for claim in claims:
             status = self._look_at(cycle, claim)
@@ -254,6 +307,7 @@ class DynamicResources(Plugin):
                 cycle.to_allocate,
                 lambda claim, result: share_name(*about, claim, result),
                 self._memory.of(cycle.to_allocate, devices.classes_generation, self.allocated()),
+                asks_again=state.is_shared,
             )
         state.write(_STATE, cycle)
         return PreFilterResult()
@@ -300,11 +354,7 @@ class DynamicResources(Plugin):
             return wanted
         if not cycle.claims and not wanted:
             return None
-        unavailable = [
-            index
-            for index, claim in enumerate(cycle.claims)
-            if not self._is_available(claim, cycle.reach[index], node, state.at)
-        ]
+        unavailable = self._unavailable(cycle, node, state.at)
         planned: NodePlan | None = None
         if cycle.allocator is not None and (cycle.to_allocate or wanted):
             plan = self._plan(cycle, pod.pod, node, wanted)
@@ -312,7 +362,6 @@ class DynamicResources(Plugin):
                 return plan
             planned = plan
         if unavailable:
-            cycle.unavailable.update(dict.fromkeys(unavailable))
             return unresolvable(NOT_AVAILABLE)
         if planned is not None:
             cycle.plans[node.name] = planned
@@ -334,6 +383,14 @@ class DynamicResources(Plugin):
             elif resource not in listed:
                 return unresolvable(CANNOT_FIT)
         return tuple(wanted)
+
+    def _unavailable(self, cycle: Cycle, node: NodeInfo, now: int) -> list[int]:
+        """Which of the claims cannot be used there although they are allocated."""
+        return [
+            index
+            for index, claim in enumerate(cycle.claims)
+            if not self._is_available(claim, cycle.reach[index], node, now)
+        ]
 
     def _is_available(
         self, claim: ResourceClaim, reach: NodeMatcher | None, node: NodeInfo, now: int
@@ -357,11 +414,16 @@ class DynamicResources(Plugin):
             backing = self.handle.listers.devices.class_backing
             requests, mappings = requests_and_mappings(pod, wanted, backing)
             special = with_requests(cycle.special, requests)
+        if cycle.is_shared:
+            cycle.allocator.look_again(self.inventory(), self.allocated())
         try:
             allocations = cycle.allocator.allocate(node.node, special)
         except NodeLocalFailure as failure:
             return unresolvable(str(failure))
         except SearchGivenUp as limit:
+            if cycle.is_shared:
+                # Which node is the one where that happens depends on the order in which they are asked.
+                raise NotCountable(str(limit)) from limit
             text = str(limit)
             # Upstream ends the attempt when its ten seconds are over; here the other nodes are still looked at.
             return (
@@ -381,16 +443,37 @@ class DynamicResources(Plugin):
         self, state: CycleState, pod: PodInfo, statuses: Mapping[str, Status]
     ) -> PostFilterResult:
         """Give back what is allocated where no node can use it: the first claim that nobody else uses, or what was left of extended resources."""
-        cycle: Cycle | None = state.read(_STATE)
+        cycle = self._own_cycle(state, pod)
         if cycle is None:
             return PostFilterResult(unschedulable())
-        for index in sorted(cycle.unavailable):
-            claim = cycle.claims[index]
-            if is_for(pod.pod, claim):
-                return PostFilterResult(unschedulable(DEALLOCATED), writes=(deallocation(claim),))
+        for claim in self._in_vain(cycle, pod.pod, statuses, state.at):
+            return PostFilterResult(unschedulable(DEALLOCATED), writes=(deallocation(claim),))
         if cycle.special is not None and cycle.special.metadata.name != IN_MEMORY:
             return PostFilterResult(unschedulable(DELETED), writes=tuple(deletion(cycle.special)))
         return PostFilterResult(unschedulable())
+
+    def _own_cycle(self, state: CycleState, pod: PodInfo) -> Cycle | None:
+        """Of this very pod."""
+        cycle: Cycle | None = state.read(_STATE)
+        if cycle is None or cycle.is_shared:
+            own = CycleState(state.at, state.waiting, state.turn)
+            self.pre_filter(own, pod, ())
+            cycle = own.read(_STATE)
+        return cycle
+
+    def _in_vain(
+        self, cycle: Cycle, pod: Pod, statuses: Mapping[str, Status], now: int
+    ) -> Iterator[ResourceClaim]:
+        """The claims that are allocated where the pod cannot use them, and that nobody else uses."""
+        mine = [i for i, claim in enumerate(cycle.claims) if claim.status.allocation and is_for(pod, claim)]
+        if not mine:
+            return
+        unavailable: dict[int, None] = {}
+        for name, status in statuses.items():
+            node = self.handle.snapshot.get(name)
+            if status.plugin == self.name and status.reasons == (NOT_AVAILABLE,) and node is not None:
+                unavailable.update(dict.fromkeys(self._unavailable(cycle, node, now)))
+        yield from (cycle.claims[index] for index in mine if index in unavailable)
 
     def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
         """Eight points for a request's first alternative, seven for the second …"""
@@ -506,6 +589,7 @@ _score: type[ScorePlugin] = DynamicResources
 _reserve: type[ReservePlugin] = DynamicResources
 _signs: type[SignsPods] = DynamicResources
 _concerns: type[ConcernsPods] = DynamicResources
+_signs_attempts: type[SignsAttempts] = DynamicResources
 _pre_bind: type[PreBindPlugin] = DynamicResources
 _writes: type[WritesBeforeBinding] = DynamicResources
 

@@ -56,7 +56,7 @@ from tidelog.framework.interface import (
     unresolvable,
 )
 from tidelog.framework.node_info import NodeInfo, PodInfo
-from tidelog.framework.offers import ConcernsPods, SignsPods
+from tidelog.framework.offers import ConcernsPods, SignsAttempts, SignsPods
 from tidelog.framework.storage import Storage
 from tidelog.plugins.node_resources.scoring import (
     MAX_UTILIZATION,
@@ -67,7 +67,8 @@ from tidelog.plugins.node_resources.scoring import (
 from tidelog.plugins.volumes.answers import answer, writes_of
 from tidelog.plugins.volumes.claims import LookupFailed, concerns_claim, error, not_found, not_owner, queue_if
 from tidelog.plugins.volumes.in_tree import TranslationError, affinity_for, affinity_of_migrated, kind_of
-from tidelog.plugins.volumes.matching import Candidates, reaches, requested
+from tidelog.plugins.volumes.matching import Candidates, affinity_of, reaches, requested, volumes_for
+from tidelog.plugins.volumes.offered import may_get
 from tidelog.plugins.volumes.plan import Binding, Plan
 from tidelog.plugins.volumes.provisioning import Lacking, Provision, Provisioning, limit_of
 from tidelog.plugins.volumes.signing import signed
@@ -108,7 +109,7 @@ class Claims:
         """The volumes that would do for one of them. Raises SelectorError."""
         found = self._candidates.get(id(claim))
         if found is None:
-            found = Candidates(claim, storage.volumes_of_class(class_of(claim)))
+            found = Candidates(claim, volumes_for(claim, storage))
             self._candidates[id(claim)] = found
         return found
 
@@ -135,6 +136,7 @@ class VolumeBinding(Plugin):
     Args = VolumeBindingArgs
     filter_depends = Depends.NODE | Depends.STORAGE
     score_depends = Depends.NODE | Depends.STORAGE
+    signed_depends: ClassVar[Depends] = Depends.STORAGE
 
     def __init__(self, args: VolumeBindingArgs, handle: Handle) -> None:
         super().__init__(args, handle)
@@ -157,24 +159,52 @@ class VolumeBinding(Plugin):
     # --- which nodes --------------------------------------------------------------------------------------------------
 
     def sign_pod(self, pod: PodInfo) -> object:
-        return signed(pod)
+        return bool(signed(pod))
 
     def concerns(self, pod: PodInfo) -> bool:
         return bool(signed(pod))
+
+    def sign_attempt(self, state: CycleState, pod: PodInfo) -> object | None:
+        """From where the volumes can be reached, and what the claims that wait may get: not which claims they are."""
+        try:
+            found = self._looked_up(state, pod)
+        except LookupFailed as failure:
+            return failure.status.reasons
+        if found is None:
+            return None
+        storage = self._storage
+        reach = [self._reach_of(claim) for claim in found.bound if not self._is_everywhere(claim)]
+        return reach, [may_get(claim, storage) for claim in found.delayed], storage.class_generation
+
+    def _reach_of(self, claim: PersistentVolumeClaim) -> object:
+        volume = self._storage.volume(claim.spec.volume_name)
+        if volume is None:
+            return REASON_VOLUME_GONE
+        if kind_of(volume.spec) is None:
+            return affinity_of(volume)
+        # Each node says by its CSINode how a volume of the old kinds is read there.
+        return volume.spec, volume.metadata.labels, self._storage.csi_generation
+
+    def _looked_up(self, state: CycleState, pod: PodInfo) -> Claims | None:
+        """The pod's claims; None if it has none. Raises LookupFailed."""
+        found: Claims | None = state.read(_STATE)
+        if found is None:
+            claims = [self._claim_of(pod.pod, use.claim, use.is_ephemeral) for use in claim_uses(pod.pod)]
+            if not claims:
+                return None
+            found = self._sorted(claims)
+            state.write(_STATE, found)
+        return found
 
     def pre_filter(self, state: CycleState, pod: PodInfo, nodes: Sequence[NodeInfo]) -> PreFilterResult:
         """Looks the claims up; the first problem rejects the pod."""
         if not pod.pod.spec.volumes:
             return PreFilterResult(status=SKIP)
         try:
-            claims = [self._claim_of(pod.pod, use.claim, use.is_ephemeral) for use in claim_uses(pod.pod)]
-            if not claims:
-                return PreFilterResult(status=SKIP)
-            found = self._sorted(claims)
+            found = self._looked_up(state, pod)
         except LookupFailed as failure:
             return PreFilterResult(status=_of_pre_filter(failure.status))
-        state.write(_STATE, found)
-        if not found.delayed and all(map(self._is_everywhere, found.bound)):
+        if found is None or (not found.delayed and all(map(self._is_everywhere, found.bound))):
             return PreFilterResult(status=SKIP)
         return PreFilterResult()
 
@@ -449,3 +479,4 @@ _pre_bind: type[PreBindPlugin] = VolumeBinding
 _writes: type[WritesBeforeBinding] = VolumeBinding
 _signs: type[SignsPods] = VolumeBinding
 _concerns: type[ConcernsPods] = VolumeBinding
+_signs_attempts: type[SignsAttempts] = VolumeBinding

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from tidelog.api.objects import Pod, Volume
 from tidelog.api.storage import CSINode, PersistentVolume, PersistentVolumeClaim, VolumeAttachment
@@ -27,8 +27,9 @@ from tidelog.framework.interface import (
     unresolvable,
     unschedulable,
 )
+from tidelog.framework.interface import Snapshot as SnapshotPort
 from tidelog.framework.node_info import NodeInfo, PodInfo
-from tidelog.framework.offers import ConcernsPods, SignsPods
+from tidelog.framework.offers import ConcernsPods, NotCountable, SignsAttempts, SignsPods
 from tidelog.framework.snapshot import Snapshot
 from tidelog.framework.storage import Storage
 from tidelog.plugins.volumes.claims import (
@@ -74,6 +75,7 @@ class NodeVolumeLimits(Plugin):
 
     name = "NodeVolumeLimits"
     filter_depends = Depends.OCCUPANTS | Depends.STORAGE
+    signed_depends: ClassVar[Depends] = Depends.STORAGE
 
     def __init__(self, args: None, handle: Handle) -> None:
         super().__init__(args, handle)
@@ -82,17 +84,46 @@ class NodeVolumeLimits(Plugin):
         self._room = Room(handle)
 
     def sign_pod(self, pod: PodInfo) -> object:
-        return signed(pod)
+        return bool(signed(pod))
 
     def concerns(self, pod: PodInfo) -> bool:
         return bool(signed(pod))
 
+    def sign_attempt(self, state: CycleState, pod: PodInfo) -> object | None:
+        """How many volumes of each driver; which ones only where a node may have them already."""
+        if self._is_skipped(pod.pod):
+            return None
+        try:
+            found = [self._told_apart(pod.pod, has_csi_node) for has_csi_node in (False, True)]
+        except LookupFailed as failure:
+            return failure.status.reasons
+        return found, self.handle.listers.storage.class_generation
+
+    def _told_apart(self, pod: Pod, has_csi_node: bool) -> Volumes:
+        """The pod's volumes; those that no node can have yet stand there without a name of their own. Raises LookupFailed."""
+        storage, snapshot = self.handle.listers.storage, self.handle.snapshot
+        found: Volumes = {}
+        new = new_volumes(pod, storage, snapshot)
+        for key, driver in volumes_of(pod, storage, has_csi_node, is_new=True).items():
+            found[f"\0{len(found)}" if key in new else key] = driver
+        return found
+
+    def _is_skipped(self, pod: Pod) -> bool:
+        if not any(map(_may_count, pod.spec.volumes)):
+            return True
+        return not self.handle.upstream and self._room.is_everywhere(pod)
+
     def pre_filter(self, state: CycleState, pod: PodInfo, nodes: Sequence[NodeInfo]) -> PreFilterResult:
         """Skips a pod without a volume that a driver could have to attach, and one whose volumes every node can take."""
-        if not any(map(_may_count, pod.pod.spec.volumes)):
+        if self._is_skipped(pod.pod):
             return PreFilterResult(status=SKIP)
-        if not self.handle.upstream and self._room.is_everywhere(pod.pod):
-            return PreFilterResult(status=SKIP)
+        if state.is_shared:
+            # Other pods than this one are asked about, and it may be on a node itself by then.
+            for has_csi_node in (False, True):
+                try:
+                    state.write(_wanted_key(has_csi_node), self._told_apart(pod.pod, has_csi_node))
+                except LookupFailed as failure:
+                    raise NotCountable(failure.status.message) from failure
         return PreFilterResult()
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
@@ -182,12 +213,38 @@ def _attachment_key(attachment: VolumeAttachment, storage: Storage) -> str:
 
 def _wanted(state: CycleState, pod: Pod, storage: Storage, has_csi_node: bool) -> Volumes:
     """Of the pod to be placed, once for all nodes. Raises LookupFailed."""
-    key = f"NodeVolumeLimits.wanted.{has_csi_node}"
+    key = _wanted_key(has_csi_node)
     found: Volumes | None = state.read(key)
     if found is None:
         found = volumes_of(pod, storage, has_csi_node, is_new=True)
         state.write(key, found)
     return found
+
+
+def _wanted_key(has_csi_node: bool) -> str:
+    return "NodeVolumeLimits.wanted.with" if has_csi_node else "NodeVolumeLimits.wanted.without"
+
+
+def new_volumes(pod: Pod, storage: Storage, snapshot: SnapshotPort) -> frozenset[str]:
+    """Keys of those of the pod's volumes that no pod on a node can have: nobody there mounts the claim, and no other claim stands for the volume."""
+    found: list[str] = []
+    namespace = pod.metadata.namespace
+    for use in claim_uses(pod):
+        claim = storage.claim(namespace, use.claim)
+        if claim is None or snapshot.nodes_with_claim(namespace, use.claim):
+            continue
+        name = claim.spec.volume_name
+        volume = storage.volume(name) if name else None
+        if volume is None:
+            driver, handle = _driver_of_class(claim, storage, True)
+        elif volume.spec.csi is not None and len(storage.claims_with_volume(name)) == 1:
+            driver, handle = volume.spec.csi.driver, volume.spec.csi.volume_handle
+            if len(storage.volumes_with_handle(driver, handle)) > 1:
+                continue
+        else:
+            continue
+        found.append(f"{driver}/{handle}")
+    return frozenset(found)
 
 
 def volumes_of(pod: Pod, storage: Storage, has_csi_node: bool, *, is_new: bool) -> Volumes:
@@ -250,11 +307,15 @@ def _driver_of_class(claim: PersistentVolumeClaim, storage: Storage, has_csi_nod
     if found is None:
         return "", ""
     # No volume has such a handle: it cannot be taken for one that is there.
-    handle = f"\0{claim.metadata.namespace}/{claim.metadata.name}"
+    handle = _handle_to_come(claim)
     kind = kind_named(found.provisioner)
     if kind is None:
         return found.provisioner, handle
     return (kind.driver, handle) if kind.is_migrated and has_csi_node else ("", "")
+
+
+def _handle_to_come(claim: PersistentVolumeClaim) -> str:
+    return f"\0{claim.metadata.namespace}/{claim.metadata.name}"
 
 
 def _missing_driver(wanted: Volumes, storage: Storage, csi_node: CSINode | None) -> str:
@@ -380,3 +441,4 @@ _pre_filter: type[PreFilterPlugin] = NodeVolumeLimits
 _filter: type[FilterPlugin] = NodeVolumeLimits
 _signs: type[SignsPods] = NodeVolumeLimits
 _concerns: type[ConcernsPods] = NodeVolumeLimits
+_signs_attempts: type[SignsAttempts] = NodeVolumeLimits

@@ -15,6 +15,7 @@ from tidelog.api.objects import NodeSelector
 from tidelog.api.selectors import Matcher, label_matcher, volume_affinity_matcher
 from tidelog.api.storage import PersistentVolume, PersistentVolumeClaim
 from tidelog.api.volumes import FILESYSTEM, class_of, is_for, size
+from tidelog.framework.storage import Storage
 
 Labels = Mapping[str, str]
 
@@ -36,6 +37,17 @@ def affinity_of(volume: PersistentVolume) -> NodeSelector | None:
 def requested(claim: PersistentVolumeClaim) -> Fraction:
     """How much the claim asks for."""
     return Fraction(*size(claim.spec.resources.requests))
+
+
+def volumes_for(claim: PersistentVolumeClaim, storage: Storage) -> list[PersistentVolume]:
+    """All volumes of the claim's class that it could get: those that are promised to it, and those that nobody has."""
+    name, meta = class_of(claim), claim.metadata
+    promised = (
+        v
+        for v in storage.volumes_promised_to(meta.namespace, meta.name)
+        if class_of(v) == name and is_for(v, claim)
+    )
+    return [*promised, *storage.free_volumes_of_class(name)]
 
 
 class _Candidate(NamedTuple):

@@ -64,10 +64,14 @@ class Provisioning:
         return space if isinstance(space, Lacking) else Provision(self._claim, space)
 
     def _counts_space(self) -> bool:
-        """Somebody says how much there is, and the claim says how much it wants."""
-        driver = self._storage.csi_driver(self._class.provisioner)
-        counts = driver is not None and bool(driver.spec.storage_capacity)
-        return counts and STORAGE in self._claim.spec.resources.requests
+        return counts_space(self._claim, self._class, self._storage)
+
+
+def counts_space(claim: PersistentVolumeClaim, found: StorageClass, storage: Storage) -> bool:
+    """Somebody says how much there is for volumes of the class, and the claim says how much it wants."""
+    driver = storage.csi_driver(found.provisioner)
+    counts = driver is not None and bool(driver.spec.storage_capacity)
+    return counts and STORAGE in claim.spec.resources.requests
 
 
 def is_allowed(terms: Sequence[TopologySelectorTerm], labels: Labels) -> bool:

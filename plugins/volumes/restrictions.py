@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 import msgspec
 
@@ -23,7 +24,7 @@ from tidelog.framework.interface import (
     unschedulable,
 )
 from tidelog.framework.node_info import NodeInfo, PodInfo
-from tidelog.framework.offers import ConcernsPods, SignsPods
+from tidelog.framework.offers import ConcernsPods, SignsAttempts, SignsPods
 from tidelog.plugins.volumes.claims import concerns_mounted_claim, mounted_names, not_found, queue_if
 from tidelog.plugins.volumes.signing import signed
 
@@ -51,31 +52,48 @@ class VolumeRestrictions(Plugin):
 
     name = "VolumeRestrictions"
     filter_depends = Depends.OCCUPANTS | Depends.STORAGE | Depends.CLUSTER
+    signed_depends: ClassVar[Depends] = Depends.STORAGE | Depends.CLUSTER
 
     def sign_pod(self, pod: PodInfo) -> object:
-        return signed(pod)
+        """The disks, and whether there may be claims."""
+        found = signed(pod)
+        return bool(found), [volume for volume in found if _is_disk(volume)]
 
     def concerns(self, pod: PodInfo) -> bool:
         return bool(signed(pod))
 
+    def sign_attempt(self, state: CycleState, pod: PodInfo) -> object | None:
+        """The claims that only one pod may use and somebody does."""
+        found = self._exclusive(pod)
+        if isinstance(found, Status):
+            return found.reasons
+        matters = found.conflicts or (found.has_disks and found.names)
+        return (pod.namespace, sorted(found.names), found.conflicts) if matters else None
+
     def pre_filter(self, state: CycleState, pod: PodInfo, nodes: Sequence[NodeInfo]) -> PreFilterResult:
         """Rejects a pod whose claim is missing; skips one that has neither such disks nor a claim in use."""
-        volumes = pod.pod.spec.volumes
-        if not volumes:
+        if not pod.pod.spec.volumes:
             return PreFilterResult(status=SKIP)
-        has_disks = any(_is_disk(volume) for volume in volumes)
+        found = self._exclusive(pod)
+        if isinstance(found, Status):
+            return PreFilterResult(status=found)
+        if not found.has_disks and not found.conflicts:
+            return PreFilterResult(status=SKIP)
+        state.write(_STATE, found)
+        return PreFilterResult()
+
+    def _exclusive(self, pod: PodInfo) -> Exclusive | Status:
         names: set[str] = set()
         for name in mounted_names(pod.pod):
             claim = self.handle.listers.storage.claim(pod.namespace, name)
             if claim is None:
-                return PreFilterResult(status=unresolvable(not_found(name)))
+                return unresolvable(not_found(name))
             if READ_WRITE_ONCE_POD in claim.spec.access_modes:
                 names.add(name)
-        conflicts = sum(any((pod.namespace, name) in node.claims for node in nodes) for name in names)
-        if not has_disks and not conflicts:
-            return PreFilterResult(status=SKIP)
-        state.write(_STATE, Exclusive(has_disks, frozenset(names), conflicts))
-        return PreFilterResult()
+        has_disks = any(_is_disk(volume) for volume in pod.pod.spec.volumes)
+        in_use = self.handle.snapshot.nodes_with_claim
+        conflicts = sum(bool(in_use(pod.namespace, name)) for name in names)
+        return Exclusive(has_disks, frozenset(names), conflicts)
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
         """Disks first; a claim that is in use is in use on every node."""
@@ -165,3 +183,4 @@ _filter: type[FilterPlugin] = VolumeRestrictions
 _hooks: type[PodHooks] = VolumeRestrictions
 _signs: type[SignsPods] = VolumeRestrictions
 _concerns: type[ConcernsPods] = VolumeRestrictions
+_signs_attempts: type[SignsAttempts] = VolumeRestrictions

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from tidelog.api.storage import PersistentVolume, StorageClass
 from tidelog.api.volumes import WAIT_FOR_FIRST_CONSUMER, class_of
@@ -21,7 +21,7 @@ from tidelog.framework.interface import (
     unresolvable,
 )
 from tidelog.framework.node_info import NodeInfo, PodInfo
-from tidelog.framework.offers import ConcernsPods, SignsPods
+from tidelog.framework.offers import ConcernsPods, SignsAttempts, SignsPods
 from tidelog.plugins.volumes.binding import mode_not_set
 from tidelog.plugins.volumes.claims import NO_NAME, concerns_mounted_claim, mounted_names, not_found, queue_if
 from tidelog.plugins.volumes.in_tree import ZONES_DELIMITER
@@ -46,26 +46,40 @@ class VolumeZone(Plugin):
 
     name = "VolumeZone"
     filter_depends = Depends.NODE | Depends.STORAGE
+    signed_depends: ClassVar[Depends] = Depends.STORAGE
 
     def sign_pod(self, pod: PodInfo) -> object:
-        return signed(pod)
+        return bool(signed(pod))
 
     def concerns(self, pod: PodInfo) -> bool:
         return bool(signed(pod))
 
+    def sign_attempt(self, state: CycleState, pod: PodInfo) -> object | None:
+        """What the volumes' labels ask, whichever volumes they are."""
+        found = self._asked(pod)
+        if isinstance(found, Status):
+            return found.reasons
+        return [(one.key, sorted(one.values)) for one in found] or None
+
     def pre_filter(self, state: CycleState, pod: PodInfo, nodes: Sequence[NodeInfo]) -> PreFilterResult:
         """Collects the labels of the volumes; skips if there are none."""
-        found: list[VolumeTopology] = []
-        for name in mounted_names(pod.pod):
-            volume = self._volume_of(pod.namespace, name)
-            if isinstance(volume, Status):
-                return PreFilterResult(status=volume)
-            if volume is not None:
-                found += topologies_of(volume)
+        found = self._asked(pod)
+        if isinstance(found, Status):
+            return PreFilterResult(status=found)
         if not found:
             return PreFilterResult(status=SKIP)
         state.write(_STATE, found)
         return PreFilterResult()
+
+    def _asked(self, pod: PodInfo) -> list[VolumeTopology] | Status:
+        found: list[VolumeTopology] = []
+        for name in mounted_names(pod.pod):
+            volume = self._volume_of(pod.namespace, name)
+            if isinstance(volume, Status):
+                return volume
+            if volume is not None and volume.metadata.labels:
+                found += topologies_of(volume)
+        return found
 
     def _volume_of(self, namespace: str, name: str) -> PersistentVolume | Status | None:
         """The volume that the claim has; None if it gets one when its pod has a node."""
@@ -143,3 +157,4 @@ _pre_filter: type[PreFilterPlugin] = VolumeZone
 _filter: type[FilterPlugin] = VolumeZone
 _signs: type[SignsPods] = VolumeZone
 _concerns: type[ConcernsPods] = VolumeZone
+_signs_attempts: type[SignsAttempts] = VolumeZone

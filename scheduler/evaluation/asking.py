@@ -62,6 +62,8 @@ def way_of(plugin: Any, depends: Depends) -> Way:
     """The way for an answer that is declared so."""
     if isinstance(plugin, LooksBeyond):
         depends &= ~(Depends.ALL_NODES | Depends.DOMAINS)
+    if isinstance(plugin, SignsAttempts):
+        depends &= ~getattr(plugin, "signed_depends", Depends.POD)
     if not depends:
         return Way.SHAPE
     if not depends & ~Depends.STATE:

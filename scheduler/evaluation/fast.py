@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from enum import Enum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
@@ -341,12 +341,17 @@ class FastEvaluation:
     def _signed_now(self, state: CycleState, pod: PodInfo) -> _Signed:
         try:
             key = _encode([sign(pod) for sign in self._ways.signs])
-            varying = tuple(p for p in self._ways.varying if p.sign_attempt(state, pod) is not None)
+            varying = tuple([p for p in self._ways.varying if self._varies(p, state, pod)])
         except SelectorError:
             raise
         except Exception as error:
             raise NotFast("a plugin failed to sign the pod") from error
         return _Signed(key, varying)
+
+    def _varies(self, plugin: Any, state: CycleState, pod: PodInfo) -> bool:
+        if plugin in self._ways.choosy:
+            return bool(plugin.concerns(pod))
+        return plugin.sign_attempt(state, pod) is not None
 
     def _find_once(self, prepared: Prepared, start: int) -> Found | None:
         """The first pod of a shape, perhaps the only one: without a table."""

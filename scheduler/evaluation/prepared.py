@@ -37,6 +37,7 @@ class Prepared:
         self.ways = ways
         self._index = index
         self.state = CycleState(state.at, state.waiting, state.turn)
+        self.state.is_shared = True
         self.silent = frozenset(p.name for p in ways.choosy if not p.concerns(pod))
         """Plugins that have nothing to do with the pod."""
         self.later = framework.later_for(self.silent)

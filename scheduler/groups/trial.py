@@ -11,6 +11,7 @@ from tidelog.framework.diagnosis import FitError
 from tidelog.framework.framework import Framework, ScheduleResult
 from tidelog.framework.interface import CycleState, Placement, Status
 from tidelog.framework.node_info import PodInfo
+from tidelog.scheduler.node_facts import nodes_told_of
 
 
 class TrialStep:
@@ -42,10 +43,12 @@ class TrialStep:
         if promised and not isinstance(promised, Status):
             writes = [write for each in promised for write in each.writes]
             self._before = framework.handle.listers.promise(writes)
+            _touch(framework, self._before)
 
     def hide_writes(self, framework: Framework) -> None:
         """Undo that; in the opposite order."""
         if self._before:
+            _touch(framework, self._before)
             framework.handle.listers.restore(self._before)
             self._before = []
 
@@ -53,6 +56,15 @@ class TrialStep:
     def message(self) -> str:
         """Why it has no node."""
         return self.reason if self.error is None else self.error.message
+
+
+def _touch(framework: Framework, before: Iterable[tuple[str, Object | None]]) -> None:
+    """Whoever keeps answers about nodes looks again where the objects, as they were or as they are shown now, tell of them."""
+    snapshot, listers = framework.snapshot, framework.handle.listers
+    for key, old in before:
+        for obj in (old, listers.get(key)):
+            for name in () if obj is None else nodes_told_of(obj, snapshot, listers):
+                snapshot.touch(name)
 
 
 class TrialEvaluation:

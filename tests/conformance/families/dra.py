@@ -59,7 +59,7 @@ def answer(case: Mapping[str, Any]) -> Answer:
     if result.get("errored") or "feasible" not in result:
         return result
     if not result["feasible"]:
-        return result | {"postFilter": _post_filter(framework, plugin, state, pod)}
+        return result | {"postFilter": _post_filter(framework, plugin, state, pod, found)}
     assert isinstance(found, Feasible)
     result |= _scores(framework, state, pod, found.nodes)
     node = min(result["best"] if "best" in case["expect"] else result["feasible"])
@@ -130,8 +130,13 @@ def _each(framework: Framework, pod: PodInfo) -> list[Answer]:
     return [_status(Status(status.code, reasons, plugin.name))]
 
 
-def _post_filter(framework: Framework, plugin: DynamicResources, state: CycleState, pod: PodInfo) -> Answer:
-    found = plugin.post_filter(state, pod, {})
+def _post_filter(
+    framework: Framework, plugin: DynamicResources, state: CycleState, pod: PodInfo, error: Any
+) -> Answer:
+    nodes = framework.snapshot.nodes
+    found = plugin.post_filter(
+        state, pod, error.diagnosis.statuses(nodes) if isinstance(error, FitError) else {}
+    )
     assert found.status is not None
     writes = _all_told(framework, found.writes)
     return {"code": found.status.code.value, "reasons": list(found.status.reasons), "writes": writes}

@@ -60,6 +60,9 @@ simulate: $(STAMP) ## tell SEEDS random stories FROM a seed on a simulated machi
 fuzz: $(STAMP) ## random input for everything that takes bytes (long)
 	TIDELOG_FUZZ_EXAMPLES=$(FUZZ_EXAMPLES) $(BIN)/python -m pytest -q tests/fuzz tests/api/test_fuzz.py tests/cli/test_bad_input.py tests/eventlog/test_handover.py
 
+thorough: $(STAMP) ## all tests, with five times as many random cases (an hour)
+	TIDELOG_THOROUGH=5 $(BIN)/python -m pytest -q -n auto --dist worksteal
+
 laws: $(STAMP) ## hold the laws of preemption on thousands of random clusters (long)
 	TIDELOG_PREEMPTION_SEEDS=$(PREEMPTION_SEEDS) TIDELOG_MEMORY_SEEDS=2000 $(BIN)/python -m pytest -q -n auto \
 	  tests/scheduler/test_preemption_invariants.py tests/plugins/default_preemption/test_memory.py
@@ -91,4 +94,4 @@ wheel: $(STAMP) ## build the wheel into dist/
 clean: ## remove everything that is not in git
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage*
 
-.PHONY: help install demo docs screenshots client-loops simulate fuzz laws torture soak test check-lint check-types check-imports check-tests conformance mutation-score mutants format wheel clean
+.PHONY: help install demo docs screenshots client-loops simulate fuzz thorough laws torture soak test check-lint check-types check-imports check-tests conformance mutation-score mutants format wheel clean

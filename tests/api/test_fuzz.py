@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import copy
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.api.conftest import VALID
+from tests.thorough import cases
 from tidelog.api.admission import admit
 from tidelog.api.cluster import Stamp
 from tidelog.api.errors import InvalidObjects
@@ -26,7 +26,7 @@ from tidelog.api.manifests.manifests import dump_json, dump_yaml, load
 from tidelog.api.object_table import ObjectTable
 from tidelog.api.objects import Object
 
-FUZZ = settings(max_examples=int(os.environ.get("TIDELOG_FUZZ_EXAMPLES", "150")))
+FUZZ = settings(max_examples=cases(80, "TIDELOG_FUZZ_EXAMPLES"))
 DUMP = json.loads((Path(__file__).parent / "data" / "kubectl-get-nodes-pods.json").read_text())["items"]
 SEEDS: list[dict[str, Any]] = [
     *({"apiVersion": KIND_BY_NAME[kind].api_version, "kind": kind, **data} for kind, data in VALID.items()),

@@ -9,7 +9,6 @@ import asyncio
 import hashlib
 import io
 import json
-import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -23,6 +22,7 @@ from hypothesis import strategies as st
 from msgspec import Raw
 
 from tests.cli.conftest import Tidelog
+from tests.thorough import cases
 from tidelog.api.errors import TidelogError
 from tidelog.api.features import FeatureGates
 from tidelog.api.kinds.registry import KINDS
@@ -33,7 +33,7 @@ from tidelog.eventlog.log import Log, memory_log
 from tidelog.testing.builders import ZONE, pod
 
 Manifest = Callable[..., Path]
-EXAMPLES = int(os.environ.get("TIDELOG_FUZZ_EXAMPLES", "150"))
+EXAMPLES = cases(80, "TIDELOG_FUZZ_EXAMPLES")
 """A bigger number for a longer search."""
 fuzz = settings(
     max_examples=EXAMPLES,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.kep.spread_world import PREEMPTION, PROVISIONING, World, two_zones, web
+from tests.worlds.spread import PREEMPTION, PROVISIONING, World, two_zones, web
 from tidelog.cli.main import main
 from tidelog.replay.files import write_log
 

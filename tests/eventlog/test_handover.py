@@ -17,6 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.thorough import cases
 from tidelog.api.errors import (
     FieldError,
     InternalError,
@@ -431,7 +432,7 @@ JUNK = st.binary(max_size=200) | st.builds(
 )
 
 
-@settings(max_examples=int(os.environ.get("TIDELOG_FUZZ_EXAMPLES", "100")))
+@settings(max_examples=cases(60, "TIDELOG_FUZZ_EXAMPLES"))
 @given(st.lists(JUNK, min_size=1, max_size=5))
 def test_no_bytes_crash_the_server_or_change_the_log(junk: list[bytes]) -> None:
     async def main(path: str) -> None:

@@ -4,7 +4,7 @@ On an honest disk a log is never even refused. On one that lies about the syncs 
 refused with the range that is missing; never is anything lost silently. (A disk that lies about the head file too cannot be told from one that
 was never written.) Deliberate mistakes are caught by the same check.
 
-400 cases by default; `TORTURE_CASES=10000` for more, `TORTURE_SEED` for others. A failure names its case: run it alone with
+`TORTURE_CASES=10000` for more cases, `TORTURE_SEED` for others. A failure names its case: run it alone with
 `TORTURE_SEED=… TORTURE_CASES=1`.
 """
 
@@ -25,6 +25,7 @@ import pytest
 
 from tests.eventlog import sqlite_watch
 from tests.eventlog.power_loss import WAYS, Machine, Recorder, Step, Way
+from tests.thorough import cases
 from tidelog.api.errors import LogDamaged
 from tidelog.eventlog import database, sqlite
 from tidelog.eventlog.log import Log, open_log
@@ -34,7 +35,7 @@ from tidelog.eventlog.sqlite import SqliteStore
 from tidelog.eventlog.store import Head
 from tidelog.eventlog.verify import verify
 
-CASES = int(os.environ.get("TORTURE_CASES", "400"))
+CASES = cases(200, "TORTURE_CASES")
 SEED = int(os.environ.get("TORTURE_SEED", "0"))
 CHUNKS = 8
 ROUNDS = 60

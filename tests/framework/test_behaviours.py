@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from tests.replay.histories import node, pod
+from tests.worlds.histories import node, pod
 from tidelog.api.errors import TidelogError
 from tidelog.configuration.configuration import SchedulerConfiguration, resolve_configuration
 from tidelog.framework.behaviours import BEHAVIOURS, Behaviour, all_behaviours

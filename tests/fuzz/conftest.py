@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import copy
 import io
-import os
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,6 +14,7 @@ import yaml
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
+from tests.thorough import cases
 from tidelog.api.errors import InvalidObjects, TidelogError
 from tidelog.cli.main import main
 from tidelog.eventlog.records import Record
@@ -23,7 +23,7 @@ from tidelog.replay.files import write_log
 from tidelog.scheduler.state import SNAPSHOT, encode_state
 from tidelog.testing import builders as b
 
-EXAMPLES = int(os.environ.get("TIDELOG_FUZZ_EXAMPLES", "60"))
+EXAMPLES = cases(40, "TIDELOG_FUZZ_EXAMPLES")
 FUZZ = settings(
     max_examples=EXAMPLES,
     suppress_health_check=[*settings.default.suppress_health_check, HealthCheck.function_scoped_fixture],

@@ -19,7 +19,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from tests.replay.histories import node, pod, random_history
+from tests.worlds.histories import node, pod, random_history
 from tidelog.api.objects import LabelSelector, LabelSelectorRequirement
 from tidelog.configuration.configuration import resolve_configuration
 from tidelog.eventlog.reader import open_reader

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
-from tests.kep.spread_world import NP, PROVISIONING
+from tests.worlds.spread import NP, PROVISIONING
 from tidelog.api.objects import Node, Pod, pod_condition
 from tidelog.api.pod_status import POD_SCHEDULED
 from tidelog.api.times import NANOS, parse_time

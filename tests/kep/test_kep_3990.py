@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.kep.spread_world import (
+from tests.worlds.spread import (
     NP,
     PREEMPTION,
     PROVISIONING,

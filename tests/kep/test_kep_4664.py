@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from tests.scheduler.preemption_world import World, budget, configuration, pending, running
+from tests.worlds.preemption import World, budget, configuration, pending, running
 from tidelog.api.admission import admit
 from tidelog.api.cluster import Stamp
 from tidelog.api.errors import InvalidObjects

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from tests.scheduler.groups.group_world import (
+from tests.worlds.groups import (
     BLOCK,
     GATES,
     HEADER,

@@ -3,12 +3,11 @@
 The naive queue (`naive.py`) is plain lists and the written rules. At any step the queue may be dumped and loaded anew, and
 at the end a further queue is given the same calls: nothing of this may be noticed.
 
-`TIDELOG_QUEUE_HISTORIES` sets the number of long histories (default 200).
+`TIDELOG_QUEUE_HISTORIES` sets the number of long histories.
 """
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from random import Random
 
@@ -17,12 +16,13 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from tests.queue.histories import OPERATIONS, History
+from tests.thorough import cases
+from tests.worlds.queue_histories import OPERATIONS, History
 
 pytestmark = pytest.mark.no_cover  # Hundreds of long histories; the other tests of the queue cover it.
 
 RANDOM = st.randoms(use_true_random=False)
-HISTORIES = int(os.environ.get("TIDELOG_QUEUE_HISTORIES", "200"))
+HISTORIES = cases(60, "TIDELOG_QUEUE_HISTORIES")
 
 
 def test_long_histories() -> None:
@@ -91,5 +91,5 @@ class Histories(RuleBasedStateMachine):
             self.history.finish()
 
 
-Histories.TestCase.settings = settings(max_examples=40, stateful_step_count=40)
+Histories.TestCase.settings = settings(max_examples=cases(20), stateful_step_count=40)
 TestHistories = Histories.TestCase

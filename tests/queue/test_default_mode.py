@@ -7,12 +7,11 @@
 5. Who is popped is who was first; among equals, who came first.
 6. A queue that is dumped and loaded goes on as the one that was not.
 
-`TIDELOG_QUEUE_HISTORIES` sets the number of long histories (default 100).
+`TIDELOG_QUEUE_HISTORIES` sets the number of long histories.
 """
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from random import Random
 from typing import Any
@@ -35,6 +34,7 @@ from tests.queue.toys import (
     on,
     uid,
 )
+from tests.thorough import cases
 from tidelog.api.objects import Pod
 from tidelog.api.times import NANOS
 from tidelog.framework.events import TIME, ClusterEvent, Hint, Tick, WaitingPod, matches
@@ -43,7 +43,7 @@ from tidelog.queue.group_rules import QueuedGroupInfo
 from tidelog.queue.scheduling_queue import QueueRejection
 from tidelog.testing import builders as build
 
-HISTORIES = int(os.environ.get("TIDELOG_QUEUE_HISTORIES", "100"))
+HISTORIES = cases(40, "TIDELOG_QUEUE_HISTORIES")
 EVENTS = [NODE_ADD, NODE_LABEL, POD_DELETE]
 REJECTORS = ["A", "B", "Deaf", "Timer"]
 Happened = tuple[ClusterEvent, Any, Any]
@@ -305,7 +305,7 @@ def test_long_lives_obey_the_laws(seed: int) -> None:
     live(Random(seed), 150)
 
 
-@settings(max_examples=30)
+@settings(max_examples=cases(20))
 @given(rnd=st.randoms(use_true_random=False))
 def test_short_lives_obey_the_laws(rnd: Random) -> None:
     live(rnd, 30)

@@ -6,12 +6,12 @@ core's own bookkeeping and the queue take part. After every record each pod in t
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Callable
 
 from msgspec.structs import replace
 
+from tests.thorough import cases
 from tidelog.api.objects import Object, Pod, PodSchedulingGate
 from tidelog.configuration.configuration import default_configuration
 from tidelog.framework.framework import Feasible
@@ -21,7 +21,7 @@ from tidelog.replay.driver import Driver
 from tidelog.testing.hint_soundness import HintSoundness, Sleeper
 from tidelog.testing.plugin_worlds import Dice, World
 
-STORIES = int(os.environ.get("TIDELOG_QUEUE_HISTORIES", "100"))
+STORIES = cases(40, "TIDELOG_QUEUE_HISTORIES")
 Change = Callable[[], None]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.golden import make
-from tests.kep.spread_world import PREEMPTION, two_zones, web
+from tests.worlds.spread import PREEMPTION, two_zones, web
 from tidelog.plugins.registry import Registry
 from tidelog.replay.driver import Driver
 from tidelog.replay.verify import recover, verify

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.replay.histories import node, pod, random_history
+from tests.worlds.histories import node, pod, random_history
 from tidelog.api.errors import LogError, TidelogError
 from tidelog.eventlog.log import open_log
 from tidelog.eventlog.records import Unschedulable

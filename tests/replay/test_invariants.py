@@ -22,7 +22,7 @@ from pathlib import Path
 import pytest
 
 from tests.other_seed import OtherSeed
-from tests.replay.histories import random_history
+from tests.worlds.histories import random_history
 from tidelog.eventlog.records import OUTCOME_KINDS, Record
 from tidelog.plugins.registry import Registry
 from tidelog.replay.comparison import compare

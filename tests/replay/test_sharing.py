@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.replay.histories import SCHEDULER, node, pod, random_history
+from tests.worlds.histories import SCHEDULER, node, pod, random_history
 from tidelog.api.errors import TidelogError
 from tidelog.api.objects import Pod
 from tidelog.cli.main import main

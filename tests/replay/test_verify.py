@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from tests.replay import unsteady_plugins
-from tests.replay.histories import node, pod, random_history
+from tests.worlds.histories import node, pod, random_history
 from tidelog.cli.main import main
 from tidelog.eventlog.records import Record, Scheduled, Unschedulable, decode_body, encode_body
 from tidelog.eventlog.store import CHANGES

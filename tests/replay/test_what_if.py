@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from tests.replay.histories import node, pod, random_history
+from tests.worlds.histories import node, pod, random_history
 from tidelog.api.times import NANOS
 from tidelog.cli.main import main
 from tidelog.configuration.configuration import SchedulerConfiguration, resolve_configuration

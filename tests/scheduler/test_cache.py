@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
 from msgspec.structs import replace
 
+from tests.thorough import cases
 from tidelog.framework.node_info import NodeInfo, PodInfo
 from tidelog.framework.snapshot import Snapshot
 from tidelog.scheduler.cache import Cache
@@ -403,7 +404,7 @@ class CacheMachine(RuleBasedStateMachine):
         assert list(self.cache.node_names()) == [name for name in chain(*columns) if name is not None]
 
 
-CacheMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=40)
+CacheMachine.TestCase.settings = settings(max_examples=cases(30), stateful_step_count=40)
 TestCache = CacheMachine.TestCase
 
 

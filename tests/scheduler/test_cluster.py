@@ -4,21 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from tidelog.api.objects import Node, Pod
+from tests.worlds.objects import node, pod
 from tidelog.framework.events import ClusterEvent
 from tidelog.queue.entity import QueuedPod
 from tidelog.queue.in_flight import InFlightEvent
 from tidelog.queue.scheduling_queue import SchedulingQueue
 from tidelog.replay.driver import Driver
-from tidelog.testing import builders as b
-
-
-def node(name: str, cpu: str) -> Node:
-    return b.node(name).capacity(cpu=cpu).build()
-
-
-def pod(name: str, cpu: str) -> Pod:
-    return b.pod(name).request(cpu=cpu).scheduler("default-scheduler").build()
 
 
 class Entries:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
+from tests.worlds.objects import node, pod
 from tidelog.api.errors import InternalError, PluginError
-from tidelog.api.objects import Condition, Node, Pod, pod_condition
+from tidelog.api.objects import Condition, Pod, pod_condition
 from tidelog.api.pod_status import POD_SCHEDULED
 from tidelog.configuration.configuration import SchedulerConfiguration, resolve_configuration
 from tidelog.eventlog.records import (
@@ -28,14 +29,6 @@ from tidelog.replay.verify import recover, verify
 from tidelog.testing import builders as b
 
 ZONE = "topology.kubernetes.io/zone"
-
-
-def node(name: str, zone: str = "a", cpu: str = "4") -> Node:
-    return b.node(name).label({ZONE: zone}).capacity(cpu=cpu).build()
-
-
-def pod(name: str, cpu: str = "1", **labels: str) -> Pod:
-    return b.pod(name).label(labels).request(cpu=cpu).scheduler("default-scheduler").build()
 
 
 @pytest.fixture
@@ -65,7 +58,7 @@ def test_pod_is_placed_and_bound(driver: Driver) -> None:
 
 
 def test_pods_fill_the_nodes_and_the_last_one_is_told_why(driver: Driver) -> None:
-    driver.put(node("n1"), node("n2", "b"), *(pod(f"p{i}") for i in range(9)))
+    driver.put(node("n1"), node("n2", zone="b"), *(pod(f"p{i}") for i in range(9)))
 
     driver.settle()
 
@@ -242,7 +235,7 @@ def test_log_cut_after_any_record_recovers_and_verifies(driver: Driver) -> None:
     driver.put(node("n1", cpu="2"), *(pod(f"p{i}") for i in range(4)))
     for _ in range(3):
         driver.attempt()
-    driver.put(node("n2", "b"))
+    driver.put(node("n2", zone="b"))
     driver.commit()
     driver.advance(seconds=30)
 
@@ -261,7 +254,8 @@ def test_same_facts_give_the_same_log() -> None:
         driver = Driver()
         driver.start()
         driver.put(
-            *(node(f"n{i}", "abc"[i % 3]) for i in range(7)), *(pod(f"p{i}", app="web") for i in range(40))
+            *(node(f"n{i}", zone="abc"[i % 3]) for i in range(7)),
+            *(pod(f"p{i}", app="web") for i in range(40)),
         )
         driver.advance(seconds=20)
         logs.append(driver.records)
@@ -270,7 +264,7 @@ def test_same_facts_give_the_same_log() -> None:
 
 
 def test_wait_that_is_over_is_ended_by_one_attempt_however_many_are_in_flight() -> None:
-    from .stories import configuration, registry
+    from tests.worlds.stories import configuration, registry
 
     driver = Driver(registry())
     driver.start(configuration(driver.registry))
@@ -285,7 +279,7 @@ def test_wait_that_is_over_is_ended_by_one_attempt_however_many_are_in_flight() 
 
 
 def test_configuration_with_a_plugin_that_is_not_installed_says_which() -> None:
-    from .stories import configuration, registry
+    from tests.worlds.stories import configuration, registry
 
     driver = Driver(registry())
     driver.start(configuration(driver.registry))
@@ -297,7 +291,7 @@ def test_configuration_with_a_plugin_that_is_not_installed_says_which() -> None:
 def test_pod_that_changed_while_its_binding_was_being_committed_is_tried_again_as_it_is_now(
     driver: Driver,
 ) -> None:
-    driver.put(node("n1"), node("n2", "b"), pod("web"))
+    driver.put(node("n1"), node("n2", zone="b"), pod("web"))
     decision = driver.attempt()
     assert decision is not None
     other = "n2" if decision.relies[0].node == "n1" else "n1"
@@ -315,7 +309,7 @@ def test_pod_that_changed_while_its_binding_was_being_committed_is_tried_again_a
 
 def test_pod_that_changed_while_it_waited_for_a_permit_is_tried_again_as_it_is_now() -> None:
     """Its second rejection says what the first one said, and so changes nothing about it that would tell the queue."""
-    from .stories import configuration, registry
+    from tests.worlds.stories import configuration, registry
 
     driver = Driver(registry())
     driver.start(configuration(driver.registry))

@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 import pytest
 
+from tests.worlds.objects import pod
 from tidelog.api.objects import Pod, PodGroup, pod_condition
 from tidelog.api.pod_status import POD_SCHEDULED
 from tidelog.configuration.configuration import resolve_configuration
@@ -89,10 +90,6 @@ def started(plugin: type[Plugin] | None = None, **plugins: Any) -> Driver:
     driver.start(resolve_configuration(file, registry).configuration)
     driver.put(b.node("n1").capacity(cpu="4").build())
     return driver
-
-
-def pod(name: str, cpu: str = "1") -> Pod:
-    return b.pod(name).request(cpu=cpu).scheduler("default-scheduler").build()
 
 
 def member(name: str) -> Pod:

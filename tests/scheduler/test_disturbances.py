@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from tests.thorough import cases
 from tidelog.framework.interface import Depends
 from tidelog.scheduler.aborts import AbortCause, AbortReason
 from tidelog.scheduler.commit_check import Disturbance, conflict
@@ -48,7 +49,7 @@ reliances = st.builds(
 )
 
 
-@settings(max_examples=500)
+@settings(max_examples=cases(200))
 @given(st.lists(disturbances, max_size=12), reliances, st.integers(0, 8), st.integers(1, 3))
 def test_first_conflict_is_the_one_that_a_walk_finds(
     found: list[Disturbance], relies: Relies, observed: int, each: int

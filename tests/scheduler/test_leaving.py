@@ -7,6 +7,7 @@ from typing import ClassVar
 import pytest
 from msgspec.structs import replace
 
+from tests.worlds.objects import pod
 from tidelog.api.objects import Pod
 from tidelog.configuration.configuration import read_configuration
 from tidelog.eventlog.records import Scheduled
@@ -24,10 +25,6 @@ class Holds(Plugin):
 
     def permit(self, state: CycleState, pod: PodInfo, node: str) -> PermitResult:
         return PermitResult(Status(Code.WAIT), timeout_seconds=60)
-
-
-def pod(name: str) -> Pod:
-    return b.pod(name).request(cpu="1").scheduler("default-scheduler").build()
 
 
 def leaving(found: Pod) -> Pod:

@@ -7,7 +7,8 @@ from collections.abc import Callable
 import pytest
 from msgspec.structs import replace
 
-from tests.scheduler.preemption_world import PluginWorld, World, budget, node, pending, running, transactions
+from tests.worlds.objects import node
+from tests.worlds.preemption import PluginWorld, World, budget, pending, running, transactions
 from tidelog.api.features import FeatureGates
 from tidelog.api.objects import ContainerStatus, pod_condition
 from tidelog.api.pod_status import is_preempted

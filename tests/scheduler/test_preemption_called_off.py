@@ -5,7 +5,8 @@ A scheduler that comes back from that log has to stand, record by record, where 
 
 from __future__ import annotations
 
-from tests.scheduler.preemption_world import PluginWorld, World, node, pending, running
+from tests.worlds.objects import node
+from tests.worlds.preemption import PluginWorld, World, pending, running
 from tidelog.api.times import NANOS
 from tidelog.eventlog.records import AttemptAborted
 from tidelog.framework.interface import Code, CycleState, PermitResult, Plugin, Status

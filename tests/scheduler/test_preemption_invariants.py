@@ -14,7 +14,6 @@ They are judged on the log alone, with arithmetic of their own. More seeds: `mak
 
 from __future__ import annotations
 
-import os
 import random
 from collections import Counter
 from typing import Any
@@ -22,7 +21,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from tests.scheduler.preemption_world import World, node, pending, running, transactions
+from tests.thorough import cases
+from tests.worlds.objects import node
+from tests.worlds.preemption import World, pending, running, transactions
 from tidelog.api.kinds.registry import object_key
 from tidelog.api.objects import Condition, Node, Pod, PodDisruptionBudget, PodStatus, pod_condition
 from tidelog.api.pod_status import with_pod_condition
@@ -34,9 +35,9 @@ from tidelog.testing import builders as b
 
 pytestmark = pytest.mark.no_cover  # Thousands of clusters; the tests of preemption cover it.
 
-SEEDS = int(os.environ.get("TIDELOG_PREEMPTION_SEEDS", "500"))
+SEEDS = cases(250, "TIDELOG_PREEMPTION_SEEDS")
 """`make laws` tries more."""
-BATCH = 500
+BATCH = 250
 """Enough for each of the cases that are counted to come up."""
 APPS = ("a", "b")
 TIERS = ("x", "y")
@@ -426,6 +427,7 @@ def test_what_earlier_dry_runs_have_shown_changes_no_decision(
         world.commit()
         return world.records
 
+    worlds = cases(30)
     recalled = twins = 0
     recall, on = Recollection.recall, Pattern.on
 
@@ -442,10 +444,10 @@ def test_what_earlier_dry_runs_have_shown_changes_no_decision(
 
     monkeypatch.setattr(Recollection, "recall", counting)
     monkeypatch.setattr(Pattern, "on", counting_twins)
-    remembering = [play(seed) for seed in range(60)]
+    remembering = [play(seed) for seed in range(worlds)]
     monkeypatch.setattr(Recollection, "recall", lambda *_: None)
-    forgetful = [play(seed) for seed in range(60)]
+    forgetful = [play(seed) for seed in range(worlds)]
 
-    assert recalled > 100
-    assert budgets or twins > 20
+    assert recalled > worlds
+    assert budgets or twins > worlds // 4
     assert remembering == forgetful

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import random
 
 import pytest
 
-from tests.scheduler.stories import node, registry, story
+from tests.thorough import cases
+from tests.worlds.objects import node
+from tests.worlds.stories import registry, story
 from tidelog.plugins.registry import Registry
 from tidelog.replay.driver import Driver
 from tidelog.replay.verify import recover
@@ -18,7 +19,7 @@ from tidelog.scheduler.state import encode_state, load_state
 from tidelog.testing import builders as b
 from tidelog.testing.sandbox import assert_tables_agree
 
-STORIES = int(os.environ.get("TIDELOG_STORIES", "20"))
+STORIES = cases(12, "TIDELOG_STORIES")
 
 
 def exhaust(recovery: Recovery) -> list[int]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
-
 import msgspec
 import pytest
 
-from tests.scheduler.stories import Story, node, registry, story
+from tests.thorough import cases
+from tests.worlds.objects import node
+from tests.worlds.stories import Story, registry, story
 from tidelog.api.errors import LogError
 from tidelog.plugins.registry import Registry
 from tidelog.replay.driver import Driver
@@ -15,7 +15,7 @@ from tidelog.scheduler.core import Core
 from tidelog.scheduler.state import VERSION, capture_state, encode_state, load_state
 from tidelog.testing import builders as b
 
-STORIES = int(os.environ.get("TIDELOG_STORIES", "20"))
+STORIES = cases(12, "TIDELOG_STORIES")
 
 
 def reloaded(core: Core) -> Core:
@@ -61,8 +61,8 @@ def test_core_without_configuration_can_be_captured() -> None:
 def test_zones_keep_their_order_when_the_first_node_of_one_is_gone() -> None:
     driver = Driver()
     driver.start()
-    driver.put(node("n1", "b"), node("n2", "a"), node("n3", "b"), node("n4", "c"))
-    driver.delete(node("n1", "b"))
+    driver.put(node("n1", zone="b"), node("n2", zone="a"), node("n3", zone="b"), node("n4", zone="c"))
+    driver.delete(node("n1", zone="b"))
 
     assert driver.core.cluster.cache.node_names() == reloaded(driver.core).cluster.cache.node_names()
 

@@ -25,11 +25,12 @@ from tests.simulation.simulate import (
 )
 from tests.simulation.steps import AnyStep, CrashAt, PowerLoss
 from tests.simulation.story import make_story
+from tests.thorough import cases
 
 pytestmark = pytest.mark.unreplayed("the simulation replays what it writes")
 """Each simulation replays its log itself."""
 
-SEEDS = int(os.environ.get("SIMULATED_SEEDS", "500"))
+SEEDS = cases(200, "SIMULATED_SEEDS")
 BATCH = 20
 FAULTS = ("power losses", "kills", "thefts", "ends", "failed disk operations")
 """What has to happen in a batch of simulations, or they show little."""

@@ -8,10 +8,11 @@ import pytest
 
 from tests.simulation.story import make_story
 from tests.simulation.telling import tell
+from tests.thorough import cases
 
 pytestmark = pytest.mark.unreplayed("the simulation replays what it writes")
 
-SEEDS = range(40)
+SEEDS = range(cases(20))
 JUDGED = ("Scheduled", "fallback", "PlacementChosen", "Waiting", "protected", "AttemptAborted", "rest")
 """What a judge has to have seen to have judged anything."""
 

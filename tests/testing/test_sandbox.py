@@ -4,25 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from tidelog.api.objects import Node, Pod
+from tests.worlds.objects import node as a_node
+from tests.worlds.objects import pod as a_pod
 from tidelog.api.times import NANOS
 from tidelog.daemon.actors.node_agent import NodeAgent
 from tidelog.daemon.intake.messages import Refused
 from tidelog.eventlog.records import Scheduled, decode_body
-from tidelog.testing.builders import PodBuilder, node, pdb, pod, priority_class
+from tidelog.testing.builders import PodBuilder, pdb, pod, priority_class
 from tidelog.testing.pytest_plugin import MakeSandbox
 from tidelog.testing.sandbox import Sandbox
 from tidelog.testing.virtual_time import START
 
 ZONE = "topology.kubernetes.io/zone"
-
-
-def a_node(name: str, zone: str = "a", cpu: str = "4") -> Node:
-    return node(name).label({ZONE: zone}).capacity(cpu=cpu).build()
-
-
-def a_pod(name: str, cpu: str = "1") -> Pod:
-    return pod(name).request(cpu=cpu).build()
 
 
 def a_pod_of(name: str, priority: str) -> PodBuilder:
@@ -88,7 +81,7 @@ async def test_same_test_writes_the_same_log(tidelog_sandbox: MakeSandbox) -> No
     logs = []
     for _ in range(2):
         cluster = await tidelog_sandbox(actors=[NodeAgent()])
-        await cluster.apply([a_node(f"n{i}", "abc"[i % 3]) for i in range(5)])
+        await cluster.apply([a_node(f"n{i}", zone="abc"[i % 3]) for i in range(5)])
         await cluster.apply([a_pod(f"p{i}") for i in range(40)])
         await cluster.advance(seconds=90)
         await cluster.delete(["Pod/default/p1", "Node//n2"])

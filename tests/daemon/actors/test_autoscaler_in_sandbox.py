@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from tests.worlds.objects import node
 from tidelog.api.objects import pod_condition
 from tidelog.api.times import NANOS
 from tidelog.cli.demo.spread import configuration
@@ -45,10 +46,6 @@ def group(name: str, *zones: str, cpu: str = "2", **fields: Any) -> NodeGroup:
     return NodeGroup(name=name, zones=zones, resources=size, **fields)
 
 
-def node(name: str, zone: str, cpu: str) -> Any:
-    return b.node(name).label({ZONE: zone}).capacity(cpu=cpu).build()
-
-
 def web(name: str, *criteria: str, cpu: str = "1", scheduler: str = "default-scheduler") -> Any:
     pod = b.pod(name).label(app="web").scheduler(scheduler).request(cpu=cpu)
     return pod.spread(ZONE, "app=web", fallback=criteria).build()
@@ -76,7 +73,7 @@ async def seconds_of(cluster: Sandbox, kind: str) -> list[float]:
 async def test_zone_that_runs_out_lets_the_pods_fall_back() -> None:
     groups = [group("g", "a", "b", stockouts=(Stockout(zones=("b",)),))]
     async with cluster_of(groups) as cluster:
-        await cluster.apply([node("a1", "a", "4"), node("b1", "b", "1")])
+        await cluster.apply([node("a1", zone="a", cpu="4"), node("b1", zone="b", cpu="1")])
         await cluster.apply([web(f"web-{i}", FALLS_BACK) for i in range(4)])
         await cluster.advance(minutes=2)
 
@@ -88,7 +85,7 @@ async def test_zone_that_runs_out_lets_the_pods_fall_back() -> None:
 async def test_min_domains_spreads_a_deployment_over_at_least_five_nodes() -> None:
     """KEP-3022's story: six pods fit on the three nodes with a skew of two, the other four wait for two more nodes."""
     async with cluster_of([group("g", "a", cpu="8", provisioning_seconds=60)]) as cluster:
-        await cluster.apply([node(f"n{i}", "a", "8") for i in range(3)])
+        await cluster.apply([node(f"n{i}", zone="a", cpu="8") for i in range(3)])
         await cluster.apply(
             [
                 b.pod(f"web-{i}")
@@ -112,7 +109,7 @@ async def test_preemption_is_tried_before_the_pods_fall_back() -> None:
     balloon = b.pod("balloon").request(cpu="4").priority_class("balloon").on("b1").build()
     async with Sandbox(configuration(), actors=[NodeAgent()]) as cluster:
         await cluster.apply(b.priority_class("balloon", -10))
-        await cluster.apply([node("a1", "a", "4"), node("b1", "b", "4"), balloon])
+        await cluster.apply([node("a1", zone="a", cpu="4"), node("b1", zone="b", cpu="4"), balloon])
         await cluster.apply(web("web-0", PREEMPTION))
         await cluster.apply(web("web-1", PREEMPTION, cpu="4"))
         await cluster.advance(minutes=2)
@@ -133,7 +130,7 @@ async def test_preemption_is_tried_before_the_pods_fall_back() -> None:
 async def test_order_is_delivered_after_a_restart() -> None:
     groups = [group("g", "a", provisioning_seconds=60)]
     async with cluster_of(groups) as cluster:
-        await cluster.apply([node("a1", "a", "1"), b.pod("p").request(cpu="2").build()])
+        await cluster.apply([node("a1", zone="a", cpu="1"), b.pod("p").request(cpu="2").build()])
         await cluster.advance(seconds=30)
         assert said(cluster, "p") == ("True", "NodeOrdered")
 
@@ -146,7 +143,7 @@ async def test_order_is_delivered_after_a_restart() -> None:
 
 async def test_dead_autoscaler_leaves_it_to_the_timeout_across_a_restart() -> None:
     async with cluster_of([group("g", "a", "b")], configuration("2m"), stopped=True) as cluster:
-        await cluster.apply([node("a1", "a", "4"), node("b1", "b", "1")])
+        await cluster.apply([node("a1", zone="a", cpu="4"), node("b1", zone="b", cpu="1")])
         await cluster.apply([web(f"web-{i}", FALLS_BACK) for i in range(4)])
         await cluster.advance(seconds=60)
 
@@ -171,7 +168,7 @@ async def test_configuration_is_known_after_a_restart() -> None:
     config = resolve_configuration(file, Registry()).configuration
     groups = [group("g", "a", provisioning_seconds=20)]
     async with cluster_of(groups, config) as cluster:
-        await cluster.apply(node("a1", "a", "1"))
+        await cluster.apply(node("a1", zone="a", cpu="1"))
         await restart_anew(cluster, groups)
 
         await cluster.apply(b.pod("p").scheduler("mine").request(cpu="2").build())
@@ -185,7 +182,7 @@ async def test_gates_are_known_after_a_restart() -> None:
     """A pod that was told False gets any node, because its constraint has fallen back: only with the gate on is that so."""
     groups = [group("g", "a", "b", stockouts=(Stockout(zones=("b",)),))]
     async with cluster_of(groups) as cluster:
-        await cluster.apply([node("a1", "a", "1"), node("b1", "b", "1")])
+        await cluster.apply([node("a1", zone="a", cpu="1"), node("b1", zone="b", cpu="1")])
         await cluster.apply([web("web-0", FALLS_BACK), web("web-1", FALLS_BACK)])
         await restart_anew(cluster, groups)
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import random
 from typing import Any
 
 import pytest
 
 from tests.kep.spread_judge import Judge
-from tests.kep.spread_world import NP, PREEMPTION, PROVISIONING, web
+from tests.thorough import cases
+from tests.worlds.spread import NP, PREEMPTION, PROVISIONING, web
 from tidelog.api.objects import Node, Pod, pod_condition
 from tidelog.api.pod_status import POD_SCHEDULED, UNSCHEDULABLE
 from tidelog.api.times import NANOS, format_time
@@ -22,7 +22,7 @@ from tidelog.replay.driver import START
 from tidelog.replay.verify import recover
 from tidelog.testing import builders as b
 
-STORIES = int(os.environ.get("TIDELOG_AUTOSCALER_STORIES", "6"))
+STORIES = cases(3, "TIDELOG_AUTOSCALER_STORIES")
 SECONDS = {"": None, "45s": 45, "2m": 120}
 """nodeProvisioningTimeout, as it is configured and in seconds."""
 END = 1800

@@ -12,7 +12,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.patience import PATIENCE
-from tidelog.api.objects import Node, Pod
+from tests.worlds.objects import node as a_node
+from tests.worlds.objects import pod as a_pod
 from tidelog.daemon.http.endpoints import HttpServer
 from tidelog.daemon.http.sources import ProcessState
 from tidelog.daemon.metrics.framework_recorder import SAMPLED_EACH, status_of
@@ -24,19 +25,10 @@ from tidelog.eventlog.log import memory_log
 from tidelog.framework.interface import Code, CycleState, PermitResult, Plugin, Status
 from tidelog.framework.node_info import PodInfo
 from tidelog.plugins.registry import IN_TREE, Registry
-from tidelog.testing.builders import node, pod
 from tidelog.testing.pytest_plugin import MakeSandbox
 from tidelog.testing.sandbox import Sandbox
 
 Measured = tuple[Sandbox, Metrics]
-
-
-def a_node(name: str, cpu: str = "4") -> Node:
-    return node(name).capacity(cpu=cpu).build()
-
-
-def a_pod(name: str, cpu: str = "1") -> Pod:
-    return pod(name).request(cpu=cpu).build()
 
 
 async def measured(make: MakeSandbox, config: Any = None, **settings: Any) -> Measured:

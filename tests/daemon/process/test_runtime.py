@@ -10,6 +10,8 @@ import pytest
 from msgspec.structs import replace
 
 from tests.patience import PATIENCE
+from tests.worlds.objects import node as a_node
+from tests.worlds.objects import pod as a_pod
 from tidelog.api.errors import LogError, LogFull, PluginError
 from tidelog.api.objects import Node, Pod
 from tidelog.api.resources import occupied_requests, parse_requests
@@ -30,19 +32,11 @@ from tidelog.scheduler.core import Core
 from tidelog.scheduler.decision import Decision
 from tidelog.scheduler.recovery import Recovery
 from tidelog.scheduler.state import SNAPSHOT, load_state
-from tidelog.testing.builders import node, pod
+from tidelog.testing.builders import pod
 from tidelog.testing.pytest_plugin import MakeSandbox
 from tidelog.testing.sandbox import Sandbox
 
 ZONE = "topology.kubernetes.io/zone"
-
-
-def a_node(name: str, cpu: str = "4") -> Node:
-    return node(name).label({ZONE: "a"}).capacity(cpu=cpu).build()
-
-
-def a_pod(name: str, cpu: str = "1") -> Pod:
-    return pod(name).request(cpu=cpu).build()
 
 
 def of_kind(records: Sequence[Record], kind: str) -> list[Record]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 from msgspec.structs import replace
 
-from tests.plugins.group_plugins import group, handle, node
+from tests.worlds.placements import group, handle, node
 from tidelog.api.objects import (
     AllocationResult,
     CelSelector,

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from tests.plugins.small_clusters import (
+from tests.thorough import cases
+from tests.worlds.domains import (
     HOST,
     NAMESPACES,
     RACK,
@@ -888,7 +889,7 @@ def test_a_selector_that_does_not_parse_raises_which_means_queue(waiting: PodBui
             said(waiting, event, old, new, upstream=True)
 
 
-@settings(max_examples=400)
+@settings(max_examples=cases(150))
 @given(clusters(terms_max=2), incoming_pods(REQUIRED), st.data())
 def test_no_change_that_helps_is_slept_through(
     objects: list[Object], waiting: PodBuilder, data: st.DataObject

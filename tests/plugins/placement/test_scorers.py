@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.plugins.group_plugins import group, handle
+from tests.worlds.placements import group, handle
 from tidelog.api.objects import Node, Pod
 from tidelog.framework.interface import CycleState, Placement
 from tidelog.framework.placements import FUTURE_PODS

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from tests.plugins.group_plugins import BLOCK, RACK, group, handle, node
+from tests.worlds.placements import BLOCK, RACK, group, handle, node
 from tidelog.api.objects import Node, Pod
 from tidelog.framework.behaviours import all_behaviours
 from tidelog.framework.events import Hint

@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from tests.kep.spread_judge import Judge
-from tests.kep.spread_world import (
+from tests.worlds.spread import (
     NP,
     PREEMPTION,
     PROVISIONING,

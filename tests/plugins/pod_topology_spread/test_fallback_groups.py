@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.kep.spread_world import NP, PREEMPTION, PROVISIONING, World, node, two_zones, web
+from tests.worlds.spread import NP, PREEMPTION, PROVISIONING, World, node, two_zones, web
 from tidelog.api.times import NANOS
 from tidelog.eventlog.records import Scheduled, Unschedulable, decode_body
 from tidelog.replay.driver import START

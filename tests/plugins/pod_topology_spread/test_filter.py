@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from tests.plugins.small_clusters import (
+from tests.worlds.domains import (
     HOST,
     RACK,
     ZONE,

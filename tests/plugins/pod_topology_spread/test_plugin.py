@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from tests.plugins.pod_topology_spread.test_filter import HARD_DEFAULT, WEB, incoming_pods, zones
-from tests.plugins.small_clusters import (
+from tests.thorough import cases
+from tests.worlds.domains import (
     HOST,
     RACK,
     ZONE,
@@ -299,7 +300,7 @@ def test_a_selector_that_does_not_parse_raises_which_means_queue() -> None:
         said(WEB.spread(ZONE, broken), NODE_ADD, None, KEYS)
 
 
-@settings(max_examples=300)
+@settings(max_examples=cases(120))
 @given(clusters(), incoming_pods(), st.data())
 def test_no_change_that_helps_is_slept_through(
     objects: list[Object], waiting: PodBuilder, data: st.DataObject
@@ -316,7 +317,7 @@ def test_no_change_that_helps_is_slept_through(
             assert says_queue(plugin, waiting.build(), old, new, upstream=False)
 
 
-@settings(max_examples=300)
+@settings(max_examples=cases(120))
 @given(clusters(), incoming_pods(), labels, st.booleans())
 def test_no_change_of_its_own_that_helps_is_slept_through(
     objects: list[Object], waiting: PodBuilder, relabelled: dict[str, str], tolerates: bool

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from tests.plugins.pod_topology_spread.test_filter import incoming_pods, node_counts, pods_counted
-from tests.plugins.small_clusters import HOST, RACK, ZONE, Cluster, clusters, scored
+from tests.worlds.domains import HOST, RACK, ZONE, Cluster, clusters, scored
 from tidelog.api.objects import LabelSelector, LabelSelectorRequirement, Object, Pod
 from tidelog.framework.interface import Code, CycleState
 from tidelog.framework.node_info import PodInfo

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from tests.worlds.objects import pod
 from tidelog.api.conditions import with_condition
 from tidelog.api.kinds.registry import object_key
 from tidelog.api.objects import Object, Pod, PodStatus, Volume
@@ -95,10 +96,6 @@ def _plain(value: Any) -> Any:
     import msgspec
 
     return msgspec.to_builtins(value)
-
-
-def pod(name: str, cpu: str = "1") -> Pod:
-    return b.pod(name).scheduler("default-scheduler").request(cpu=cpu).build()
 
 
 def bound(made: Pod, node: str) -> Pod:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from os import environ
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
+from tests.thorough import cases
 from tidelog.api.objects import ContainerStatus, LabelSelector, Node, Object, Pod, pod_condition
 from tidelog.configuration.configuration import resolve_configuration
 from tidelog.configuration.profiles import DEFAULT_PLUGINS
@@ -31,7 +31,7 @@ from tidelog.scheduler.evaluation.unlike import find_once
 from tidelog.scheduler.pod_cycle import rejections
 from tidelog.testing import builders as b
 
-SEEDS = int(environ.get("TIDELOG_FAST_SEEDS", "24"))
+SEEDS = cases(16, "TIDELOG_FAST_SEEDS")
 """`TIDELOG_FAST_SEEDS=2000` for a long run."""
 STEPS = 40
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from os import environ
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
-from tests.scheduler.groups.group_world import (
+from tests.thorough import cases
+from tests.worlds.groups import (
     BLOCK,
     GATES,
     HEADER,
@@ -47,7 +47,7 @@ from tidelog.scheduler.groups.cycle import _Cycle
 from tidelog.scheduler.groups.trial import Foreseen, TrialEvaluation
 from tidelog.testing import builders as b
 
-SEEDS = int(environ.get("TIDELOG_FAST_SEEDS", "24"))
+SEEDS = cases(16, "TIDELOG_FAST_SEEDS")
 STEPS = 20
 GPU = "example.com/gpu"
 

@@ -9,7 +9,7 @@ import shutil
 from itertools import groupby
 from pathlib import Path
 
-from tests.scheduler.groups.group_world import RACK, members, node, nodes_of, started
+from tests.worlds.groups import RACK, members, node, nodes_of, started
 from tidelog.api.objects import Pod
 from tidelog.eventlog.log import open_log
 from tidelog.eventlog.objects import ObjectTable

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from tests.scheduler.groups.group_world import (
+from tests.worlds.groups import (
     DRIVER,
     assert_replays,
     claim,

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from tidelog.api.objects import Node, Pod, PodGroup, pod_condition
+from tests.worlds.groups import member, node
+from tidelog.api.objects import Pod, PodGroup, pod_condition
 from tidelog.configuration.configuration import resolve_configuration
 from tidelog.eventlog.objects import ObjectTable
 from tidelog.eventlog.records import AttemptAborted, PlacementChosen, Unschedulable, decode_body
@@ -36,15 +37,6 @@ def started(gates: dict[str, bool] | None = None, **section: Any) -> Driver:
 @pytest.fixture
 def driver() -> Driver:
     return started()
-
-
-def node(name: str, rack: str | None = None, cpu: str = "4", **labels: str) -> Node:
-    labels = {**labels, **({RACK: rack} if rack is not None else {})}
-    return b.node(name).label(labels).capacity(cpu=cpu).build()
-
-
-def member(name: str, group: str = "train", cpu: str = "1") -> Pod:
-    return b.pod(name).group(group).request(cpu=cpu).scheduler("default-scheduler").build()
 
 
 def gang(name: str = "train", min_count: int | None = 4, level: str | None = RACK, **spec: Any) -> PodGroup:

@@ -10,14 +10,14 @@ More examples: `TIDELOG_GROUP_EXAMPLES=5000 pytest tests/scheduler/groups/test_i
 
 from __future__ import annotations
 
-import os
 from typing import Any
 from unittest.mock import patch
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.scheduler.groups.group_world import RACK, claim, device_class, devices, started
+from tests.thorough import cases
+from tests.worlds.groups import RACK, claim, device_class, devices, started
 from tidelog.api.objects import Node, Pod
 from tidelog.eventlog.objects import ObjectTable
 from tidelog.eventlog.records import PlacementChosen, decode_body
@@ -28,7 +28,7 @@ from tidelog.scheduler.groups.cycle import GroupOptions, GroupResult
 from tidelog.scheduler.pod_cycle import Stamp
 from tidelog.testing import builders as b
 
-EXAMPLES = int(os.environ.get("TIDELOG_GROUP_EXAMPLES", "60"))
+EXAMPLES = cases(30, "TIDELOG_GROUP_EXAMPLES")
 many = settings(max_examples=EXAMPLES)
 few = settings(max_examples=max(1, EXAMPLES // 3))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
+from tests.worlds.objects import ZONE, node
 from tidelog.api.objects import Node, Pod
 from tidelog.configuration.configuration import SchedulerConfiguration, resolve_configuration
 from tidelog.framework.interface import Code, CycleState, PermitResult, Plugin, Status
@@ -12,8 +13,6 @@ from tidelog.framework.node_info import PodInfo
 from tidelog.plugins.registry import IN_TREE, Registry
 from tidelog.replay.driver import Driver
 from tidelog.testing import builders as b
-
-ZONE = "topology.kubernetes.io/zone"
 
 
 class SlowPermit(Plugin):
@@ -25,10 +24,6 @@ class SlowPermit(Plugin):
         if "slow" in pod.labels:
             return PermitResult(Status(Code.WAIT), 20)
         return PermitResult()
-
-
-def node(name: str, zone: str = "a", cpu: str = "4") -> Node:
-    return b.node(name).label({ZONE: zone}).capacity(cpu=cpu).build()
 
 
 class Story:
@@ -89,7 +84,7 @@ class Story:
 
     def add_node(self) -> None:
         name = f"n{self.random.randrange(6)}"
-        self.driver.put(node(name, self.random.choice("abc"), self.random.choice(["2", "4"])))
+        self.driver.put(node(name, self.random.choice(["2", "4"]), zone=self.random.choice("abc")))
 
     def change_node(self) -> None:
         nodes = self._nodes()
@@ -150,5 +145,5 @@ def registry() -> Registry:
 def story(seed: int) -> Story:
     driver = Driver(registry())
     driver.start(configuration(driver.registry))
-    driver.put(node("n0", "a"), node("n1", "b"))
+    driver.put(node("n0", zone="a"), node("n1", zone="b"))
     return Story(seed, driver)

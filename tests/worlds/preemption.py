@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from msgspec.structs import replace
 
 from tidelog.api.features import FeatureGates
-from tidelog.api.objects import Node, Pod, PodDisruptionBudget, pod_condition
+from tidelog.api.objects import Pod, PodDisruptionBudget, pod_condition
 from tidelog.configuration.configuration import (
     SchedulerConfiguration,
     default_configuration,
@@ -41,10 +41,6 @@ def configuration(
     """The default one with these gates and settings."""
     compat = "upstream" if upstream else "default"
     return replace(default_configuration(Registry()), feature_gates=gates, compat=compat, **settings)
-
-
-def node(name: str, cpu: str = "4") -> Node:
-    return b.node(name).capacity(cpu=cpu).build()
 
 
 def running(name: str, on: str, cpu: str = "1", priority: int = 0, **labels: str) -> b.PodBuilder:

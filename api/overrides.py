@@ -206,7 +206,7 @@ def _group(
 
 
 def _as_known(group: PodGroup, known: PodGroup) -> PodGroup:
-    """What was made of its annotations at first counts on; everything else is as the group says now."""
+    """The first reading of its annotations counts on; everything else is as the group says now."""
     count = _count_of(known)
     if count is not None and _count_of(group) is None:
         group = _counted(group, count)

@@ -66,7 +66,7 @@ def matters(volume: Volume) -> bool:
 
 
 def pod_uid(pod: Pod) -> str:
-    """What owner references name; files of tests may leave it out."""
+    """The uid that owner references name; files of tests may leave it out."""
     return pod.metadata.uid or f"{pod.metadata.namespace}/{pod.metadata.name}"
 
 
@@ -99,7 +99,7 @@ def is_for(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
 
 
 def claim_uid(claim: PersistentVolumeClaim) -> str:
-    """What a volume's claimRef names; files of tests may leave it out."""
+    """The uid that a volume's claimRef names; files of tests may leave it out."""
     return claim.metadata.uid or f"{claim.metadata.namespace}/{claim.metadata.name}"
 
 

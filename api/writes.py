@@ -1,4 +1,4 @@
-"""What a plugin wants written to objects before its pod is bound, as data: the log records it, and whoever keeps the objects does it.
+"""Writes to objects that a plugin wants before its pod is bound, as data: the log records it, and whoever keeps the objects does it.
 
 A write is a JSON merge patch (RFC 7386) of one object: what it does not name stays, also where somebody else has changed it meanwhile. The log
 takes it as done by its own record; on a live cluster it is sent to the API server, which takes such patches as they are.
@@ -24,7 +24,7 @@ class Write(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, renam
     """The object must be the one of this uid; empty: any of this name."""
     verb: Literal["patch", "create", "delete"] = "patch"
     patch: dict[str, Any] = {}
-    """What is to be another, as Kubernetes spells it; null takes a field away. The whole object, where it is created."""
+    """The fields that change, as Kubernetes spells them; null takes a field away. The whole object, where it is created."""
 
 
 def patch_of(obj: Object, patch: Mapping[str, Any]) -> Write:
@@ -33,7 +33,7 @@ def patch_of(obj: Object, patch: Mapping[str, Any]) -> Write:
 
 
 def written(obj: Object | None, write: Write) -> Object | None:
-    """What the write makes of the object, which may be missing; the object itself where it is not the one that was meant."""
+    """Return the object after the write, which may be missing; the object itself where it is not the one that was meant."""
     if write.verb == "delete":
         return obj if obj is not None and _is_another(obj, write) else None
     if write.verb == "create":

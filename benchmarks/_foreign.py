@@ -73,7 +73,7 @@ DECLARED: dict[str, tuple[type[Plugin], Depends]] = {
     "filter undeclared": (NodeFilter, Depends.CLUSTER),
     "score undeclared": (NodeScore, Depends.CLUSTER),
 }
-"""What is measured → the plugin, and what it declares."""
+"""Name of a measurement → the plugin, and its declaration."""
 
 
 def declared(name: str) -> type[Plugin]:

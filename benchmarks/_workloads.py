@@ -41,7 +41,7 @@ NODES_PER_RACK = 100
 
 
 class Background(NamedTuple):
-    """What happens beside the measured pods: after every `every` of them, `step(n)` is put; what it deletes goes first."""
+    """Events beside the measured pods: after every `every` of them, `step(n)` is put; what it deletes goes first."""
 
     every: int
     step: Callable[[int], tuple[Sequence[Object], Sequence[Object]]]
@@ -324,7 +324,7 @@ def _stateful_sets(nodes: int, pods: int) -> Story:
 HEARTBEAT_EVERY = 300
 """Seconds between two statuses of one node."""
 PODS_PER_SECOND = 10_000
-"""What the heartbeats' rhythm goes by: so many measured pods are a second."""
+"""The rhythm of the heartbeats: so many measured pods are a second."""
 
 
 def _heartbeats(nodes: int, pods: int) -> Story:

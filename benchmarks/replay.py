@@ -81,7 +81,7 @@ def run(*, nodes: int = 100, pods: int = 20_000) -> dict[str, Any]:
 
 
 class Kept(NamedTuple):
-    """What a running scheduler keeps at some record."""
+    """The snapshot that a running scheduler keeps at some record."""
 
     seq: int
     changes: bytes
@@ -163,7 +163,7 @@ async def _ask(driver: Driver, kept: list[Kept]) -> dict[str, Any]:
 
 
 def timed(work: Callable[[], T]) -> tuple[T, float]:
-    """What it returns, and how long it took."""
+    """Return its result, and how long it took."""
     started = perf_counter()
     result = work()
     return result, perf_counter() - started

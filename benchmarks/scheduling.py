@@ -229,7 +229,7 @@ def _core(story: Story) -> dict[str, Any]:
 
 
 class _Admission:
-    """What the core relies on admission for."""
+    """Do what the core relies on admission for."""
 
     def __init__(self) -> None:
         self._priorities: dict[str, int] = {}

@@ -110,7 +110,7 @@ MEANT = {
     "pending": "queue", "pods": "get pods", "nodes": "get nodes", "status": "queue", "start": "run", "simulate": "replay what-if",
     "what-if": "replay what-if", "verify": "log verify", "ui": "page", "dashboard": "page", "show": "log show",
 }  # fmt: skip
-"""What people say → the verb that does it."""
+"""Words that people try → the verb that does it."""
 _SUGGESTED = [name for name in _VERB_BY_NAME if name != "delete"]
 """Verbs that a misspelled one may be taken for: never one that takes something away."""
 _GLOBAL_WITH_VALUE = ("--log", "--feature-gates")

@@ -1,4 +1,4 @@
-"""What a configuration file says about a live cluster: its section `tidelog.cluster`, and the limits of `clientConnection`.
+"""Options about a live cluster in a configuration file: its section `tidelog.cluster`, and the limits of `clientConnection`.
 
 Nothing here changes what is decided, so it is no part of `SchedulerConfiguration`, and no log has it.
 """
@@ -51,7 +51,7 @@ class ClusterOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def cluster_options(file: KubeSchedulerConfiguration, errors: ErrorList) -> ClusterOptions:
-    """What the file says; what is wrong with it goes to `errors`."""
+    """Read the options; mistakes go to `errors`."""
     section, client = file.tidelog.cluster, file.client_connection
     for name, value in (("unsettled", section.unsettled), ("concurrency", section.concurrency)):
         if value is not None and value < 1:

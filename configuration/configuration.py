@@ -97,7 +97,7 @@ class Loaded(NamedTuple):
     configuration: SchedulerConfiguration
     warnings: tuple[str, ...]
     cluster: ClusterOptions = ClusterOptions()
-    """What the file says about a live cluster. It decides nothing, so no log has it."""
+    """The file's options about a live cluster. They decide nothing, so no log has it."""
 
 
 # --- reading ------------------------------------------------------------------------------------------------------------

@@ -400,7 +400,7 @@ def sweep(connection: sqlite3.Connection, parts: int) -> bool:
 
 
 def parts_of(blob: bytes) -> list[memoryview]:
-    """What is put part by part; views, because a blob may have hundreds of MiB."""
+    """Blobs that are put part by part; views, because a blob may have hundreds of MiB."""
     whole = memoryview(blob)
     return [whole[start : start + PART_BYTES] for start in range(0, len(blob), PART_BYTES)]
 

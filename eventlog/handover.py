@@ -63,7 +63,7 @@ BUDGET_BYTES = 64 * 2**20
 """All large messages that are under way together. One that goes beyond that ends the one that began first."""
 
 SMALL_BYTES = 2**16
-"""What is smaller does not count: a reader has as much in memory of each connection anyway."""
+"""Smaller answers do not count: a reader has as much in memory of each connection anyway."""
 
 SECONDS_PER_MESSAGE = 30.0
 """A message that has begun must be there after this time. Between messages a client may take as long as it likes."""
@@ -294,7 +294,7 @@ class HandoverServer(Closing):
         self._handler = handler
         self._server: asyncio.Server | None = None
         self._connections: dict[asyncio.Task[Any], _Phase] = {}
-        """What each is at; the one that changed last is the last."""
+        """The stage of each; the one that changed last is the last."""
         self._large: dict[asyncio.Task[Any], int] = {}
         """Bytes of the large messages that are under way; the one that began first is the first."""
         self._closing = False

@@ -37,7 +37,7 @@ _SALTS_AT = slice(16, 24)
 
 
 class _Look(NamedTuple):
-    """What is looked at of a file."""
+    """The part of a file that is compared."""
 
     device: int
     inode: int
@@ -53,7 +53,7 @@ class _End(NamedTuple):
     offset: int = 0
     """Where the commit's last frame ends."""
     frame: bytes = b""
-    """That frame, checksum included; empty if there is none."""
+    """The bytes of the frame, checksum included; empty if there is none."""
 
 
 class Identity:

@@ -36,7 +36,7 @@ class Holder(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     led: bool = False
     """Whether it had the log open."""
     before: str = ""
-    """Who had it open before and did not let go of it, as long as this one has not opened it."""
+    """A process that had it open before and did not let go of it, until this one has opened it."""
     seq: int = 0
     """So far that one had acknowledged when it found its files taken away, or could not write any more; 0 where it had not."""
     epoch: int = 0

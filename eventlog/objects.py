@@ -144,7 +144,7 @@ class ObjectTable:
         self.attachment: Attachment | None = None
         """The cluster whose objects these are, if they are a live one's."""
         self.promises = Promises()
-        """What such a cluster does not show yet of what was decided."""
+        """Decisions that such a cluster does not show yet."""
         self.on_change: OnChange | None = None
         """Told of each change when it has been made. Not told of what a snapshot brings."""
         self._changes = 0
@@ -274,7 +274,7 @@ class ObjectTable:
         self._change(key, Pod, change)
 
     def _write(self, write: Write) -> None:
-        """What is written for a pod is done by the record that says so; answers are records of their own."""
+        """Do a write for a pod: the record that says so does it; answers are records of their own."""
         found = self.get(write.key)
         changed = written(found, write)
         if changed is None:
@@ -452,7 +452,7 @@ T = TypeVar("T", bound=Object)
 
 
 def _bare(entries: Iterable[ObjectEntry]) -> list[tuple[int, Object]]:
-    """What a snapshot has of entries: without what most of them do not have."""
+    """Entries as a snapshot has them: without what most of them lack."""
     return [(entry.seq, entry.object) for entry in entries]
 
 

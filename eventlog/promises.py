@@ -1,4 +1,4 @@
-"""What our outcomes promise that a live cluster does not show yet: the overlay over its objects, and the outbox of what is still to be sent.
+"""Promises: changes that our outcomes want and a live cluster does not show yet. They are the overlay over its objects, and the outbox of what is still to be sent.
 
     outcome in the log ──► promised ──► a version of the object shows it      kept
                               │    └──► ObjectDeleted, or a newer promise     void
@@ -73,11 +73,11 @@ class PromisedEffect(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     method: str = ""
     protected: bool = False
     write: Write | None = None
-    """What a plugin wants changed of the object."""
+    """The change of the object that a plugin wants."""
 
 
 class Promise(msgspec.Struct, frozen=True, kw_only=True):
-    """What is outstanding for one object."""
+    """The promises outstanding for one object."""
 
     key: str
     uid: str
@@ -195,7 +195,7 @@ class Promises:
         return iter(self._by_uid.values())
 
     def get(self, uid: str) -> Promise | None:
-        """What is outstanding for the object of this uid."""
+        """Return the promises outstanding for the object of this uid."""
         return self._by_uid.get(uid)
 
     def base_of(self, obj: Object) -> Object:
@@ -374,7 +374,7 @@ class Promises:
         return overlaid(obj, effects)
 
     def broken(self, record: Record, body: WriteFailed, get: Lookup) -> Broken | None:
-        """What the outcome `cause` wanted is not coming. None if that is not outstanding any more."""
+        """Take back the effect that the outcome `cause` wanted: it is not coming. None if that is not outstanding any more."""
         known = self._by_uid.get(body.uid)
         effect = None if known is None else known.effects.get(_promised(body.effect))
         if known is None or effect is None or effect.seq != record.cause:

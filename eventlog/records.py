@@ -35,7 +35,7 @@ GENESIS = bytes(32)
 """The digest before the first record."""
 
 NO_OPAQUE = "{}"
-"""That an object has no field which nothing here reads."""
+"""Stands for: the object has no field that nothing here reads."""
 
 BODY_BYTES_MAX = 32 * 2**20
 """A larger body is refused: no object comes near, and it keeps a group of appends in memory."""
@@ -172,7 +172,7 @@ class Watched(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, ren
 
 
 class Redaction(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel", gc=False):
-    """What was taken out of each object before it was stored."""
+    """The fields taken out of each object before it was stored."""
 
     level: str = "standard"
     digest: str = ""
@@ -190,7 +190,7 @@ class ClusterAttached(Fact, frozen=True, kw_only=True):
     server: str = ""
     """Its version, as it says itself."""
     identity: str = ""
-    """Who reads and writes: what a Lease would name."""
+    """The process that reads and writes, as a Lease would name it."""
     kinds: dict[str, Watched] = {}
     redaction: Redaction = Redaction()
 
@@ -245,7 +245,7 @@ class LeadershipChanged(Fact, frozen=True, kw_only=True):
 
 
 class WriteFailed(Fact, frozen=True, kw_only=True):
-    """What the outcome `cause` wants did not come about at the API server, and will not be tried again."""
+    """The effect that the outcome `cause` wants did not come about at the API server, and will not be tried again."""
 
     effect: Literal["bind", "status", "nominate", "evict", "delete", "group", "claim", "write"]
     uid: str = ""
@@ -268,7 +268,7 @@ class WriteFailed(Fact, frozen=True, kw_only=True):
 
 
 class ShadowVerdict(Fact, frozen=True, kw_only=True):
-    """What the record `cause`, in which another scheduler's decision about the record's pod shows, is by our rules.
+    """The verdict, by our rules, on another scheduler's decision about the record's pod, which shows in the record `cause`.
 
     It can be computed again from the records before it, and changes nothing.
     """
@@ -360,7 +360,7 @@ class Unschedulable(Outcome, frozen=True, kw_only=True):
     members: tuple[str, ...] = ()
     """Keys of the pods that were rejected together, if the record's key is a group's."""
     writes: tuple[Write, ...] = ()
-    """What is written so that a later attempt finds a place: done by this record, as those of `Reserved`."""
+    """Writes that let a later attempt find a place: done by this record, as those of `Reserved`."""
     same_as: int = 0
     """Seq of an earlier outcome of the same pod with the same content; then all of the above is left out."""
 
@@ -385,7 +385,7 @@ class Reserved(Outcome, frozen=True, kw_only=True):
     writes: tuple[Write, ...] = ()
     """In the order in which they are made."""
     plugins: tuple[str, ...] = ()
-    """Who had them written, and waits for the answers."""
+    """The plugins that had them written, and wait for the answers."""
     deadline: int = 0
     score: int = 0
     feasible: int = 0
@@ -411,7 +411,7 @@ class AttemptAborted(Outcome, frozen=True, kw_only=True):
     claims: dict[str, AllocationResult] = {}
     """Claim key → the devices that it was to get."""
     writes: tuple[Write, ...] = ()
-    """What was to be written for its pods."""
+    """Writes for its pods, which are off."""
 
 
 class AttemptError(Outcome, frozen=True, kw_only=True):

@@ -25,10 +25,10 @@ RESERVE_PART = 20
 """… or less than a twentieth of it, where the disk is small."""
 
 FILE_BYTES = 512 * 2**10
-"""What the reserved file holds: SQLite's index of 32 KiB, and the write-ahead log of a step of a compaction, several times."""
+"""The size of the reserved file: SQLite's index of 32 KiB, and the write-ahead log of a step of a compaction, several times."""
 
 FULL_CODES = frozenset((sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_SHMSIZE))
-"""What SQLite says of a full disk; the second where its index cannot grow."""
+"""SQLite's words for a full disk; the second where its index cannot grow."""
 
 
 def kept_free(size: int) -> int:

@@ -516,7 +516,7 @@ class SqliteStore(_Reading):
             raise missing
 
     async def _missing(self) -> LogError | None:
-        """What was found only now to be taken away."""
+        """Raised where the file was found only now to be taken away."""
         if self._writer is None or self._failed:
             return None
         try:

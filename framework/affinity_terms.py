@@ -55,9 +55,9 @@ class AffinityTerm:
         self.every_namespace = selector is not None and is_empty(selector)
         """Also those that are not known."""
         self.labels: tuple[Label, ...] = _required_labels(term.label_selector)
-        """What it selects has all of these, and whatever else the selector asks for."""
+        """Labels that every selected pod has, and whatever else the selector asks for."""
         self.label_keys: tuple[str, ...] = _label_keys(term.label_selector)
-        """What it looks at of a pod's labels."""
+        """The keys of a pod's labels that it looks at."""
         labels_tell_all = term.label_selector is not None and not term.label_selector.match_expressions
         self._matches = None if labels_tell_all else label_matcher(term.label_selector)
         self._namespace_matches = None if selector is None else label_matcher(selector)

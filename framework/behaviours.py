@@ -27,7 +27,7 @@ class Behaviour(NamedTuple):
     since: str
     """The first version of tidelog that knows it."""
     what: str
-    """What is so with it, in one sentence."""
+    """The behaviour in one sentence."""
 
 
 GUARDED_STARTING_PODS = 1
@@ -61,7 +61,7 @@ BEHAVIOURS: dict[int, Behaviour] = {
 
 
 def all_behaviours() -> tuple[int, ...]:
-    """What a configuration that is made today asks for."""
+    """Return the behaviours that a configuration made today asks for."""
     return tuple(sorted(BEHAVIOURS))
 
 

@@ -1,4 +1,4 @@
-"""What changed since when: the list by which snapshots and tables bring themselves up to date.
+"""Journals of changes: the list by which snapshots and tables bring themselves up to date.
 
 A `ChangeList` counts generations. `touch(name)` gives a node the next one and moves it to the end; `since(generation)` walks
 back from the end, so that it costs the number of nodes changed since, not the number of nodes there are. Names of removed

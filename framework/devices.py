@@ -147,7 +147,7 @@ class Devices:
         return self._first + len(self._changes)
 
     def claim_changes(self, since: int) -> Sequence[ClaimChange] | None:
-        """What happened to claims since that generation; None if it is too long ago."""
+        """Return the changes of claims since that generation; None if it is too long ago."""
         if since < self._first:
             return None
         return tuple(islice(self._changes, since - self._first, None))

@@ -22,7 +22,7 @@ _ABSENT = unresolvable()
 
 
 class Diagnosis:
-    """What became of the nodes in one attempt, or in several of pods that are alike. Asked for its words, it is complete."""
+    """The verdicts on the nodes in one attempt, or in several of pods that are alike. Asked for its words, it is complete."""
 
     __slots__ = (
         "_rejected",
@@ -39,7 +39,7 @@ class Diagnosis:
         self._rejected: dict[str, Status] = {}
         self._text: tuple[int, str] | None = None
         self._rejections: tuple[int, tuple[Rejection, ...]] | None = None
-        """What `text` and `rejections` answered last, and for how many nodes: pods that are alike are told the same."""
+        """The last answers of `text` and `rejections`, and for how many nodes: pods that are alike are told the same."""
         self.node_statuses: Mapping[str, Status] = self._rejected
         """Node → the status of the first plugin that rejected it, for every examined and infeasible node."""
         self.absent: Status = _ABSENT
@@ -89,7 +89,7 @@ class Diagnosis:
         return nodes_message(node_count, reason_counts(node_count, self))
 
     def rejections(self, node_count: int) -> tuple[Rejection, ...]:
-        """Who rejected how many of so many nodes for which reason, most nodes first."""
+        """Return the number of nodes for each plugin and reason, most nodes first."""
         if self._rejections is None or self._rejections[0] != node_count:
             self._rejections = (node_count, self._count_rejections(node_count))
         return self._rejections[1]
@@ -115,7 +115,7 @@ class Diagnosis:
 
 
 def did_not_satisfy(narrowers: Sequence[str]) -> str:
-    """What is said of nodes that these plugins left out in PreFilter."""
+    """Return the reason for nodes that these plugins left out in PreFilter."""
     return f"node(s) didn't satisfy plugin(s) [{' '.join(narrowers)}]"
 
 
@@ -139,7 +139,7 @@ class FitError:
 
     @property
     def unschedulable_plugins(self) -> tuple[str, ...]:
-        """Who is to blame, by name: an event that one of them finds helpful wakes the pod."""
+        """The plugins to blame, by name: an event that one of them finds helpful wakes the pod."""
         return tuple(sorted(self.diagnosis.rejecting))
 
     @property

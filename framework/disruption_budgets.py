@@ -1,4 +1,4 @@
-"""What the disruption budgets allow, as one attempt of preemption has to see it.
+"""Allowances of disruption budgets, as one attempt of preemption has to see it.
 
 A budget's status is written by somebody else, and late. So what it allows here is what its status says, less the evictions of ours that
 its status does not know of yet: those decided and not in the log, and those that a status computed before them has overwritten.

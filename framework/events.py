@@ -17,7 +17,7 @@ from tidelog.api.objects import Pod
 
 
 class Resource(StrEnum):
-    """What an event is about. The three pod resources differ in which pod changed."""
+    """The resource that an event is about. The three pod resources differ in which pod changed."""
 
     POD = "Pod"
     """For registration only: any of the three below."""
@@ -60,7 +60,7 @@ class Resource(StrEnum):
 
 
 class Action(IntFlag):
-    """What happened. `UPDATE` is every kind of update, `ALL` everything; the names are kube-scheduler's."""
+    """The action that happened. `UPDATE` is every kind of update, `ALL` everything; the names are kube-scheduler's."""
 
     ADD = 1 << 0
     DELETE = 1 << 1
@@ -174,7 +174,7 @@ class Tick(NamedTuple):
 
 
 class WaitingPod(Protocol):
-    """What a hint may know of the pod it judges. The queue's own record of the pod provides it."""
+    """The facts that a hint may know of the pod it judges. The queue's own record of the pod provides it."""
 
     @property
     def pod(self) -> Pod:

@@ -118,7 +118,7 @@ class QuickEvaluation(Protocol):
 
 
 class FrameworkHandle:
-    """What a profile's plugins are given: implements `tidelog.framework.interface.Handle`."""
+    """The handle that a profile's plugins are given: implements `tidelog.framework.interface.Handle`."""
 
     def __init__(
         self,
@@ -147,7 +147,7 @@ class FrameworkHandle:
 
 
 class PreFilterOutcome(NamedTuple):
-    """What PreFilter left of the nodes."""
+    """The nodes that PreFilter left."""
 
     nodes: frozenset[str] | None
     """The only nodes that can do, or None for all."""
@@ -186,7 +186,7 @@ NOTHING_READ: frozenset[str] = frozenset()
 
 
 class PromisedWrites(NamedTuple):
-    """What one plugin has to have written before a pod is bound."""
+    """Writes that one plugin needs before a pod is bound."""
 
     plugin: str
     writes: tuple[Write, ...]
@@ -460,7 +460,7 @@ class Framework:
         return [plugin for plugin in self.filter if plugin.name not in skipped] if skipped else self.filter
 
     def looked_at(self, state: CycleState) -> Depends:
-        """What the filters look at that have something to say about the pod."""
+        """Return the parts of the cluster that the active filters look at."""
         skipped = frozenset(state.skip_filter)
         found = self._looked_at.get(skipped)
         if found is None:
@@ -517,7 +517,7 @@ class Framework:
         return self._run_filters_once(state, pod, node, filters)
 
     def filter_verdicts(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> list[Status]:
-        """What every filter says that does not let the pod on the node, each asked alone, in order: for explanations."""
+        """Return the status of every filter that rejects the node, each asked alone, in order: for explanations."""
         verdicts = (self.run_filters(state, pod, node, [plugin]) for plugin in self.active_filters(state))
         return [status for status in verdicts if status is not None]
 
@@ -752,7 +752,7 @@ class Framework:
         return None
 
     def run_writes(self, state: CycleState, pod: PodInfo, node: str) -> tuple[PromisedWrites, ...] | Status:
-        """What each plugin has to have written before the pod can be bound there, if anything. Asked between Permit and PreBind; a status is an error."""
+        """Return the writes that each plugin needs before the pod can be bound there. Asked between Permit and PreBind; a status is an error."""
         found: tuple[PromisedWrites, ...] = ()
         for plugin in (state.later or self._all_later).writers:
             try:
@@ -774,7 +774,7 @@ class Framework:
     def answers(
         self, pod: PodInfo, node: NodeInfo | None, writes: Sequence[Write]
     ) -> tuple[tuple[Awaited, ...], Status | None]:
-        """What is still awaited before the pod can be bound, and whether something has failed."""
+        """Return the answers still awaited before the pod can be bound, and whether something has failed."""
         awaited: list[Awaited] = []
         for plugin in self._writers:
             try:
@@ -882,7 +882,7 @@ class Framework:
 
 
 def _merged(a: PostFilterResult, b: PostFilterResult) -> PostFilterResult:
-    """What two plugins, neither of which could help, leave behind."""
+    """Merge the results of two plugins, neither of which could help."""
     return PostFilterResult(
         nominated_node=a.nominated_node if b.nominated_node is None else b.nominated_node,
         refusals=a.refusals + b.refusals,

@@ -1,4 +1,4 @@
-"""What a plugin is: a class with a name and the methods of the extension points it takes part in.
+"""The plugin interface: a class with a name and the methods of the extension points it takes part in.
 
 The framework looks for the methods of the protocols below; a plugin implements those it needs and no others. All are
 synchronous and pure: no clock, no randomness, no I/O. What they may read is the pod, the node they are asked about, the
@@ -99,7 +99,7 @@ SKIP = Status(Code.SKIP)
 
 
 class Depends(Flag):
-    """What an answer about (pod, node) depends on besides the pod itself.
+    """Parts of the cluster that an answer about (pod, node) depends on besides the pod itself.
 
     The fast evaluation keeps an answer until something it depends on has changed, so a declaration that is too small
     gives wrong placements; the conformance kit (`tidelog.testing.plugin_kit`) checks it. A plugin that declares nothing is asked
@@ -135,7 +135,7 @@ class Depends(Flag):
 
 
 class CycleState:
-    """What plugins keep from one extension point to the next, for one attempt of one pod.
+    """State that plugins keep from one extension point to the next, for one attempt of one pod.
 
     Values written by PreFilter and changed by the add/remove-pod hooks must have a `clone()`; others are shared.
     """
@@ -146,7 +146,7 @@ class CycleState:
         self.at = at
         """The attempt's time, in nanoseconds of the log's clock: the only clock there is."""
         self.waiting = waiting
-        """What the queue remembers of the pod's earlier attempts, where it came from the queue."""
+        """The queue's memory of the pod's earlier attempts, where it came from the queue."""
         self.turn = turn
         """The number of the attempt. Who would draw lots counts on from here instead: the outcome records it."""
         self.is_shared = False
@@ -162,7 +162,7 @@ class CycleState:
         self._data[key] = value
 
     def read(self, key: str) -> Any:
-        """What was kept, or None."""
+        """Return the value that was kept, or None."""
         return self._data.get(key)
 
     def adopt(self, other: CycleState) -> None:
@@ -286,7 +286,7 @@ class Listers(Protocol):
 
 
 class Handle(Protocol):
-    """What the framework offers a plugin."""
+    """The framework's services for a plugin."""
 
     @property
     def snapshot(self) -> Snapshot:
@@ -361,7 +361,7 @@ class Plugin:
         return []
 
     def events_to_register(self) -> Sequence[EventRegistration] | None:
-        """What may make a pod schedulable that this plugin rejected.
+        """Return the events that may make a pod schedulable that this plugin rejected.
 
         None, the default, declares nothing: such a pod is woken by every event on pods, nodes and devices. An empty
         list declares that no event can help: such a pod waits for the five-minute flush.
@@ -380,22 +380,22 @@ class PreFilterResult(NamedTuple):
 
 
 class PostFilterResult(NamedTuple):
-    """What became of an attempt to make room: `nominated_node` is None to keep, "" to clear, else the new nomination."""
+    """The result of an attempt to make room: `nominated_node` is None to keep, "" to clear, else the new nomination."""
 
     status: Status | None = None
     nominated_node: str | None = None
     plan: PreemptionPlan | None = None
-    """Who has to go for the new nomination."""
+    """The evictions for the new nomination."""
     refusals: tuple[RefusedEviction, ...] = ()
     """Evictions that were asked for in vain."""
     blocked_by: tuple[str, ...] = ()
     """Keys of the disruption budgets but for which room could perhaps have been made (KEP-4664)."""
     blocking: tuple[str, ...] = ()
-    """Who says so, by name; the framework fills it in."""
+    """The plugins that say so, by name; the framework fills it in."""
     in_the_way: tuple[str, ...] = ()
     """Plugins that rejected nodes even without the pods that could be made to go, by name."""
     writes: tuple[Write, ...] = ()
-    """What is to be written so that a later attempt finds a node. The attempt is off if one of these objects changes before it is in the log."""
+    """Writes that let a later attempt find a node. The attempt is off if one of these objects changes before it is in the log."""
     outcome: PreemptionOutcome | None = None
     """The result in a word, of a plugin that preempts."""
 
@@ -527,7 +527,7 @@ class Awaited(NamedTuple):
     key: str
     """`Kind/namespace/name` of the object whose change would tell; it need not exist."""
     what: str
-    """Who is to do what, for people."""
+    """A sentence for people: the controller, and its task."""
 
 
 class Answer(NamedTuple):
@@ -548,7 +548,7 @@ class WritesBeforeBinding(Protocol):
 
     name: ClassVar[str]
     too_late: ClassVar[str]
-    """What is said when the answers have not come in time."""
+    """The message when the answers have not come in time."""
 
     @property
     def answer_timeout_seconds(self) -> float:
@@ -556,7 +556,7 @@ class WritesBeforeBinding(Protocol):
         ...
 
     def writes(self, state: CycleState, pod: PodInfo, node: str) -> Sequence[Write]:
-        """What is to be written, in this order, for the pod to run on the node."""
+        """Return the writes, in order, that let the pod run on the node."""
         ...
 
     def reads(self, state: CycleState, pod: PodInfo, node: str) -> Iterable[str]:

@@ -60,7 +60,7 @@ class Listers:
         self.storage = Storage()
         self.devices = Devices()
         self._budgets: dict[str, tuple[PodDisruptionBudget, ...]] = {}
-        """What `budgets` answered, until a budget of the namespace changes."""
+        """The last answers of `budgets`, until a budget of the namespace changes."""
 
     # --- following the log --------------------------------------------------------------------------------------------
 

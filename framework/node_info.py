@@ -75,14 +75,14 @@ class PodInfo:
         self.terminating = bool(meta.deletion_timestamp)
         amounts = effective_requests(pod)
         self.requests: Requests = amounts.requests
-        """What it asks of a node (filters)."""
+        """The requests that filters use."""
         self.score_requests: Requests = amounts.scored
-        """What it asks of a node where NodeResourcesFit scores it: with defaults for cpu and memory."""
+        """The requests by which NodeResourcesFit scores it: with defaults for cpu and memory."""
         self.occupied: Requests = amounts.occupied
-        """What it takes from the node it is on; more than `requests` during an in-place resize."""
+        """Resources it takes from the node it is on; more than `requests` during an in-place resize."""
         self.non_zero_cpu: int = amounts.non_zero_cpu
         self.non_zero_memory: int = amounts.non_zero_memory
-        """What it takes from the node it is on where NodeResourcesFit scores others: with defaults."""
+        """Resources it takes from the node it is on where NodeResourcesFit scores others: with defaults."""
         self.host_ports: tuple[HostPort, ...] = host_ports_of(pod)
         self.volumes = sum(map(matters, spec.volumes)) if spec.volumes else 0
         """How many of its volumes have a say in where it runs."""

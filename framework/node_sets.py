@@ -107,7 +107,7 @@ class NodeSets(Protocol):
 
     @property
     def snapshot(self) -> Snapshot:
-        """Whose nodes they are."""
+        """The snapshot whose nodes they are."""
         ...
 
     @property

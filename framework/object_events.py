@@ -156,7 +156,7 @@ def _pod_conditions(pod: Pod) -> dict[str, tuple[str, str]]:
 
 
 class QueueStep(Enum):
-    """What the scheduling queue does with the pod that changed."""
+    """The queue's step for the pod that changed."""
 
     NOTHING = "nothing"
     ADD = "add"
@@ -178,7 +178,7 @@ class Raised(msgspec.Struct, frozen=True, gc=False):
 
 
 class Effect(msgspec.Struct, frozen=True, gc=False):
-    """What one change does: the cache and the queue take their step, then the events are raised in order."""
+    """The effects of one change: the cache and the queue take their step, then the events are raised in order."""
 
     old: Object | None
     new: Object | None
@@ -191,7 +191,7 @@ class Effect(msgspec.Struct, frozen=True, gc=False):
 
 
 class Rules(NamedTuple):
-    """What the effects of a change depend on besides the objects."""
+    """Facts besides the objects that the effects of a change depend on."""
 
     schedulers: Container[str]
     """The names of our profiles: the pods of other schedulers are not ours to queue."""
@@ -280,7 +280,7 @@ def _pod_updated(old: Pod, new: Pod, rules: Rules, assumed: Pod | None) -> list[
 
 
 def binding_effect(old: Pod, new: Pod, rules: Rules, assumed: Pod | None = None) -> Effect:
-    """What it does that a pending pod has its node now. An `assumed` pod that is bound where it was assumed may be left out."""
+    """Return the effects of a pending pod having its node now. An `assumed` pod that is bound where it was assumed may be left out."""
     added = Raised(_ASSIGNED_ADD, None, new)
     if not _is_ours(old, rules):
         return Effect(old, new, raised=(added,))
@@ -304,7 +304,7 @@ def _pending_pod_gone(old: Pod, new: Pod | None, assumed: Pod | None) -> list[Ef
 
 
 def _places_given_up(old: Pod, new: Pod, assumed: Pod | None) -> list[Raised]:
-    """What was set aside for a pod elsewhere than where it is bound now. (kube-scheduler tells nobody.)"""
+    """Return the event for the room set aside for a pod elsewhere than where it is bound now. (kube-scheduler tells nobody.)"""
     node, found = new.spec.node_name, []
     if assumed is not None and assumed.spec.node_name != node:
         found.append(Raised(_ASSIGNED_DELETE, assumed, None))

@@ -1,4 +1,4 @@
-"""What a plugin can offer beside its answers, so that it is asked less often: optional methods, open to every plugin.
+"""Offers that a plugin can make beside its answers, to be asked less often: optional methods, open to every plugin.
 
 A plugin that offers none of them is right, and asked as often as its declaration says (`Depends`). Each is a promise, which the
 conformance kit checks where it can.
@@ -30,7 +30,7 @@ class NotCountable(Exception):
 
 @runtime_checkable
 class SignsPods(Protocol):
-    """Who does not offer this may read namespace, labels, annotations, owners and the whole spec, and nothing else of a pod."""
+    """A plugin that does not offer this may read namespace, labels, annotations, owners and the whole spec, and nothing else of a pod."""
 
     def sign_pod(self, pod: PodInfo) -> object:
         """All that the plugin reads of the pod: equal for pods that it does not tell apart. msgpack must be able to encode it.
@@ -62,7 +62,7 @@ class SignsAttempts(Protocol):
     """
 
     def sign_attempt(self, state: CycleState, pod: PodInfo) -> object | None:
-        """What this attempt's answers depend on beside the pod; may leave something in `state`. None: nothing, for any pod that is signed alike.
+        """Return what this attempt's answers depend on beside the pod; may leave something in `state`. None: nothing, for any pod that is signed alike.
 
         Of a plugin that is also `ConcernsPods` it is asked only for pods that concern it.
         """
@@ -74,12 +74,12 @@ class LooksBeyond(Protocol):
     """With this, a declaration of `ALL_NODES` or `DOMAINS` costs no more than the rest of it."""
 
     def beyond_node(self, pod: PodInfo) -> Hashable:
-        """What the answers for this pod depend on beyond the node itself. They are kept while it is equal. Asked in each attempt: be quick."""
+        """Return what the answers for this pod depend on beyond the node itself. They are kept while it is equal. Asked in each attempt: be quick."""
         ...
 
 
 class Domains(Protocol):
-    """What a plugin says about all nodes, for the pods of one shape, from counts that it keeps up to date."""
+    """A plugin's answers about all nodes, for the pods of one shape, from counts that it keeps up to date."""
 
     @property
     def skips_filter(self) -> bool:
@@ -110,7 +110,7 @@ class Domains(Protocol):
         ...
 
     def rejections(self, among: Bits) -> Sequence[tuple[Status, Bits]]:
-        """What its filter says of those of these nodes that it does not let pass."""
+        """Return its filter's rejections of these nodes."""
         ...
 
     def scores(self, feasible: Bits) -> Groups | None:
@@ -135,11 +135,11 @@ class CountsDomains(Protocol):
 
 
 class NodeUse(NamedTuple):
-    """What the pods on a node take of it, as plugins see it: for nodes that are alike otherwise."""
+    """Resources that the pods on a node take, as plugins see it: for nodes that are alike otherwise."""
 
     cpu: int
     memory: int
-    """What is requested."""
+    """The resources requested."""
     scored_cpu: int
     scored_memory: int
     """The same, with defaults for containers that request nothing."""

@@ -1,4 +1,4 @@
-"""What the group cycle and plugins about placements share beside `Placement` itself."""
+"""Types that the group cycle and plugins about placements share beside `Placement` itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What preemption decides, and what it needs for that: the types that the plugin and the scheduler's core share.
+"""The plan of a preemption, and its ports: the types that the plugin and the scheduler's core share.
 
 `DefaultPreemption` (a PostFilter plugin) makes the plan; the core turns it into outcomes of one transaction and lets it count at once. The
 other way round, the core gives the plugin a `PreemptionPort`, through which it tries the profile's filters on clones of nodes, sees which
@@ -64,9 +64,9 @@ class PreemptionPlan(NamedTuple):
 
     node: str
     victims: tuple[PodInfo, ...]
-    """Who has to go, the most important first; those included that are going already."""
+    """The victims, the most important first; those included that are going already."""
     evictions: tuple[PlannedEviction, ...]
-    """What has to be done for that, in order: protected victims first."""
+    """The evictions to carry out, in order: protected victims first."""
     cleared: tuple[PodInfo, ...] = ()
     """Pods of lower priority that lose their nomination to the node."""
     violations: int = 0
@@ -78,7 +78,7 @@ class PreemptionPlan(NamedTuple):
 
 
 class EvictionPort(Protocol):
-    """Who grants evictions: the budgets in the log, or a real API server."""
+    """Grants evictions: by the budgets in the log, or by a real API server."""
 
     def evict(self, pods: Sequence[PodInfo], allowances: Allowances) -> Refusal | None:
         """Ask for all of them at once: None grants all, and charges them to `allowances`; a refusal has done nothing."""
@@ -86,11 +86,11 @@ class EvictionPort(Protocol):
 
 
 class PreemptionPort(Protocol):
-    """What the framework offers the preempting plugin beside the rest of the `Handle`."""
+    """The framework's services for the preempting plugin beside the rest of the `Handle`."""
 
     @property
     def evictions(self) -> EvictionPort:
-        """Who grants evictions."""
+        """The port that grants evictions."""
         ...
 
     def run_filters(
@@ -103,7 +103,7 @@ class PreemptionPort(Protocol):
         ...
 
     def looked_at(self, state: CycleState) -> Depends:
-        """What the filters look at that have a say about the pod."""
+        """Return the parts of the cluster that the active filters look at."""
         ...
 
     def tells_equal_nodes_apart(self, state: CycleState) -> bool:

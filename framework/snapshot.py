@@ -19,7 +19,7 @@ from tidelog.framework.node_info import NodeInfo, PodInfo
 
 
 class SnapshotSource(Protocol):
-    """What a snapshot is taken of: the cluster cache."""
+    """The source of a snapshot: the cluster cache."""
 
     @property
     def generation(self) -> int:
@@ -68,7 +68,7 @@ class Snapshot:
         self._images: dict[str, int] = {}
         """Image name → number of nodes that have it."""
         self._image_sizes: tuple[int, dict[str, int]] = (0, {})
-        """What `image_size` answered, and up to which object generation that holds."""
+        """Answers of `image_size`, and up to which object generation that holds."""
         self.label_keys = LabelKeys()
         """The labels that terms of pods ask for; the source's own."""
         self.layout = 0

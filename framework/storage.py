@@ -119,7 +119,7 @@ class Storage:
         return self._get(StorageClass, "", name)
 
     def csi_node(self, name: str) -> CSINode | None:
-        """What the node of this name can attach."""
+        """Return the limits of the node of this name."""
         return self._get(CSINode, "", name)
 
     def csi_driver(self, name: str) -> CSIDriver | None:
@@ -151,7 +151,7 @@ class Storage:
         return self._attaching.of(volume)
 
     def capacities_of_class(self, name: str) -> Sequence[CSIStorageCapacity]:
-        """What is left for volumes of the class, by namespace and name."""
+        """Return the capacities left for volumes of the class, by namespace and name."""
         return self._capacities.of(name)
 
     def offers_of_class(self, name: str) -> tuple[int, int]:
@@ -159,7 +159,7 @@ class Storage:
         return self._free.version(name), self._capacities.version(name)
 
     def attachments_to(self, node: str) -> Sequence[VolumeAttachment]:
-        """What is attached, or about to be, to the node of this name, by name."""
+        """Return the attachments, made or under way, to the node of this name, by name."""
         return self._attachments.of(node)
 
     def csi_nodes(self) -> Iterable[CSINode]:
@@ -184,7 +184,7 @@ class _Index(dict[str, dict[tuple[str, str], _K]]):
         self._about = about
         self._versions: dict[str, int] = {}
         self._sorted: dict[str, tuple[_K, ...]] = {}
-        """What `of` answered, until one of them changes."""
+        """Answers of `of`, until one of them changes."""
 
     def change(self, key: tuple[str, str], old: _K | None, new: _K | None) -> None:
         before = None if old is None else self._about(old)

@@ -1,4 +1,4 @@
-"""What a plugin has to tell of an attempt beyond its answers, for the outcomes that the log gets: which constraints had fallen back (KEP-3990)."""
+"""Notes of a plugin about an attempt beyond its answers, for the outcomes that the log gets: which constraints had fallen back (KEP-3990)."""
 
 from __future__ import annotations
 
@@ -39,6 +39,6 @@ def tell(state: CycleState, told: ToldByPlugin) -> None:
 
 
 def told_in(state: CycleState) -> ToldByPlugin | None:
-    """What a plugin left; None if none did, or the attempt ended before that."""
+    """Return the note that a plugin left; None if none did, or the attempt ended before that."""
     found: ToldByPlugin | None = state.read(_KEY)
     return found

@@ -19,12 +19,12 @@ import msgspec
 from msgspec import inspect
 
 ITEM_KEYS = ("name", "type", "uid", "containerPort", "topologyKey", "key", "device")
-"""What tells the items of a list apart: the first of these that the item's struct has. Else their places do."""
+"""Keys that tell the items of a list apart: the first of these that the item's struct has. Else their places do."""
 LIST = "[]"
 
 
 class Shape(NamedTuple):
-    """What of a manifest a struct has."""
+    """The part of a manifest that a struct has."""
 
     fields: Mapping[str, Shape | None]
     """By their names in JSON; None: the whole value is taken."""
@@ -38,7 +38,7 @@ class Shape(NamedTuple):
 
 
 def left_over(manifest: Mapping[str, Any], type: type) -> dict[str, Any]:
-    """What the struct does not take of a manifest. apiVersion and kind are no fields of an object."""
+    """Return the part of a manifest that the struct does not take. apiVersion and kind are no fields of an object."""
     rest = _left_over(manifest, shape_of(type))
     rest.pop("apiVersion", None)
     rest.pop("kind", None)
@@ -151,5 +151,5 @@ def dumped(rest: Mapping[str, Any]) -> str:
 
 
 def read(text: str) -> dict[str, Any]:
-    """What was kept."""
+    """Return the fields that were kept."""
     return msgspec.json.decode(text, type=dict[str, Any]) if text else {}

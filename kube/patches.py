@@ -64,7 +64,7 @@ _ORDER = "$setElementOrder/"
 
 
 def merge_key(field: str, item: Mapping[str, Any]) -> str:
-    """What the items of a list are merged by; empty if the list is replaced."""
+    """Return the key by which the items of a list are merged; empty if the list is replaced."""
     if field == PORTS:
         return "containerPort" if "containerPort" in item else "port"
     if field == ADDRESSES:

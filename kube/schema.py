@@ -67,7 +67,7 @@ def _may_be_unknown_in(part: Any, type: str) -> bool:
 
 
 def unknown_fields(resource: ApiResource, manifest: Mapping[str, Any]) -> list[str]:
-    """What a server says of fields that the kind does not have."""
+    """Return a server's warnings about fields that the kind does not have."""
     return [
         f'unknown field "{found.path}"'
         for found in misspelled(resource.kind, definition_of(resource), manifest)

@@ -48,7 +48,7 @@ def live_document() -> str:
 
 
 LIVE_POLICY = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-"""What a page that is fetched may do: run and ask its own server, nothing else."""
+"""The rights of a page that is fetched: run and ask its own server, nothing else."""
 
 
 def document(title: str, blocks: Iterable[tuple[str, bytes]]) -> str:

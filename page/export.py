@@ -35,7 +35,7 @@ Progress = Callable[[int, int], None]
 
 
 class Exported(NamedTuple):
-    """What became of an export."""
+    """The result of an export."""
 
     text: str
     left_out: tuple[str, ...]

@@ -60,7 +60,7 @@ _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
 class Wake(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What the record did to a pod that waited."""
+    """The effect of a record on a pod that waited."""
 
     pod: str
     event: str

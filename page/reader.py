@@ -28,7 +28,7 @@ LOOK_SECONDS = 0.2
 
 
 class Question(NamedTuple):
-    """What is asked of which log."""
+    """A question, and the log it is about."""
 
     side: str
     name: str

@@ -1,4 +1,4 @@
-"""What the page shows of one pod, node, budget or group at one moment: a row each, small enough to be sent for every change.
+"""Rows: one pod, node, budget or group at one moment, a row each, small enough to be sent for every change.
 
 Times are milliseconds since 1970, as browsers count; amounts are integers in the units of `framework/node_info.py` (millicores, bytes).
 A row is computed from the core in some ten microseconds.

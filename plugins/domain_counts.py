@@ -15,7 +15,7 @@ K = TypeVar("K", bound=Hashable)
 
 
 class _Counts(Generic[K]):
-    """What was counted, shared and never written again, and what has changed since."""
+    """The counts, shared and never written again, and the changes since."""
 
     __slots__ = ("_changes", "_counted")
 

@@ -73,7 +73,7 @@ class Entity(msgspec.Struct, eq=False, gc=False):
     flushed_at: int = 0
     """Last time it was woken only because it had waited too long."""
     was_flushed: bool = False
-    """That was its last way out of the pool. If it is placed now, some hint slept."""
+    """The flush was its last way out of the pool. If it is placed now, some hint slept."""
     entered_active_at: int = 0
     """First time it entered the active queue."""
     parked: int = 0

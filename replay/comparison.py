@@ -136,7 +136,7 @@ def _results(records: Sequence[Record]) -> dict[str, PodResult]:
 
 
 def _shown(result: PodResult, record: Record, created: int) -> PodResult:
-    """What a version of the pod shows of another scheduler's decisions."""
+    """Return the decisions of another scheduler that a version of the pod shows."""
     body = decode_body(record)
     assert isinstance(body, ObjectPut)
     pod = body.object

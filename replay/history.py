@@ -248,7 +248,7 @@ class PodPast(NamedTuple):
     later: list[Record]
     seq: int
     dropped: str = ""
-    """What of the story a compaction has dropped, as a sentence."""
+    """Tell in a sentence the part of the story that a compaction has dropped."""
 
     def noted(self, note: str) -> str:
         """The note of an answer, with what is missing from that."""

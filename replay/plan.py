@@ -35,7 +35,7 @@ ATTEMPTS_MAX = 100_000
 
 
 class PlannedPod(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """What would become of one pod."""
+    """The plan for one pod."""
 
     pod: str
     """`namespace/name`."""
@@ -60,14 +60,14 @@ class PlannedPod(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """What would become of all of them, in the order in which they were given."""
+    """The plans for all pods, in the order in which they were given."""
 
     seq: int
     """The record after which this holds."""
     at: int
     pods: tuple[PlannedPod, ...]
     warnings: tuple[str, ...] = ()
-    """What admission had to say of the objects."""
+    """The warnings of admission about the objects."""
 
 
 def plan(core: Core, table: ObjectTable, objects: Sequence[Object], now: int) -> Plan:

@@ -1,4 +1,4 @@
-"""What would help a pod that its volumes keep away: which claim, which volume, which class, which zone, how many volumes too many.
+"""Advice for a pod that its volumes keep away: which claim, which volume, which class, which zone, how many volumes too many.
 
 Part of `tidelog.replay.advice`: an advisor for each of the plugins for volumes.
 """
@@ -188,7 +188,7 @@ def limits_advice(seen: Examination, nodes: Sequence[NodeInfo]) -> Iterator[str]
 
 
 def restrictions_advice(seen: Examination, nodes: Sequence[NodeInfo]) -> Iterator[str]:
-    """Who has the claim, or the disk."""
+    """Return the pods that have the claim, or the disk."""
     for name, claim in _claims(seen):
         if claim is None and not _is_ephemeral(seen, name):
             yield f"claim {name} does not exist: its creation"

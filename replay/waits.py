@@ -41,7 +41,7 @@ class Waits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     reserved_on: str = ""
     """The node whose resources are set aside while plugins wait."""
     awaited: tuple[str, ...] = ()
-    """Who is to do what, before a pod whose volumes or devices are promised can be bound."""
+    """A controller and its task, before a pod whose volumes or devices are promised can be bound."""
 
 
 def waits_of(core: Core, pod: Pod) -> Waits | None:
@@ -105,7 +105,7 @@ class FallbackState(NamedTuple):
     """How a pending pod's spread constraints stand (KEP-3990)."""
 
     lines: tuple[str, ...]
-    """What an attempt would say now of each constraint that can fall back."""
+    """Return the standing now of each constraint that can fall back."""
     due: int
     """When time alone will let one fall back; 0: never, as things are."""
 

@@ -1,4 +1,4 @@
-"""What an attempt decided counts for those that come after it, before it is in the log.
+"""Adopts a decision: it counts for the attempts after it before it is in the log.
 
     Scheduled, Waiting ──► the pod is assumed on its node
     Reserved           ──► likewise, and plugins see the objects as they will be written

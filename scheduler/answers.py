@@ -35,7 +35,7 @@ class Answers:
             self.ask(permit)
 
     def ask(self, permit: Permit) -> None:
-        """What the plugins say now."""
+        """Ask the plugins anew."""
         cluster = self._cluster
         pod = cluster.pod(permit.key)
         if pod is None or pod_uid(pod) != permit.uid:

@@ -1,4 +1,4 @@
-"""What a configuration asks for, put together: the plugins of each profile, the frameworks that run them, and the queue.
+"""Builds what a configuration asks for: the plugins of each profile, the frameworks that run them, and the queue.
 
     configuration ──► registry ──► profiles ──► a framework each ─┐
                                        └──────► one queue ────────┴──► in force from the record on that says so

@@ -66,7 +66,7 @@ class Attempts:
         return None if first is None else max(now, first)
 
     def pop(self, now: int) -> Popped | None:
-        """Who is next: a waiting pod whose time is over, or the first of the queue."""
+        """Take the next entity: a waiting pod whose time is over, or the first of the queue."""
         queue = self._cluster.queue
         if queue is None:
             return None
@@ -77,7 +77,7 @@ class Attempts:
         return queue.pop(self._cluster.seq, now)
 
     def decide(self, popped: Popped, stamp: Stamp) -> Decision:
-        """What becomes of who was popped. Nothing changes but what is kept of the plugins' states for the end of waits."""
+        """Decide the popped entity. Nothing changes but the plugins' states that are kept for the end of waits."""
         self._cluster.snapshot.refresh(self._cluster.cache)
         if isinstance(popped, QueuedGroup):
             return self._decide_group(popped, stamp)
@@ -174,7 +174,7 @@ class Attempts:
         return Decision(*stamp, tuple(outcomes), tuple(relies))
 
     def _timed_out(self, permit: Permit, pod: Pod, stamp: Stamp) -> tuple[tuple[str, Body], ...]:
-        """What the end of the wait comes to: the plugins give back what they reserved, and the first one that waited is to blame."""
+        """End the wait in a rejection: the plugins give back what they reserved, and the first one that waited is to blame."""
         framework, plugin = self._assembly.frameworks[pod.spec.scheduler_name], permit.plugins[0]
         status = unschedulable(f"rejected due to timeout after waiting at plugin {plugin}").by(plugin)
         state = self._permits.state_of(permit)

@@ -51,7 +51,7 @@ class Cache:
         self._zones: dict[tuple[str, str], dict[str, None]] = {}
         """(region, zone) → names of its nodes; both in the order of their first appearance. No zone is empty."""
         self._order: list[str] | None = []
-        """What `node_names` answered, until nodes come or go."""
+        """The last answer of `node_names`, until nodes come or go."""
         self._place: dict[str, str] = {}
         """Uid of every pod that is bound or assumed → the name of its node, known or not."""
         self._assumed: dict[str, None] = {}
@@ -243,7 +243,7 @@ class Cache:
     # --- coming back ------------------------------------------------------------------------------------------------
 
     def layout(self) -> CacheLayout:
-        """What the order of arrivals has left here and the objects do not tell: `restore` needs it."""
+        """State left by the order of arrivals, which the objects do not tell: `restore` needs it."""
         return CacheLayout(
             zones=[(region, zone, list(names)) for (region, zone), names in self._zones.items()],
             assumed={uid: self._place[uid] for uid in self._assumed},
@@ -295,7 +295,7 @@ class Cache:
 
 
 def _dump_pod(pod: PodInfo) -> dict[str, Any]:
-    """What plugins read of a pod on a node. Not `spec.nodeName`, which a confirmed pod need not have yet."""
+    """The pod on a node, as plugins read it. Not `spec.nodeName`, which a confirmed pod need not have yet."""
     return {
         "key": pod.key,
         "labels": pod.labels,

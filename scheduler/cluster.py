@@ -43,7 +43,7 @@ from tidelog.scheduler.node_facts import nodes_told_of
 
 
 class EventObserver(Protocol):
-    """Who wants to know how long the queue works on an event. It must not change anything."""
+    """Hears how long the queue works on an event. It must not change anything."""
 
     def begin(self) -> None:
         """The queue is about to be given an event."""
@@ -90,7 +90,7 @@ class Cluster:
         """The record that is being consumed, or the last one that was."""
         self.at = 0
         self.notes: Notes | None = None
-        """What happened since the oldest attempt in flight; None while there is none."""
+        """Changes since the oldest attempt in flight; None while there is none."""
         self.unread: dict[str, str] = {}
         """Key of a bound pod, or of a node, whose newest version could not be read → the node that is closed until it can."""
         self._info: PodInfo | None = None
@@ -109,7 +109,7 @@ class Cluster:
         return pod
 
     def info_of(self, pod: Pod) -> PodInfo:
-        """What plugins read of the pod; deciding about it and placing it need the same."""
+        """The pod as plugins read it; deciding about it and placing it need the same."""
         info = self._info
         if info is None or info.pod is not pod:
             info = self._info = PodInfo(pod)
@@ -163,7 +163,7 @@ class Cluster:
         self._drop_groups(groups)
 
     def _note_leaving(self, key: str, assumed: Pod) -> None:
-        """Whoever was placed after a pod that was assumed counts on it. Its own outcome will be aborted, but the pod is gone before that."""
+        """Attempts after a pod that was assumed count on it. Its own outcome will be aborted, but the pod is gone before that."""
         assert self.notes is not None
         node = assumed.spec.node_name
         if self.cache.node_of(pod_uid(assumed)) != node:
@@ -304,7 +304,7 @@ class Cluster:
             self.listers.delete(old)
 
     def _touch_nodes(self, obj: Object | None) -> None:
-        """What is kept about the nodes that the object tells of has to be looked at again."""
+        """Have answers about the nodes that the object tells of looked at again."""
         if obj is not None:
             for name in nodes_told_of(obj, self.snapshot, self.listers):
                 self.cache.touch(name)

@@ -1,4 +1,4 @@
-"""What may take away the ground under a decision between its making and its commit (DESIGN rule 4).
+"""Checks at the commit whether a newer record takes away what the decision relies on (DESIGN rule 4).
 
 While attempts are in flight the core notes for every change of a pod or node how it could hurt a decision that did not
 see it. At the commit, the notes since the decision's `observed` are held against what the decision relies on. The rule is
@@ -49,7 +49,7 @@ class Disturbance(msgspec.Struct, frozen=True, gc=False):
     takes: AbortReason | None
     """How it hurts a pod that chose this node; None if it only gives room."""
     touches: Depends
-    """What else changed for pods that chose another node."""
+    """Further parts of the cluster that changed, for pods that chose another node."""
     own: AbortReason | None = None
     """How it hurts the attempt of this very pod; None if it does not."""
     repels: bool = False
@@ -65,7 +65,7 @@ class Disturbance(msgspec.Struct, frozen=True, gc=False):
 
 
 def disturbance(seq: int, old: Object | None, new: Object | None) -> Disturbance | None:
-    """What the change from `old` to `new` could hurt; None if nothing."""
+    """Return the disturbance by the change from `old` to `new`; None if nothing."""
     if isinstance(old, Pod) or isinstance(new, Pod):
         return _of_pod(seq, old if isinstance(old, Pod) else None, new if isinstance(new, Pod) else None)
     if isinstance(old, Node) or isinstance(new, Node):
@@ -179,7 +179,7 @@ def _of_pod(seq: int, old: Pod | None, new: Pod | None) -> Disturbance | None:
 
 
 def _of_group(seq: int, old: Object | None, new: Object | None) -> Disturbance | None:
-    """What the group asks for changed; who was placed before does not matter to who is being placed."""
+    """Return the disturbance of a group that asks for something else; pods placed before do not matter to those being placed."""
     found = new if old is None else old
     assert found is not None
     before = old.spec if isinstance(old, PodGroup | Workload) else None
@@ -206,7 +206,7 @@ def _of_devices(seq: int, old: Object | None, new: Object | None) -> Disturbance
 
 
 def _devices_of(obj: Object | None) -> frozenset[str]:
-    """What a claim has, or a slice offers."""
+    """Return the devices that a claim has, or a slice offers."""
     if isinstance(obj, ResourceClaim) and obj.status.allocation is not None:
         results = obj.status.allocation.devices.results
         return frozenset(f"Device/{r.driver}/{r.pool}/{r.device}" for r in results)
@@ -264,7 +264,7 @@ def _repels(pod: Pod | None) -> bool:
 
 
 def _own_change(before: Pod | None, after: Pod | None) -> AbortReason | None:
-    """What happened to a pod that is being tried."""
+    """Return how a pod that is being tried changed."""
     if after is None:
         return AbortCause.POD_GONE.of()
     if before is None or before.metadata.uid != after.metadata.uid:
@@ -279,7 +279,7 @@ def _own_change(before: Pod | None, after: Pod | None) -> AbortReason | None:
 
 
 def _withdrawn(before: Pod | None, after: Pod | None) -> AbortReason | None:
-    """What happened to a pod that was placed in spite of a spread constraint."""
+    """Return how a pod changed that was placed in spite of a spread constraint."""
     if before is None or after is None or not withdraws_fallback(before, after):
         return None
     return AbortCause.FALLBACK_WITHDRAWN.of()

@@ -104,9 +104,9 @@ class Core:
         self.evictions = Evictions()
         """Victims that have not gone yet; what their budgets are charged."""
         self.promises = Promises()
-        """What a live cluster does not show yet of what was decided."""
+        """Decisions that a live cluster does not show yet."""
         self.group_flights = GroupFlights(self.cluster)
-        """What is different about attempts in flight that are about groups."""
+        """The part of attempts in flight that only groups have."""
         self._flights = Flights(self.cluster)
         self._permits = Permits(self.evictions)
         self._rejections = Rejections()
@@ -162,11 +162,11 @@ class Core:
         return len(self._flights)
 
     def permit_of(self, uid: str) -> Permit | None:
-        """What the pod of this uid waits for with its resources reserved."""
+        """Return what the pod of this uid waits for, its resources reserved."""
         return self._permits.get(uid)
 
     def in_full(self, key: str, body: Unschedulable) -> Unschedulable:
-        """What a rejection that is not in the log yet says, where it only refers to the last one of the pod or group of this key."""
+        """Return a rejection that is not in the log yet in full, where it only refers to the last one of the pod or group of this key."""
         pod = self.cluster.pod(key)
         return self._rejections.in_full(key if pod is None else pod_uid(pod), body)
 
@@ -380,7 +380,7 @@ class Core:
     # --- the commit check -------------------------------------------------------------------------------------------
 
     def conflict(self, decision: Decision) -> Conflict | None:
-        """What came after `decision.observed` and took away what the decision relies on.
+        """Return the change after `decision.observed` that took away what the decision relies on.
 
         To be asked when everything that will be in the log before the decision has been consumed.
         """
@@ -398,7 +398,7 @@ class Core:
         self._flights.hold(attempt)
 
     def release_notes(self, attempt: int) -> None:
-        """What was decided in the attempt is on its way, or off."""
+        """Forget the attempt: its effects are on their way, or off."""
         self._flights.let_go(attempt)
 
     def disturbed(self, relies: Relies, observed: int) -> Conflict | None:
@@ -409,7 +409,7 @@ class Core:
         return conflict(relies, notes.concerning(relies, observed))
 
     def aborted(self, decision: Decision, found: Conflict) -> Decision:
-        """What is appended in place of a decision that cannot be committed."""
+        """Return the abort to append in place of a decision that cannot be committed."""
         if is_group_key(decision.key):
             return aborted_group(decision, found)
         plan = next((b for _, b in decision.outcomes if isinstance(b, Nominated) and b.victims), None)

@@ -17,7 +17,7 @@ AUTHOR = "scheduler"
 
 
 class Relies(msgspec.Struct, frozen=True, gc=False):
-    """What a decision stands on. A change of it between the decision and its commit aborts the attempt."""
+    """The facts that a decision stands on. A change of it between the decision and its commit aborts the attempt."""
 
     pod_key: str
     """`Pod/namespace/name`; the pod must still be pending, the same, and wanted."""
@@ -25,7 +25,7 @@ class Relies(msgspec.Struct, frozen=True, gc=False):
     node: str = ""
     """The node that was chosen: it must still be there, and nobody else may have taken room on it."""
     on: Depends = Depends.POD
-    """What else the filters that let the pod pass look at."""
+    """Further parts of the cluster that the filters looked at."""
     victims: frozenset[str] = frozenset()
     """Keys of the pods that have to go first: each must still be there, and be the same."""
     budgets: frozenset[str] = frozenset()
@@ -37,7 +37,7 @@ class Relies(msgspec.Struct, frozen=True, gc=False):
 
 
 def relies_on_plan(pod_key: str, pod_uid: str, plan: PreemptionPlan, on: Depends) -> Relies:
-    """What the decision to make room for a pod stands on."""
+    """Return the facts that the decision to make room for a pod stands on."""
     return Relies(
         pod_key,
         pod_uid,
@@ -49,7 +49,7 @@ def relies_on_plan(pod_key: str, pod_uid: str, plan: PreemptionPlan, on: Depends
 
 
 class Decision(msgspec.Struct, frozen=True, gc=False):
-    """What an attempt came to. All its outcomes are one transaction: all are in the log, or none."""
+    """The result of an attempt. All its outcomes are one transaction: all are in the log, or none."""
 
     attempt: int
     observed: int

@@ -121,7 +121,7 @@ def _after(notes: Iterable[_Note], observed: int) -> Iterable[_Note]:
 
 
 def _first_of_others(notes: _Notes, observed: int, keys: tuple[str, ...]) -> Iterable[_Note]:
-    """What is about the decision's own pods hurts in other ways, if at all."""
+    """Leave out notes about the decision's own pods, which hurt in other ways, if at all."""
     for place in range(bisect_right(notes, observed, key=_SEQ), len(notes)):
         if notes[place].note.key not in keys:
             return (notes[place],)

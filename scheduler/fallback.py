@@ -1,4 +1,4 @@
-"""What an attempt's outcomes tell of topology spread that has fallen back (KEP-3990).
+"""Marks in an attempt's outcomes topology spread that has fallen back (KEP-3990).
 
 The plugin's decision is in the cycle state; here it becomes what the records hold. Every outcome of the attempt carries the same, so that
 each can be read alone: the binding says why a constraint was not kept, the rejection what is still being waited for, and the nomination
@@ -96,7 +96,7 @@ def withdraws_fallback(before: Pod, after: Pod) -> bool:
 
 
 def _provisioning(pod: Pod) -> str:
-    """What the autoscaler has said of the pod; empty if nothing."""
+    """Return the autoscaler's words about the pod; empty if nothing."""
     condition = pod_condition(pod, NODE_PROVISIONING_IN_PROGRESS)
     return "" if condition is None or condition.status == "Unknown" else condition.status
 

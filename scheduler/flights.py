@@ -15,7 +15,7 @@ from tidelog.scheduler.disturbances import Notes
 
 
 class Flights:
-    """Who is tried in which attempt, and what the attempts have seen."""
+    """The pods tried in each attempt in flight, and what the attempts have seen."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster

@@ -1,4 +1,4 @@
-"""What it means that an attempt's outcome is in the log: for the pod's object, for the queue, and for what was adopted.
+"""Applies an outcome that is in the log: for the pod's object, for the queue, and for what was adopted.
 
     Scheduled           the pod is bound, the attempt has landed
     Unschedulable       its status says so, the queue keeps it until something changes
@@ -132,7 +132,7 @@ class Outcomes:
         self._land(body.attempt, (uid,))
 
     def reserved(self, key: str, body: Reserved) -> None:
-        """What was promised is done. The pod stays in flight for the queue, and assumed, until it is answered."""
+        """Do the promised writes. The pod stays in flight for the queue, and assumed, until it is answered."""
         cluster = self._cluster
         uid = pod_uid(cluster.tried_pod(key))
         for write in body.writes:
@@ -191,7 +191,7 @@ class Outcomes:
     # --- of preemptors and victims ------------------------------------------------------------------------------------
 
     def nominated(self, key: str, body: Nominated) -> None:
-        """Who loses a nomination to this pod's node is woken by the change of its status."""
+        """Clear nominations to this pod's node; the change of its status wakes a pod that loses one."""
         cluster = self._cluster
         preemptor = cluster.pod(key)
         if preemptor is not None and cluster.queue is not None:

@@ -47,7 +47,7 @@ class Permit(msgspec.Struct, gc=False):
     feasible: int = 0
     """As its `Reserved` says: the binding tells it again."""
     awaited: tuple[Awaited, ...] = ()
-    """What has not been answered yet."""
+    """Answers that have not come yet."""
     failure: Status | None = None
     """An answer that ends the wait for nothing."""
     judged_at: int = 0
@@ -85,7 +85,7 @@ class Permits:
         return uid in self._permits
 
     def get(self, uid: str) -> Permit | None:
-        """What the pod of this uid waits for."""
+        """Return the permit that the pod of this uid waits for."""
         return self._permits.get(uid)
 
     def begin(self, key: str, uid: str, body: Waiting | Reserved) -> Permit:
@@ -138,7 +138,7 @@ class Permits:
         return [permit for permit in self._permits.values() if permit.is_reserved]
 
     def judge(self, permit: Permit, awaited: tuple[Awaited, ...], failure: Status | None, seq: int) -> None:
-        """What the answers are since this record."""
+        """Note the answers as they are since this record."""
         self._unwatch(permit)
         permit.awaited, permit.failure, permit.judged_at = awaited, failure, seq
         self._watch(permit)
@@ -160,11 +160,11 @@ class Permits:
     # --- the states of plugins ----------------------------------------------------------------------------------------
 
     def keep_states(self, states: Mapping[str, CycleState]) -> None:
-        """What the plugins said in an attempt, for its end: a pod's wait may end in Unreserve."""
+        """Keep the plugins' states of an attempt for the end of its wait: a pod's wait may end in Unreserve."""
         self._states.update(states)
 
     def state_of(self, permit: Permit) -> CycleState:
-        """What the plugins said when the wait began; an empty one if that is lost."""
+        """Return the plugins' state from when the wait began; an empty one if that is lost."""
         return self._states.get(permit.uid) or CycleState()
 
     def drop_states(self) -> None:
@@ -196,7 +196,7 @@ class Permits:
         return found
 
     def _first_judged(self) -> Permit | None:
-        """Who has failed, or can be bound, first; of a group only if all have."""
+        """Return the first pod that has failed or can be bound; of a group only if all have."""
         found = map(self._permits.__getitem__, self._judged)
         return next((p for p in found if self._can_end(p) and self._is_settled(p)), None)
 

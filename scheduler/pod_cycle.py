@@ -42,7 +42,7 @@ from tidelog.scheduler.preemption import plan_outcomes, refusal_outcomes
 
 
 class Stamp(NamedTuple):
-    """What every outcome of an attempt carries."""
+    """The numbers that every outcome of an attempt carries."""
 
     attempt: int
     observed: int
@@ -51,14 +51,14 @@ class Stamp(NamedTuple):
 
 
 class CycleResult(msgspec.Struct, frozen=True, gc=False):
-    """What one pod's cycle came to."""
+    """The result of one pod's cycle."""
 
     outcomes: tuple[tuple[str, Body], ...]
     """(key of the record, body); the pod's own outcome first."""
     node: str = ""
     """Where the pod is to go, if it is."""
     on: Depends = Depends.POD
-    """What the filters that let the pod pass look at."""
+    """Parts of the cluster that the filters looked at."""
     state: CycleState | None = None
     """Kept while a plugin waits, for the rest of the cycle."""
     plan: PreemptionPlan | None = None
@@ -183,7 +183,7 @@ def reserved(
 
 
 def reads_and_writes(reads: frozenset[str], body: Reserved) -> frozenset[str]:
-    """What an attempt must not miss a change of."""
+    """Return the keys that an attempt must not miss a change of."""
     return reads | {write.key for write in body.writes}
 
 
@@ -210,7 +210,7 @@ def _bind(
 
 
 def relied_on(framework: Framework, state: CycleState) -> Depends:
-    """What the filters that had a say about the pod look at."""
+    """Return the parts of the cluster that the filters looked at."""
     return framework.looked_at(state)
 
 
@@ -297,5 +297,5 @@ def _with_nomination_cleared(
 
 
 def rejections(node_count: int, diagnosis: Diagnosis) -> tuple[Rejection, ...]:
-    """Who rejected how many nodes for which reason, most nodes first."""
+    """Return the number of nodes for each plugin and reason, most nodes first."""
     return diagnosis.rejections(node_count)

@@ -47,7 +47,7 @@ class PendingEviction(msgspec.Struct, frozen=True, gc=False):
 
 
 class LiveEvictions:
-    """What an API server's eviction endpoint would say, as far as the log tells. Implements `EvictionPort`.
+    """Answers as an API server's eviction endpoint would, as far as the log tells. Implements `EvictionPort`.
 
     It knows the budgets before the log does: one that refused allows nothing until it changes. And it cannot charge several budgets at once.
     """
@@ -185,7 +185,7 @@ class Evictions:
     # --- the state as a value -----------------------------------------------------------------------------------------
 
     def dump(self) -> list[dict[str, Any]]:
-        """What is pending, as builtins. Between attempts everybody has been told."""
+        """Return the pending evictions as builtins. Between attempts everybody has been told."""
         return [msgspec.to_builtins(eviction) for eviction in self._pending.values()]
 
     def load(self, dumped: Iterable[dict[str, Any]]) -> None:
@@ -196,7 +196,7 @@ class Evictions:
 
 
 class Preemption:
-    """What one profile's preempting plugin is given: implements `PreemptionPort`."""
+    """The port of one profile's preempting plugin: implements `PreemptionPort`."""
 
     def __init__(self, framework: Framework, evictions: Evictions) -> None:
         self._framework = framework

@@ -40,7 +40,7 @@ class Rejections:
         return body
 
     def in_full(self, who: str, body: Unschedulable) -> Unschedulable:
-        """What a rejection says that is not in the log yet."""
+        """Return a rejection that is not in the log yet in full."""
         return self._last[who][1] if body.same_as else body
 
     def forget(self, who: str) -> None:

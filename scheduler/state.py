@@ -37,7 +37,7 @@ OBJECTS_PER_STEP = 200
 
 
 class _Counters(msgspec.Struct, frozen=True):
-    """What of a state is looked at first; the rest finds out for itself what it cannot be made of."""
+    """The part of a state that is checked first; the rest finds out for itself what it cannot be made of."""
 
     seq: int
     at: int

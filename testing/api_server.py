@@ -120,7 +120,7 @@ class ApiSandbox(Sandbox):
 
     @property
     def token(self) -> str:
-        """What lets in whoever has it."""
+        """The token: it lets in every client that has it."""
         user = yaml.safe_load(self.kubeconfig.read_text())["users"][0]["user"]
         return str(user.get("token", ""))
 

@@ -70,7 +70,7 @@ def request(
 
 
 def exact(device_class: str = "gpu", *selectors: str, count: int = 1, **fields: Any) -> dict[str, Any]:
-    """What is asked for, without the name."""
+    """Return the request, without its name."""
     found = [{"cel": {"expression": one}} for one in selectors]
     counted = {"allocationMode": "ExactCount", "count": count}
     return {"deviceClassName": device_class, "selectors": found, **counted, **fields}

@@ -134,7 +134,7 @@ def volume(
 
 
 def csi_node(name: str, limits: Mapping[str, int]) -> CSINode:
-    """What a node attaches: driver → how many volumes."""
+    """Limits of a node: driver → how many volumes."""
     drivers = tuple(
         CSINodeDriver(name=driver, node_id=name, allocatable=CSINodeAllocatable(count=count))
         for driver, count in limits.items()

@@ -37,7 +37,7 @@ ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking",
 
 
 class Picture(NamedTuple):
-    """What is taken, and where the page stands for it."""
+    """A picture, and where the page stands for it."""
 
     name: str
     logs: Mapping[str, Driver]

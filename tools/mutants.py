@@ -124,7 +124,7 @@ class Mutant:
 
     @property
     def key(self) -> tuple[str, str, str, str]:
-        """What it is, wherever in the file it stands."""
+        """The mutant's identity, wherever in the file it stands."""
         return self.path, self.name, self.before, self.after
 
     def code(self, filename: str) -> CodeType:
@@ -220,7 +220,7 @@ def _scope_of(node: ast.AST, scope: Scope) -> Scope:
 
 
 def _replacements(field: str, node: ast.AST, scope: Scope) -> Iterator[ast.AST]:
-    """What may stand in the node's place."""
+    """Return the nodes that may stand in the node's place."""
     if isinstance(node, ast.stmt):
         yield from _statements(node, scope)
     elif isinstance(node, ast.expr):

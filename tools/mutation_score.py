@@ -61,7 +61,7 @@ KILLED, SURVIVED, TIMEOUT, UNREACHED, EQUIVALENT = "killed", "survived", "timeou
 
 
 class Reach(NamedTuple):
-    """What one run of all tests has shown."""
+    """The result of one run of all tests."""
 
     tests: list[str]
     """All, by name."""
@@ -71,7 +71,7 @@ class Reach(NamedTuple):
 
 
 class Result(NamedTuple):
-    """What became of a mutant."""
+    """The fate of a mutant."""
 
     verdict: str
     by: str = ""
@@ -82,7 +82,7 @@ class Result(NamedTuple):
 
 
 def in_child(work: Callable[[], Any], seconds: float) -> Any:
-    """What the work returns in a forked process; None if it dies or takes more seconds of the processor."""
+    """Return the result of the work in a forked process; None if it dies or takes more seconds of the processor."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:

@@ -70,13 +70,13 @@ class Churn:
         self._alive = 0
 
     def beginning(self) -> list[Object]:
-        """What is there before anything happens."""
+        """Return the objects that are there before anything happens."""
         classes: list[Object] = [b.priority_class("high", 1000), b.priority_class("low", 0)]
         guard = b.pdb("guarded", "app=guarded", min_available=2)
         return [*classes, guard, *(self._node(i) for i in range(self._nodes))]
 
     def step(self) -> Facts:
-        """What comes next."""
+        """Return the next objects."""
         dice = self._dice.random()
         if self._alive > self._pods:
             gone = self._deployments.pop(0)

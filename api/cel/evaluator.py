@@ -428,7 +428,7 @@ def _run(resolved: Resolved, args: list[Closure]) -> Closure:
 
 
 def _plain(run: Run, args: list[Closure]) -> Closure:
-    """What looks at its values itself, and pays for itself."""
+    """A function that looks at its values itself, and pays for itself."""
     if len(args) == 1:
         (only,) = args
         return lambda env: run(env, only(env))

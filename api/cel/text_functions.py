@@ -152,7 +152,7 @@ CLAUSES: dict[str, tuple[str, ...]] = {
     "x": ("bytes", "int", "string", "uint"),
     "X": ("bytes", "int", "string", "uint"),
 }
-"""What each clause of `format` can show. %f and %e are not supported: how they look depends on a locale."""
+"""Types that each clause of `format` can show. %f and %e are not supported: how they look depends on a locale."""
 
 
 def clauses_of(template: str) -> list[str]:

@@ -149,7 +149,7 @@ class CelMap:
         self, entries: dict[Any, tuple[Any, Any]], default: CelMap | None = None, is_written: bool = True
     ) -> None:
         self.entries = entries
-        """What `key_of` gives → the key and its value."""
+        """Answer of `key_of` → the key and its value."""
         self.default = default
         """Found instead of a missing key; `in` and macros do not see it."""
         self.is_written = is_written

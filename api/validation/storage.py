@@ -43,7 +43,7 @@ ONE_POD_ALONE = f"may not use {READ_WRITE_ONCE_POD} with other access modes"
 
 
 def validate_volume_claim(found: PersistentVolumeClaim, errors: ErrorList) -> None:
-    """What it asks for, and its phase."""
+    """Validate a claim: its requests, and its phase."""
     validate_common.metadata(errors, found.metadata, True, names.dns_subdomain)
     claim_spec(errors, found.spec, "spec")
     if found.status.phase and found.status.phase not in CLAIM_PHASES:
@@ -155,7 +155,7 @@ def validate_volume_update(old: PersistentVolume, new: PersistentVolume, errors:
 
 
 def validate_storage_class(found: StorageClass, errors: ErrorList) -> None:
-    """Who makes its volumes, when, and where."""
+    """Validate a class: its provisioner, its binding mode, its topologies."""
     validate_common.metadata(errors, found.metadata, False, names.dns_subdomain)
     if found.provisioner:
         errors.invalid_each("provisioner", found.provisioner, names.label_key(found.provisioner.lower()))
@@ -242,7 +242,7 @@ def validate_storage_capacity_update(
 
 
 def validate_attachment(found: VolumeAttachment, errors: ErrorList) -> None:
-    """What is attached by whom to which node."""
+    """Validate an attachment: volume, attacher and node."""
     validate_common.metadata(errors, found.metadata, False, names.dns_subdomain)
     _driver_name(errors, found.spec.attacher, "spec.attacher")
     if found.spec.node_name:

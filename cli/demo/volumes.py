@@ -75,7 +75,7 @@ def _database_pod(number: int) -> Pod:
 
 
 def _print(stage: Stage, say: Say, told: int) -> int:
-    """What the records after the first `told` say; how many there are."""
+    """Tell the records after the first `told`; returns how many there are."""
     for record in stage.driver.records[told:]:
         for line in _lines(record, decode_body(record)):
             say(f"  {(record.at - START) / NANOS:6.1f} s  {line}")

@@ -1,4 +1,4 @@
-"""Who attaches volumes to nodes: a VolumeAttachment for each volume of a CSI driver that a pod on the node uses, and limits for nodes that tell none.
+"""Attaches volumes to nodes: a VolumeAttachment for each volume of a CSI driver that a pod on the node uses, and limits for nodes that tell none.
 
     pod bound ──(attachSeconds)──► VolumeAttachment, attached
     the last pod on the node that uses the volume gone ──(detachSeconds)──► VolumeAttachment deleted

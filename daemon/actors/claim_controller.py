@@ -132,7 +132,7 @@ def _claim_for(pod: Pod, entry: PodResourceClaim, template: ResourceClaimTemplat
 
 
 def _released(claim: ResourceClaim, objects: Objects) -> Iterator[Draft]:
-    """What is to be done about a claim whose consumers may have gone."""
+    """Return the writes for a claim whose consumers may have gone."""
     if _owner_is_gone(claim, objects):
         yield Draft(body=ObjectDeleted(uid=claim.metadata.uid), author="", key=object_key(claim))
         return

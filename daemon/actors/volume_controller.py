@@ -194,7 +194,7 @@ class VolumeController:
         return steps.best_volume(volumes, claim)
 
     def _reclaimed(self, key: str, objects: Objects) -> Iterator[Draft]:
-        """What a claim, a volume, or a pod leaves behind that is gone."""
+        """Clean up after a claim, a volume, or a pod that is gone."""
         if key.startswith(CLAIM) and objects.get(key) is None:
             for volume in _volumes(objects):
                 ref = volume.spec.claim_ref

@@ -380,7 +380,7 @@ class _Look:
         return min(1 if replicas is None else max(replicas, 0), REPLICAS_MAX)
 
     def _as_many(self, number: int) -> int:
-        """That many, or as many as one look may."""
+        """Return this number, or the most that one look may make."""
         self.is_unfinished |= number > PODS_PER_LOOK
         return min(number, PODS_PER_LOOK)
 

@@ -1,4 +1,4 @@
-"""What is told of a live cluster: how the watches go, what is sent, what is outstanding.
+"""Metrics of a live cluster: how the watches go, what is sent, what is outstanding.
 
 All of it is counted where it happens (`tidelog.kube.cluster`) and looked at when somebody asks. Without a cluster every family is empty.
 """

@@ -124,7 +124,7 @@ class FrameworkRecorder:
 
 
 def status_of(result: Any) -> str:
-    """What kube-scheduler's label says of what a step returned: a status itself, or something that has one, or that is one."""
+    """Return kube-scheduler's label for the result of a step: a status itself, or something that has one, or that is one."""
     status = result if isinstance(result, Status) else getattr(result, "status", None)
     if isinstance(status, Status):
         return str(status.code.value)

@@ -112,7 +112,7 @@ class Metrics:
         self.log = LogMetrics(new)
         add_unused(new)
         self.cluster: Callable[[], ClusterStatistics] = ClusterStatistics
-        """What is told of a live cluster, where there is one."""
+        """Metrics of a live cluster, where there is one."""
         self._of_cluster = ClusterStatistics()
         self.families: tuple[Family, ...] = (
             *new.families,

@@ -25,7 +25,7 @@ STEP_BYTES = 2**20
 
 
 class CompactionPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """What a compaction would do."""
+    """A compaction that has not been carried out."""
 
     first: int
     """The first record that would go …"""
@@ -44,7 +44,7 @@ class CompactionPlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def planned(log: LogReader, to: int | None, keep: Retention | None, now: int) -> CompactionPlan:
-    """What would go. Raises LogError if there is no such record."""
+    """Return the compaction up to a record. Raises LogError if there is no such record."""
     await log.reload()
     end = log.head.seq
     if to is not None and to > end:

@@ -30,7 +30,7 @@ class Retention(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_retention(text: str, option: str = "--keep") -> Retention:
-    """What `30d` or `100000` means. Raises UsageError."""
+    """Return the retention that `30d` or `100000` means. Raises UsageError."""
     found = _AMOUNT.fullmatch(text)
     if found is None:
         raise UsageError(f"{option} {text}: must be {RULE}")

@@ -118,7 +118,7 @@ class Watcher:
 
 
 class DecisionGate:
-    """Whoever has a say in whether anything is decided, beside the runtime itself: a live cluster. This one lets everything through."""
+    """Has a say in whether anything is decided, beside the runtime itself: a live cluster does. This one lets everything through."""
 
     def may_decide(self) -> bool:
         """Whether an attempt may be made now; ring the runtime's bell when the answer changes."""
@@ -321,7 +321,7 @@ class Runtime:
         self._errands.begin(KeyedObjects(core.objects), core.seq, self._time())
 
     async def _patiently(self, work: Callable[[], Awaitable[T]]) -> T:
-        """What the work comes to, as soon as there is room for it."""
+        """Return the result of the work, as soon as there is room for it."""
         while True:
             try:
                 return await work()

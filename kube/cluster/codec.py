@@ -47,7 +47,7 @@ class Codec:
         return f"{kind.name}/{namespace if kind.namespaced else ''}/{name}"
 
     def read(self, kind: Kind, raw: msgspec.Raw | bytes, known: Object | None) -> Object:
-        """What is stored of it. `known`: the stored object of the same uid. Raises Unreadable."""
+        """Return the object as it is stored. `known`: the stored object of the same uid. Raises Unreadable."""
         obj = read_object(kind.name, raw)
         found, said = fold(self.projection.of(obj), known, self._cluster(), self._gates())
         if said:

@@ -1,4 +1,4 @@
-"""Who we are to the API server, and how to reach it: from a kubeconfig file, or from the pod that we run in.
+"""Credentials for the API server, and how to reach it: from a kubeconfig file, or from the pod that we run in.
 
     kubeconfig   server, CA, and one of: token, token file, client certificate, user and password, a program that prints a token
     in-cluster   the service account's token and CA, and two variables of the environment
@@ -175,7 +175,7 @@ def _decoded(path: Path, found: dict[str, Any], name: str) -> bytes:
 
 
 class Credentials:
-    """What a request is to carry, kept fresh. One for each session."""
+    """The headers that a request carries, kept fresh. One for each session."""
 
     def __init__(self, access: Access, clock: Clock) -> None:
         self.access = access

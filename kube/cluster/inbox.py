@@ -1,4 +1,4 @@
-"""What the readers have to say, on its way into the log: one queue for all kinds, so that the order of arrival is kept.
+"""Inbox: the readers' findings on their way into the log, one queue for all kinds, so that the order of arrival is kept.
 
     readers ── put(drafts) ──► [queue] ──► one append for all that has come while the last one was being committed
 

@@ -50,7 +50,7 @@ class _Resources(msgspec.Struct, frozen=True):
 
 
 class ServerVersion(msgspec.Struct, frozen=True, rename="camel"):
-    """What `/version` says."""
+    """The answer of `/version`."""
 
     git_version: str = ""
 

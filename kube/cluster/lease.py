@@ -60,7 +60,7 @@ class LeaseObject(msgspec.Struct, frozen=True):
 
 
 class Leadership:
-    """What is asked of whoever may write. Without a Lease it is always ours."""
+    """Tells whether this process may write. Without a Lease it always may."""
 
     leading = True
     transitions = 0
@@ -88,7 +88,7 @@ class Lease(Leadership):
         self.leading = False
         self.transitions = 0
         self.holder = ""
-        """Who holds it, as we last saw."""
+        """Its holder, as we last saw."""
         self.settings = settings
         self._port = port
         self._identity = identity
@@ -257,7 +257,7 @@ class Lease(Leadership):
 
 
 async def held_by_another(port: ClusterPort, namespace: str, name: str, clock: Clock) -> str:
-    """Who holds this Lease and has renewed it since we first looked, or will have soon; empty if nobody does.
+    """Return the holder of this Lease that has renewed it since we first looked, or will have soon; empty if nobody does.
 
     It is looked at twice, because no clock of another machine counts.
     """

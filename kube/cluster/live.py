@@ -61,7 +61,7 @@ _log = logging.getLogger("tidelog.cluster")
 
 
 class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What the command line and the configuration say about the cluster."""
+    """Options about the cluster, from the command line and the configuration."""
 
     mode: Mode = "record"
     kinds: tuple[str, ...] = ()
@@ -429,7 +429,7 @@ class LiveCluster(DecisionGate):
         self._spawn("leadership", self._follow_leadership())
 
     async def _follow_leadership(self) -> None:
-        """Whoever begins to lead lists the pods first: all that another leader has bound are facts then."""
+        """List the pods before leading: all that another leader has bound are facts then."""
         first = True
         while True:
             if self.leadership.leading and not self._led:

@@ -39,7 +39,7 @@ class NoAnswer(ClusterError):
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What is asked of the server."""
+    """A request to the server."""
 
     method: str
     path: str
@@ -52,7 +52,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What the server said."""
+    """The server's answer."""
 
     status: int
     body: bytes = b""
@@ -97,7 +97,7 @@ class ClusterPort(Protocol):
     """An API server."""
 
     name: str
-    """What messages call it."""
+    """Its name in messages."""
 
     async def send(self, request: Request) -> Answer:
         """Send it and wait for the answer, of whatever status."""

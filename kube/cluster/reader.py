@@ -54,7 +54,7 @@ _log = logging.getLogger("tidelog.cluster")
 
 
 class Gap(Exception):
-    """What was seen so far cannot be continued."""
+    """Raised where the watch cannot be continued."""
 
     def __init__(self, reason: GapReason) -> None:
         super().__init__(reason)
@@ -70,7 +70,7 @@ class _Retry(Exception):
 
 
 class Counts(msgspec.Struct):
-    """What a reader has done, for metrics."""
+    """Counts of a reader's work, for metrics."""
 
     events: int = 0
     restarts: int = 0
@@ -421,7 +421,7 @@ class KindReader:
 
 
 class ServerTraits:
-    """What the readers have found out about the server."""
+    """Facts that the readers have found out about the server."""
 
     def __init__(self) -> None:
         self.streams_lists = True

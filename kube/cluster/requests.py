@@ -1,4 +1,4 @@
-"""What is sent for each effect: paths and bodies, pure.
+"""Builds the request for each effect: paths and bodies, pure.
 
 All of them may be sent again: a binding by uid is refused the second time, a patch says the whole of what it wants, an eviction and a
 deletion carry the uid of the pod that is meant.
@@ -71,7 +71,7 @@ def binding(pod: Pod, effect: PromisedEffect, log_id: str, *, strict: bool = Fal
 
 
 def decision(log_id: str, effect: PromisedEffect) -> str:
-    """What the annotation says: whose decision, and where it stands."""
+    """Return the value of the annotation: whose decision, and where it stands."""
     return f"{log_id}/{effect.seq}"
 
 
@@ -155,7 +155,7 @@ def group_patch(path: str, group: PodGroup, effect: PromisedEffect) -> Request:
 
 
 def object_patches(path: str, obj: Object, write: Write, *, namespaced: bool) -> list[Request]:
-    """What a plugin wants changed of an object: of it, and of its status, which has a URL of its own. `path`: where the kind is served.
+    """Return the requests for a change that a plugin wants: of the object, and of its status, which has a URL of its own. `path`: where the kind is served.
 
     The object must be as it was when that was decided: whoever came first, came first.
     """

@@ -1,4 +1,4 @@
-"""What this user may do, asked before anything is decided: a scheduler that may bind nothing should say so at its start.
+"""Asks for this user's rights before anything is decided: a scheduler that may bind nothing should say so at its start.
 
 The server answers by itself (SelfSubjectAccessReview), so nobody needs a right for asking. One that does not know the question is believed to
 allow everything: it will refuse what it does not.

@@ -1,4 +1,4 @@
-"""What the log has of one kind, and what is to be appended when the server tells of it: pure, one for each kind.
+"""View of one kind in the log, and the records to append when the server tells of it: pure, one for each kind.
 
     a watch's line ──► put, leave, unread ──► drafts; none where nothing that is stored has changed
     a whole list   ──► diff               ──► drafts: deletions, replaced incarnations, the rest by resourceVersion
@@ -43,7 +43,7 @@ class Known(NamedTuple):
 
 
 class Difference(NamedTuple):
-    """What a relist came to."""
+    """The result of a relist."""
 
     drafts: list[Draft]
     added: int

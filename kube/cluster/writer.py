@@ -1,4 +1,4 @@
-"""What is promised, sent to the API server: bindings, conditions, nominations, evictions, until the log shows that they came about.
+"""Sends what is promised to the API server: bindings, conditions, nominations, evictions, until the log shows that they came about.
 
     promise durable ─► waits ─► one request per object under way ─► answered ─► seen in a version of the object: settled by the log
                          │                                             └─► `WriteFailed`: it did not come about
@@ -50,7 +50,7 @@ from tidelog.scheduler.decision import Decision, Relies
 FORBIDDEN_SECONDS = 60.0
 """So long a 403 is waited out: roles are loaded late after a server's start."""
 READ_BACK_SECONDS = 30.0
-"""What was answered well and is not seen after so long is read."""
+"""After this time, an effect that was answered well and is not seen is read."""
 UNSEEN_MAX = 3
 """So often what was answered well and is not seen is sent."""
 SWEEP_SECONDS = 5.0
@@ -87,7 +87,7 @@ class WriterCounts(msgspec.Struct):
 
 
 class _Ground(NamedTuple):
-    """What a decision that is not sent yet stands on."""
+    """The facts that a decision stands on that is not sent yet."""
 
     attempt: int
     observed: int
@@ -268,7 +268,7 @@ class Writer:
         return [e for e in promise.effects.values() if sent.get(e.name, (0, 0))[0] != e.seq]
 
     def _next(self, promise: Promise) -> list[PromisedEffect]:
-        """What of it is sent now, in one request; nothing if its turn has not come."""
+        """Return the part that is sent now, in one request; nothing if its turn has not come."""
         durable = self._durable()
         effects = {effect.name: effect for effect in self._unsent(promise) if effect.seq <= durable}
         if "bind" in effects:
@@ -551,7 +551,7 @@ class Writer:
             del self._by_attempt[ground.attempt]
 
     async def _resolve(self, pod: Pod, effect: PromisedEffect, status: ApiStatus | None) -> None:
-        """What has become of a binding that was refused, or whose answer did not come. Raises _Again, _Failed."""
+        """Find out about a binding that was refused, or whose answer did not come. Raises _Again, _Failed."""
         found = await self._read_back(pod)
         if found is None:
             raise _Failed(status or ApiStatus(code=404, reason="NotFound", message="the pod is gone"))

@@ -49,7 +49,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Answer(NamedTuple):
-    """What goes back."""
+    """The answer."""
 
     body: bytes
     code: int = 200

@@ -1,4 +1,4 @@
-"""What a request asks for, read from its query and its headers: selectors, revisions, limits, forms."""
+"""Reads a request's wishes from its query and its headers: selectors, revisions, limits, forms."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Place(NamedTuple):
 
 
 def selection(resource: ApiResource, namespace: str, query: Query) -> Selection:
-    """What the selectors and the namespace leave. Raises ApiError."""
+    """Return the objects that the selectors and the namespace leave. Raises ApiError."""
     labels, fields = query.get("labelSelector", ""), query.get("fieldSelector", "")
     index: tuple[str, str] | None = None
     tests: list[Match] = []
@@ -129,7 +129,7 @@ def token_of(place: Place) -> str:
 
 
 def place_of(token: str, *, namespaced: bool) -> Place:
-    """What such a text says. Raises ApiError."""
+    """Read such a text. Raises ApiError."""
     try:
         data: Any = msgspec.json.decode(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
         version, revision, start = data["v"], data["rv"], data["start"]
@@ -205,7 +205,7 @@ def delete_options(query: Query, body: Any) -> DeleteOptions:
 
 @lru_cache(maxsize=128)
 def form_of(accept: str) -> str:
-    """What objects are to be sent as: empty for themselves, `Table`, or `PartialObjectMetadata`. The first that is served counts."""
+    """Return the form in which objects are sent: empty for themselves, `Table`, or `PartialObjectMetadata`. The first that is served counts."""
     for part in accept.split(","):
         kind, *parameters = (text.strip() for text in part.split(";"))
         named = dict(parameter.partition("=")[::2] for parameter in parameters)

@@ -1,4 +1,4 @@
-"""Who may ask: a certificate, a token and the kubeconfig that holds both, made for one log and kept beside it.
+"""Credentials for clients: a certificate, a token and the kubeconfig that holds both, made for one log and kept beside it.
 
     cluster.db.kubeconfig     address, certificate and token, mode 0600: who can read it may do everything
     cluster.db.tls            the certificate and its key, mode 0600

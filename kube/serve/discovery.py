@@ -1,4 +1,4 @@
-"""What is served, as clients ask for it: groups, versions, resources, and their verbs."""
+"""Discovery, as clients ask for it: groups, versions, resources, and their verbs."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ REVIEWS = (
 
 
 def version_info(version: str) -> dict[str, str]:
-    """What `/version` says."""
+    """Return the answer of `/version`."""
     return {
         "major": MAJOR,
         "minor": MINOR,
@@ -51,18 +51,18 @@ def version_info(version: str) -> dict[str, str]:
 
 
 def api_versions() -> dict[str, Any]:
-    """What `/api` says."""
+    """Return the answer of `/api`."""
     return {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []}
 
 
 def api_groups() -> dict[str, Any]:
-    """What `/apis` says."""
+    """Return the answer of `/apis`."""
     found = [_group(group, versions) for group, versions in _groups().items() if group]
     return {"kind": "APIGroupList", "apiVersion": "v1", "groups": found}
 
 
 def api_group(group: str) -> dict[str, Any] | None:
-    """What `/apis/<group>` says."""
+    """Return the answer of `/apis/<group>`."""
     versions = _groups().get(group)
     return (
         None
@@ -84,7 +84,7 @@ def _group(group: str, versions: list[str]) -> dict[str, Any]:
 
 
 def resource_list(group: str, version: str) -> dict[str, Any] | None:
-    """What `/apis/<group>/<version>` says."""
+    """Return the answer of `/apis/<group>/<version>`."""
     found: list[dict[str, Any]] = []
     for resource in _of(group, version):
         entry: dict[str, Any] = {

@@ -36,7 +36,7 @@ from tidelog.kube.status import ApiError
 _log = logging.getLogger("tidelog.kube")
 
 OPEN_PATHS = frozenset(("livez", "readyz", "healthz", "version"))
-"""What may be asked without a token."""
+"""Paths open without a token."""
 YAML = ("application/yaml", "application/x-yaml", "text/yaml", APPLY_PATCH)
 BOOKMARK_SECONDS = 60.0
 BOOKMARK_BEFORE_END = 2.0
@@ -63,7 +63,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Access(msgspec.Struct, frozen=True, kw_only=True):
-    """Who may do what."""
+    """The rights of each user."""
 
     tokens: Mapping[str, str] = {}
     """Token → user; empty: nobody needs one."""

@@ -43,7 +43,7 @@ def _reference(definition: str) -> dict[str, Any]:
 
 
 def openapi_index() -> dict[str, Any]:
-    """What `/openapi/v3` says: where the documents are."""
+    """Return the answer of `/openapi/v3`: where the documents are."""
     paths = {}
     for group_version in dict.fromkeys(resource.api_version for resource in catalogue().resources):
         where = f"api/{group_version}" if "/" not in group_version else f"apis/{group_version}"

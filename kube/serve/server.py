@@ -239,7 +239,7 @@ class ApiServer:
 
     @property
     def failure(self) -> BaseException | None:
-        """What ended the view of the log, if something did."""
+        """The error that ended the view of the log, if one did."""
         task = self._following
         return task.exception() if task.done() and not task.cancelled() else None
 

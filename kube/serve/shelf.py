@@ -34,7 +34,7 @@ INDEXED = ("spec.nodeName", "metadata.name")
 
 
 class Change:
-    """What one record did to one object."""
+    """The effect of one record on one object."""
 
     __slots__ = ("_lines", "new", "old", "revision")
 
@@ -45,7 +45,7 @@ class Change:
         self._lines: dict[tuple[EventType, object], bytes] | None = None
 
     def line(self, watcher: Watcher) -> bytes | None:
-        """What the watcher is sent; None if this is nothing to it."""
+        """Return the event for the watcher; None if this is nothing to it."""
         matches = watcher.matches
         old, new = self.old, self.new
         is_seen = new is not None and (matches is None or matches(new))

@@ -86,7 +86,7 @@ def columns_of(kind: str) -> tuple[Column, ...]:
 
 
 def at(value: Any, *path: str | int) -> Any:
-    """What is at the end of a path; None where it ends early."""
+    """Return the value at the end of a path; None where it ends early."""
     for part in path:
         if isinstance(part, int):
             value = value[part] if isinstance(value, list) and -len(value) <= part < len(value) else None

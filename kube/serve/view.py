@@ -156,7 +156,7 @@ class LogView:
             self._pasts.popitem(last=False)
 
     async def changes_after(self, kind: str, after: int) -> AsyncIterator[Change]:
-        """What happened to objects of a kind after a revision, until now. Raises Expired."""
+        """Return the changes of objects of a kind after a revision, until now. Raises Expired."""
         async with self._reading:
             async for change in self._changes_between(kind, after, self.revision, {}):
                 yield change

@@ -43,7 +43,7 @@ APPLY_PATCH = "application/apply-patch+yaml"
 
 
 class Written(NamedTuple):
-    """What became of a change."""
+    """The result of a change."""
 
     item: Item
     created: bool = False
@@ -52,14 +52,14 @@ class Written(NamedTuple):
 
 
 class Options(NamedTuple):
-    """What the query or the body says beside the object."""
+    """Options in the query or the body beside the object."""
 
     dry_run: bool = False
     field_validation: str = "Warn"
 
 
 class Preconditions(NamedTuple):
-    """What must hold of an object that is to be deleted or evicted."""
+    """Preconditions of an object that is to be deleted or evicted."""
 
     uid: str = ""
     revision: str = ""
@@ -473,7 +473,7 @@ def check_namespace(table: ObjectTable, namespace: str) -> None:
 
 
 def _as_new(resource: ApiResource, typed: Object) -> Object:
-    """What a client may not say of an object that is not there yet is not heard."""
+    """Leave out what a client may not set on an object that is not there yet."""
     meta = typed.metadata
     if meta.resource_version not in ("", "0"):
         raise status.bad_request("resourceVersion should not be set on objects to be created")
@@ -522,7 +522,7 @@ def _of_part(
 
 
 def _kept_metadata(meta: ObjectMeta, old: ObjectMeta) -> ObjectMeta:
-    """What nobody can change stays."""
+    """Keep the fields that nobody can change."""
     return replace(
         meta,
         uid=old.uid,

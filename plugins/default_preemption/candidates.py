@@ -67,7 +67,7 @@ def ranked(candidates: Iterable[Candidate], at: int) -> list[Candidate]:
 
 
 def rank(candidate: Candidate, at: int) -> tuple[int, int, int, int, int]:
-    """What decides, in this order, the least first:
+    """Criteria, in this order, the least first:
 
     1. fewest violations of budgets; 2. lowest priority of the first victim; 3. smallest sum of the (shifted) priorities;
     4. fewest victims; 5. latest start of the one that runs longest among the victims of the highest priority.

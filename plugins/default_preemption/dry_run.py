@@ -66,7 +66,7 @@ class DryRun:
         return self._guarded and is_protected(victim, self._pod.priority)
 
     def on(self, node: NodeInfo) -> Candidate | Status:
-        """Who has to go on this node, or why it is out."""
+        """Return the victims on this node, or why it is out."""
         try:
             return self._try(node)
         except _Failed as failure:

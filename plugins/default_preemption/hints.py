@@ -1,4 +1,4 @@
-"""What wakes a pod whose preemption a disruption budget has forbidden (KEP-4664), and what does not.
+"""Hints for a pod whose preemption a disruption budget has forbidden (KEP-4664).
 
 kube-scheduler has no event for budgets, and PostFilter plugins are never among those that rejected a pod. Here the budgets that stood in
 the way are remembered with the rejection (`WaitingPod.blocked_by`), and DefaultPreemption counts as a rejector then. A pod that was not

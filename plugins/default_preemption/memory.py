@@ -1,4 +1,4 @@
-"""What earlier dry runs have shown, for as long as it is still true.
+"""Remembers the results of earlier dry runs for as long as they are true.
 
 Preemptors come in numbers and look alike, and one preemption changes one node. So the answer for a node is kept while nothing that it
 depends on has changed: the preemptor's shape (all of it but its name), the node with the pods on it (its generation), and how things stand
@@ -35,7 +35,7 @@ _encode = msgspec.msgpack.Encoder(order="deterministic").encode
 
 
 class Answer(NamedTuple):
-    """What came out of a dry run, and what it depends on beside the preemptor's shape."""
+    """The result of a dry run, and what it depends on beside the preemptor's shape."""
 
     generation: int
     """The node's."""
@@ -77,14 +77,14 @@ class Pattern(NamedTuple):
 
 
 class Answers:
-    """What is known for preemptors of one shape."""
+    """Results known for preemptors of one shape."""
 
     __slots__ = ("by_kind", "by_node")
 
     def __init__(self) -> None:
         self.by_node: dict[str, Answer] = {}
         self.by_kind: dict[tuple[object, ...], Pattern | Status] = {}
-        """What holds for all twins."""
+        """The result that holds for all twins."""
 
 
 class Memory:
@@ -96,14 +96,14 @@ class Memory:
     def recollection(
         self, port: PreemptionPort, allowances: Allowances, state: CycleState, pod: PodInfo, nodes: int
     ) -> Recollection:
-        """What is known for this preemptor, in this attempt, before anything is charged. There are so many `nodes`."""
+        """Results known for this preemptor, in this attempt, before anything is charged. There are so many `nodes`."""
         answers = self._answers(port, state, pod)
         if answers is not None and len(answers.by_node) > 2 * nodes:
             answers.by_node.clear()  # Most of them are gone: nodes come and go, and nobody tells.
         return Recollection(answers, port, allowances, state, pod)
 
     def _answers(self, port: PreemptionPort, state: CycleState, pod: PodInfo) -> Answers | None:
-        """What is known for pods like this one; None if nothing can be known."""
+        """Return the results known for pods like this one; None if nothing can be known."""
         meta, status = pod.pod.metadata, pod.pod.status
         if port.looked_at(state) & _BEYOND or status.container_statuses or status.init_container_statuses:
             return None  # With container statuses, what it requests is not told by its spec alone.
@@ -138,7 +138,7 @@ class Recollection:
         )
 
     def recall(self, node: NodeInfo) -> Answer | None:
-        """What a dry run on this node would come to, if that is known."""
+        """Return the result that a dry run on this node would have, if it is known."""
         answers = self._answers
         if answers is None or self._port.nominated(node.name):
             return None

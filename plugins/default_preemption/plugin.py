@@ -72,7 +72,7 @@ class DefaultPreemptionArgs(PluginArgs, frozen=True, kw_only=True):
 
 
 class Search(NamedTuple):
-    """What trying it out has shown."""
+    """The result of trying it out."""
 
     potential: Sequence[str]
     """The nodes on which removing pods may help, in the order in which they were tried."""
@@ -178,7 +178,7 @@ class DefaultPreemption(Plugin):
         return PostFilterResult(status, plan.node, plan, refusals, outcome=PreemptionOutcome.NOMINATED)
 
     def allowances(self, port: PreemptionPort, state: CycleState, pod: PodInfo) -> Allowances:
-        """What the budgets allow this preemptor, before anything is charged."""
+        """Return the budgets' allowances for this preemptor, before anything is charged."""
         # A promise cannot be kept with kube-scheduler's way of matching and charging, which knows of no promise.
         best_effort = self.handle.upstream and not self.guarded
         guards_start = (lambda victim: is_protected(victim, pod.priority)) if self._guards_start else nobody

@@ -123,7 +123,7 @@ def device_sets(
 
 
 def _fitting(request: ExactDeviceRequest, device_class: Callable[[str], DeviceClass | None]) -> list[Matcher]:
-    """What a device has to fulfil for the request."""
+    """The conditions of the request that a device has to fulfil."""
     named = device_class(request.device_class_name)
     if named is None:
         raise NoSuchClass(f"device class {request.device_class_name} not found")

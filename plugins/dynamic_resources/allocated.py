@@ -28,12 +28,12 @@ class Allocated:
             self.add(claim)
 
     def add(self, claim: ResourceClaim) -> None:
-        """What the claim has counts."""
+        """Count the claim's devices."""
         for result in results_of(claim):
             self._change(result, 1)
 
     def remove(self, claim: ResourceClaim) -> None:
-        """What the claim had does not count any more."""
+        """Do not count the claim's devices any more."""
         for result in results_of(claim):
             self._change(result, -1)
 

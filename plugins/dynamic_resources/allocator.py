@@ -30,7 +30,7 @@ _encode = msgspec.msgpack.Encoder().encode
 
 
 class Remembered(NamedTuple):
-    """What a search found on a node, and as long as what it holds."""
+    """The result of a search on a node, and the versions for which it holds."""
 
     pools: Sequence[DevicePool]
     versions: tuple[int | None, ...]
@@ -41,7 +41,7 @@ class Remembered(NamedTuple):
 
 
 class Memory:
-    """What searches found, for claims that ask for the same as those before: pods of a template differ in nothing but their names.
+    """Results of searches, for claims that ask for the same as those before: pods of a template differ in nothing but their names.
 
     A cache: an answer does not depend on what is in it. Errors and shares, which name a claim or a pod, are not kept.
     """
@@ -53,7 +53,7 @@ class Memory:
     def of(
         self, claims: Sequence[ResourceClaim], classes_generation: int, allocated: Allocated
     ) -> dict[str, Remembered]:
-        """What is known of the nodes for claims like these; to be filled."""
+        """Return the results known of the nodes for claims like these; to be filled."""
         if self._of[0] != classes_generation or self._of[1] is not allocated:
             self._kinds.clear()
             self._of = (classes_generation, allocated)
@@ -95,7 +95,7 @@ class Allocator:
         self._budget = Budget(STEPS_OF_ATTEMPT)
 
     def look_again(self, inventory: Inventory, allocated: Allocated) -> None:
-        """What there is, and what is taken, is told by these from now on."""
+        """Search with these slices and allocations from now on."""
         self._inventory = inventory
         self._allocated = allocated
 

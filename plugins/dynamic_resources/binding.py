@@ -1,4 +1,4 @@
-"""What is written before a pod with claims is bound, and whether it has been answered.
+"""Writes before a pod with claims is bound, and whether they have been answered.
 
 Allocations and reservations are the claims' own status. Nothing else has to happen, unless a device is ready only when conditions are met:
 then the pod is bound when its driver has said so.

@@ -24,13 +24,13 @@ class Consumption(NamedTuple):
     text: str
     """As it is written."""
     most: Fraction
-    """What the device has."""
+    """The capacities of the device."""
 
 
 def consumption(
     capacities: Mapping[str, DeviceCapacity], requests: Mapping[str, Quantity]
 ) -> tuple[Consumption, ...] | None:
-    """What the request would consume of each capacity; None if the device cannot be asked for that. Raises ValueError."""
+    """Return the amount that the request would consume of each capacity; None if the device cannot be asked for that. Raises ValueError."""
     if any(name not in capacities for name in requests):
         return None
     found: list[Consumption] = []

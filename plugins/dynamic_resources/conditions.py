@@ -14,7 +14,7 @@ class Failed(Exception):
 
 
 class Unready(NamedTuple):
-    """What is still missing."""
+    """The conditions still missing."""
 
     device: str
     driver: str

@@ -13,7 +13,7 @@ Attribute = tuple[str, str | int | bool]
 
 
 class Constraint(Protocol):
-    """What the devices of a claim have chosen so far allows, or not."""
+    """A constraint on a claim's devices: the devices chosen so far allow a further one, or do not."""
 
     def allows(self, request: str, sub_request: str, device: PoolDevice) -> bool:
         """Whether the device could be added."""

@@ -85,7 +85,7 @@ def with_requests(claim: ResourceClaim, requests: Sequence[DeviceRequest]) -> Re
 def requests_and_mappings(
     pod: Pod, resources: Sequence[str], backing: Backing
 ) -> tuple[list[DeviceRequest], list[Mapped]]:
-    """What the claim asks for where these resources are to be had from devices, and who gets it."""
+    """Return the claim's requests where devices back these resources, and the containers that get them."""
     requests: list[DeviceRequest] = []
     mappings: list[Mapped] = []
     for resource in sorted(resources):
@@ -125,7 +125,7 @@ def _of_resource(pod: Pod, resource: str, class_name: str) -> tuple[list[DeviceR
 def _request(
     index: int, container: Container, resource: str, class_name: str, reusable: Sequence[DeviceRequest | None]
 ) -> tuple[DeviceRequest | None, list[Mapped]]:
-    """What the container asks for beyond what it can use of others, and all that serves it."""
+    """Return the container's requests beyond what it can use of others, and all that serves it."""
     asked = container.resources.requests
     amount = _whole(asked[resource]) if resource in asked else 0
     mapped: list[Mapped] = []

@@ -1,4 +1,4 @@
-"""What may wake a pod that DynamicResources rejected."""
+"""Hints for a pod that DynamicResources rejected."""
 
 from __future__ import annotations
 

@@ -101,7 +101,7 @@ class DynamicResourcesArgs(PluginArgs, frozen=True, kw_only=True):
 
 
 class NodePlan:
-    """What would be allocated on a node."""
+    """The allocation that would be made on a node."""
 
     __slots__ = ("allocations", "mappings", "special")
 
@@ -119,7 +119,7 @@ class NodePlan:
 
 
 class Cycle:
-    """What PreFilter found of the pod, and what Filter found on the nodes."""
+    """The findings of PreFilter about the pod, and of Filter about the nodes."""
 
     def __init__(
         self, claims: Sequence[ResourceClaim], special: ResourceClaim | None, *, is_shared: bool = False
@@ -193,7 +193,7 @@ class DynamicResources(Plugin):
         return found
 
     def allocated(self) -> Allocated:
-        """What all claims have together now."""
+        """The devices of all claims together now."""
         devices = self.handle.listers.devices
         generation, found = self._allocated
         if generation == devices.claims_generation:
@@ -240,7 +240,7 @@ class DynamicResources(Plugin):
         return len(spec.resource_claims), extended, asked if extended else ()
 
     def sign_attempt(self, state: CycleState, pod: PodInfo) -> object | None:
-        """What the claims ask for, or from where they can be used: not which claims they are."""
+        """Return the claims' requests, or from where they can be used: not which claims they are."""
         devices = self.handle.listers.devices
         try:
             claims = self._claims_of(pod.pod)
@@ -508,7 +508,7 @@ class DynamicResources(Plugin):
         return None
 
     def unreserve(self, state: CycleState, pod: PodInfo, node: str) -> None:
-        """What was promised is forgotten with the attempt."""
+        """Forget with the attempt what was promised."""
 
     # --- before binding ---------------------------------------------------------------------------------------------------
 
@@ -557,7 +557,7 @@ class DynamicResources(Plugin):
 
 
 def cycle_of(state: CycleState) -> Cycle | None:
-    """What DynamicResources found in this attempt."""
+    """Return the findings of DynamicResources in this attempt."""
     found: Cycle | None = state.read(_STATE)
     return found
 

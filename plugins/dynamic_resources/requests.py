@@ -131,7 +131,7 @@ class Wanted:
         return answer, cost // 10
 
     def consumes(self, device: PoolDevice) -> tuple[Consumption, ...] | None:
-        """What it would take of the device's capacities; None if the device does not do. Raises AllocationError."""
+        """Return the amounts it would take of the device's capacities; None if the device does not do. Raises AllocationError."""
         if device not in self._consumptions:
             try:
                 found = consumption(device.device.capacity, self.capacity)

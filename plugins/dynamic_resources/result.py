@@ -1,4 +1,4 @@
-"""What a search has found, as it is written to the claims."""
+"""Turns the result of a search into what is written to the claims."""
 
 from __future__ import annotations
 

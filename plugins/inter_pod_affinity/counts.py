@@ -1,4 +1,4 @@
-"""What InterPodAffinity counts: the pod under way and the terms that are about it, and the three counters of `plugin.py`'s docstring."""
+"""The counts of InterPodAffinity: the pod under way and the terms that are about it, and the three counters of `plugin.py`'s docstring."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ class Incoming:
                     _add_weight(table, labels, key, weight)
 
     def weights_of(self, terms: PodTerms, hard_weight: int) -> Weights:
-        """What another pod with these terms adds to the score of its topology pairs."""
+        """Return the weights that another pod with these terms adds to the score of its topology pairs."""
         known = self._weights_of.get(terms)
         if known is None:
             labels = self.pod.labels

@@ -1,4 +1,4 @@
-"""What may wake a pod that InterPodAffinity rejected.
+"""Hints for a pod that InterPodAffinity rejected.
 
 A hint sees the waiting pod and the object that changed, not the cluster. Outside `compat: upstream` it also asks the listers
 for the labels of namespaces, the very source that the filter uses: without them a term with a `namespaceSelector` could only

@@ -57,7 +57,7 @@ _SCORE_STATE = "InterPodAffinity.score"
 
 class InterPodAffinityArgs(PluginArgs, frozen=True, kw_only=True):
     hard_pod_affinity_weight: int = 1
-    """What a required affinity term of a pod on a node adds to the score of an incoming pod that it selects; 0..100."""
+    """The weight that a required affinity term of a pod on a node adds to the score of an incoming pod that it selects; 0..100."""
     ignore_preferred_terms_of_existing_pods: bool = False
     """Leave pods without preferred terms of their own unscored."""
 

@@ -138,7 +138,7 @@ class NodeResourcesFit(Plugin):
         return _shortage(*asked, node)
 
     def wanted(self, requests: Mapping[str, int]) -> Wanted:
-        """What is asked for at all, without what is ignored: cpu, memory and storage first, then by name."""
+        """Requests above zero, without the ignored resources: cpu, memory and storage first, then by name."""
         names = [*_FIRST, *sorted(name for name in requests if name not in _FIRST)]
         return tuple(
             (name, requests[name])
@@ -298,7 +298,7 @@ def _shortage(wanted: Wanted, backed: frozenset[str], node: NodeInfo) -> Status 
 
 
 def _uses(scored: Sequence[tuple[str, int, int]], node: NodeInfo) -> Iterator[Use]:
-    """What would be requested of each resource of which the node has any."""
+    """Return the sum that would be requested of each resource of which the node has any."""
     for name, added, weight in scored:
         capacity = node.allocatable.get(name, 0)
         if capacity:

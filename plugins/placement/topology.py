@@ -52,7 +52,7 @@ class TopologyPlacement(Plugin):
     def __init__(self, args: Any, handle: Handle) -> None:
         super().__init__(args, handle)
         self._known: dict[_Levels, Sequence[Placement]] = {}
-        """What was made of the latest parents."""
+        """The placements made of the latest parents."""
         self._made_for: tuple[int, list[Placement]] = (-1, [])
         """These parents, and for which objects of nodes."""
 

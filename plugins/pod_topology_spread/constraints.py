@@ -55,7 +55,7 @@ class Decision(NamedTuple):
     fallback: tuple[FallenBack, ...] = ()
     """Which of the soft constraints are hard ones that have fallen back. The index is that in `defaultConstraints` if `kin` is set."""
     lines: tuple[str, ...] = ()
-    """What there is to say of each constraint that can fall back."""
+    """The standing of each constraint that can fall back."""
 
 
 DECISION = "PodTopologySpread.decision"
@@ -115,7 +115,7 @@ def has_all_keys(labels: Mapping[str, str], constraints: Iterable[Constraint]) -
 
 
 class SpreadRules:
-    """What applies to which pod, in one profile."""
+    """The constraints that apply to each pod, in one profile."""
 
     def __init__(
         self,
@@ -151,7 +151,7 @@ class SpreadRules:
         return self._settled(Decision(hard, soft, kin, not self._system), defaults, standing)
 
     def judged_at(self, waiting: WaitingPod, at: int) -> Decision:
-        """What an attempt at this moment would go by."""
+        """Return the constraints that an attempt at this moment would go by."""
         return self.decide(waiting.pod, Standing.of(waiting.pod, at, waiting))
 
     def can_fall_back(self, pod: Pod) -> bool:

@@ -27,7 +27,7 @@ GROUPS_MAX = 4_000
 
 
 class _Nodes:
-    """What the constraints of one pod have in common while they count. Not kept: it grows with the pods of the cluster."""
+    """State shared by the constraints of one pod while they count. Not kept: it grows with the pods of the cluster."""
 
     def __init__(self, pod: PodInfo, index: NodeSets) -> None:
         self.index = index
@@ -100,7 +100,7 @@ class _Counted:
             self.sets[count] = self.sets.get(count, 0) | bits
 
     def follow(self, place: int, labels: list[Labels]) -> None:
-        """What may count at this place is this from now on."""
+        """Set what may count at this place from now on."""
         before = self._here[place]
         if before < 0:
             return
@@ -275,7 +275,7 @@ class SpreadDomains:
         return groups
 
     def _weight(self, counted: _Counted, scored: Bits) -> tuple[float, int]:
-        """What each pod that a constraint counts adds to a node's score, and what the constraint adds anyway."""
+        """Return the score that each counted pod adds to a node, and the score that the constraint adds anyway."""
         constraint = counted.constraint
         if constraint.topology_key == HOSTNAME:
             size = scored.bit_count()

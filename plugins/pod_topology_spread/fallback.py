@@ -32,7 +32,7 @@ Numbered = Sequence[tuple[int, TopologySpreadConstraint]]
 
 
 class Standing(NamedTuple):
-    """What the criteria are judged by."""
+    """The facts that the criteria are judged by."""
 
     pod: Pod
     at: int

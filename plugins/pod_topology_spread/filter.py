@@ -43,7 +43,7 @@ class SpreadCounts:
 
     @property
     def constraints(self) -> Constraints:
-        """What is counted, in the order of `counts`: for explanations."""
+        """Names of the counts, in the order of `counts`: for explanations."""
         return tuple(constraint for constraint, _ in self._rules)
 
     @classmethod

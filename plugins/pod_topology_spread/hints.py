@@ -1,4 +1,4 @@
-"""What may wake a pod that PodTopologySpread rejected: a domain that lost matching pods, or a minimum that rose.
+"""Hints for a pod that PodTopologySpread rejected: a domain that lost matching pods, or a minimum that rose.
 
 The hints look at the hard constraints of the waiting pod only. In three cases kube-scheduler's are too narrow, and are repaired
 outside `compat: upstream` (docs/differences.md): a node that moves into or out of the pod's node selector changes which domains

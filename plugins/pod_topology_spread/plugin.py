@@ -251,7 +251,7 @@ def _broken_rules(constraint: TopologySpreadConstraint, path: str) -> Iterator[F
 
 
 def _broken_options(constraint: TopologySpreadConstraint, path: str) -> Iterator[FieldError]:
-    """What pods are refused for at admission, kube-scheduler lets pass in its configuration; here it is refused as well."""
+    """Refuse what pods are refused for at admission: kube-scheduler lets it pass in its configuration; here it is refused as well."""
     minimum = constraint.min_domains
     if minimum is not None:
         where = f"{path}.minDomains"

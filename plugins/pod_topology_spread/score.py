@@ -16,7 +16,7 @@ from tidelog.plugins.pod_topology_spread.constraints import Constraint, Constrai
 
 
 class SpreadScores:
-    """What scoring needs, for one incoming pod and one set of feasible nodes."""
+    """State for scoring one incoming pod and one set of feasible nodes."""
 
     __slots__ = ("_constraints", "_counts", "_ignored", "_namespace", "_weights")
 

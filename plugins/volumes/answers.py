@@ -1,4 +1,4 @@
-"""What is written for a plan, and whether those who bind and make volumes have answered.
+"""Writes for a plan, and whether the binders and provisioners of volumes have answered.
 
 A binding is written to the volume, which names the claim from then on; a provision to the claim, which names the node. Whoever binds volumes
 (Kubernetes' volume controller) and makes them (a provisioner) goes on from there, and the pod may be bound when every claim has its volume.

@@ -91,7 +91,7 @@ def mode_not_set(name: str) -> str:
 
 
 class Claims:
-    """What PreFilter found of the pod, and the plans that Filter has made."""
+    """The findings of PreFilter about the pod, and the plans that Filter has made."""
 
     def __init__(
         self, bound: Sequence[PersistentVolumeClaim], delayed: Sequence[PersistentVolumeClaim]
@@ -409,7 +409,7 @@ def _of_pre_filter(status: Status) -> Status:
 
 
 def plan_for(state: CycleState, node: str) -> Plan:
-    """What would become of the pod's claims on this node, which passed."""
+    """Return the plan for the pod's claims on this node, which passed."""
     claims: Claims | None = state.read(_STATE)
     return Plan() if claims is None else claims.plans.get(node, Plan())
 

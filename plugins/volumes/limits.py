@@ -57,10 +57,10 @@ Volumes = dict[str, str]
 
 
 class Attached(NamedTuple):
-    """What is attached to a node."""
+    """The volumes attached to a node."""
 
     by_pods: Volumes
-    """What its pods have: if the pod to be placed has it too, it counts once."""
+    """Volumes of its pods: if the pod to be placed has it too, it counts once."""
     all: Volumes
     """And what else is, which counts beside the pod's own even if it is the same: as in kube-scheduler."""
 
@@ -182,7 +182,7 @@ def limits_of(csi_node: CSINode | None) -> dict[str, int]:
 def attached_to(
     node: NodeInfo, storage: Storage, csi_node: CSINode | None, *, strict: bool = False
 ) -> Attached:
-    """What the pods on the node have attached, and what is attached to it besides. Raises LookupFailed if it is `strict`:
+    """Return the volumes that the pods on the node have attached, and those attached to it besides. Raises LookupFailed if it is `strict`:
     then a pod there whose ephemeral claim is another's fails whoever is to be placed, as in kube-scheduler."""
     by_pods: Volumes = {}
     for other in node.pods.values():
@@ -282,7 +282,7 @@ def _inline(pod: Pod) -> Iterator[tuple[str, str]]:
 
 
 def _driver_of_claim(claim: PersistentVolumeClaim, storage: Storage, has_csi_node: bool) -> tuple[str, str]:
-    """Who attaches the claim's volume, and by which handle; empty if it is not counted."""
+    """Return the driver that attaches the claim's volume, and the handle; empty if it is not counted."""
     volume = storage.volume(claim.spec.volume_name) if claim.spec.volume_name else None
     if volume is None:
         return _driver_of_class(claim, storage, has_csi_node)

@@ -109,7 +109,7 @@ def _rank(candidate: _Candidate) -> int:
 
 
 def _will_do(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
-    """What is asked of every volume, also of one that is promised to the claim."""
+    """Check what is asked of every volume, also of one that is promised to the claim."""
     spec, wanted = volume.spec, claim.spec
     return (
         not volume.metadata.deletion_timestamp

@@ -1,4 +1,4 @@
-"""What a claim that waits for its pod's node may get, as far as it decides where the pod can go: equal for claims that no node tells apart.
+"""Offers for a claim that waits for its pod's node, as far as they decide where the pod can go: equal for claims that no node tells apart.
 
 Most such claims get a new volume, which is made wherever the class allows it. Then the class says all; else it matters what the claim asks for,
 and what there is for claims of its class as of now.

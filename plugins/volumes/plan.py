@@ -1,4 +1,4 @@
-"""What is to become of a pod's claims on one node."""
+"""Plans for a pod's claims on one node."""
 
 from __future__ import annotations
 

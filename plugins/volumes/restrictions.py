@@ -34,7 +34,7 @@ _STATE = "VolumeRestrictions"
 
 
 class Exclusive(msgspec.Struct):
-    """What PreFilter found."""
+    """The findings of PreFilter."""
 
     has_disks: bool
     names: frozenset[str]

@@ -1,4 +1,4 @@
-"""What the plugins about volumes read of a pod."""
+"""The fields of a pod that the plugins about volumes read."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ _STATE = "VolumeZone"
 
 
 class VolumeTopology(NamedTuple):
-    """What a label of a volume asks of nodes."""
+    """A demand on nodes by a label of a volume."""
 
     volume: str
     key: str
@@ -55,7 +55,7 @@ class VolumeZone(Plugin):
         return bool(signed(pod))
 
     def sign_attempt(self, state: CycleState, pod: PodInfo) -> object | None:
-        """What the volumes' labels ask, whichever volumes they are."""
+        """Return the demands of the volumes' labels, whichever volumes they are."""
         found = self._asked(pod)
         if isinstance(found, Status):
             return found.reasons
@@ -132,7 +132,7 @@ class VolumeZone(Plugin):
 
 
 def topologies_of(volume: PersistentVolume) -> list[VolumeTopology]:
-    """What the volume's labels ask; a label with an empty part asks nothing."""
+    """Return the demands of the volume's labels; a label with an empty part asks nothing."""
     return [
         VolumeTopology(volume.metadata.name, key, frozenset(values))
         for key in TOPOLOGY_LABELS

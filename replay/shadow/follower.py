@@ -258,7 +258,7 @@ class Follower:
         return found
 
     def _of_member(self, name: str, pod: Pod, message: str) -> ModeVerdict:
-        """What one member of a rejected group was told: of the group, or why it found no node itself."""
+        """Return the reason that one member of a rejected group was told: of the group, or why it found no node itself."""
         if is_about_group(message):
             return ModeVerdict("ofGroup", reason=message)
         ours = self._told[name][1].steps.get(f"{pod.metadata.namespace}/{pod.metadata.name}", [])
@@ -283,7 +283,7 @@ class Follower:
         return bool(self._behind) or at < self._behind_until
 
     def _unsupported(self, pod: Pod) -> str:
-        """What the pod needs and the log does not have."""
+        """Return the objects that the pod needs and the log does not have."""
         spec = pod.spec
         volumes = any(v.persistent_volume_claim is not None or v.ephemeral is not None for v in spec.volumes)
         if volumes and not self._has(VOLUME_KINDS):
@@ -298,7 +298,7 @@ class Follower:
         return self.attachment is not None and all(kind in self.attachment.positions for kind in kinds)
 
     def _evicted(self, at: int) -> list[Pod]:
-        """Who was asked to go to make room, not long before or after."""
+        """Return the pods asked to go to make room, not long before or after."""
         found: dict[str, Pod] = {}
         for step in self.world.recent(at - AHEAD_TIME):
             if isinstance(step.new, Pod) and is_preempted(step.new):

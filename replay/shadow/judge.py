@@ -59,7 +59,7 @@ class JudgedChoice(NamedTuple):
 
 
 class ModeVerdict(NamedTuple):
-    """What a decision is in one mode."""
+    """The verdict on a decision in one mode."""
 
     verdict: str
     view: SearchView | None = None
@@ -263,7 +263,7 @@ class RejectionJudge:
         self.evicted = evicted
         self.sought = Sought(frozenset((self.uid,)), at, self._is_over)
         self.other: ModeVerdict | None = None
-        """What the first state says, if none agrees."""
+        """The verdict of the first state, if none agrees."""
 
     def judge(self) -> tuple[ModeVerdict, ModeVerdict]:
         """In upstream mode, and in the default mode."""

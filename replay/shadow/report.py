@@ -1,4 +1,4 @@
-"""What all verdicts on a log come to: how many of each, in both modes, and those that somebody should look at."""
+"""Sums up all verdicts on a log: how many of each, in both modes, and those that somebody should look at."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ class Summary:
         self._counts.setdefault((what, mode), Counter())[verdict] += 1
 
     def report(self, *, records: int, cluster: str = "", server: str = "") -> ShadowReport:
-        """What it comes to."""
+        """The verdict."""
         bindings = self._column("binding")
         judged = sum(n for verdict, n in bindings.upstream.items() if verdict not in _UNJUDGED)
         return ShadowReport(

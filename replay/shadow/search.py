@@ -54,7 +54,7 @@ class SearchView(NamedTuple):
 
 
 class Sought(NamedTuple):
-    """Whose decision it is."""
+    """The pod that the decision is about."""
 
     uids: frozenset[str]
     """Of the pods that were decided about: they are never assumed."""
@@ -66,7 +66,7 @@ class Sought(NamedTuple):
 
 
 def first(world: ShadowWorld, sought: Sought, look: Callable[[SearchView], T | None]) -> T | None:
-    """What `look` finds in the first state where it finds something. The world comes back to where it was."""
+    """Return what `look` finds in the first state where it finds something. The world comes back to where it was."""
     found = _from_here(world, sought, look, VIEWS_MAX, 0)
     if found is not None:
         return found

@@ -131,7 +131,7 @@ class ShadowWorld:
         """Changes of objects that show later, made already: key, before, after."""
         self._assumed: list[tuple[PodInfo, str]] = []
         self.coming: deque[WorldEntry] = deque()
-        """What is known of the time after."""
+        """Records of the time after."""
 
     def begin(self, configuration: SchedulerConfiguration | None, objects: Iterable[Object]) -> None:
         """The state before the first record that is taken."""
@@ -200,7 +200,7 @@ class ShadowWorld:
             self._past.append(step)
 
     def early_facts(self, at: int) -> list[WorldEntry]:
-        """What shows up to `EARLY_TIME` after a decision on other connections than the pods'."""
+        """Records that show up to `EARLY_TIME` after a decision on other connections than the pods'."""
         found = []
         for entry in self.coming:
             if entry.record.at > at + EARLY_TIME:
@@ -292,7 +292,7 @@ class ShadowWorld:
         self.nominations.hidden = frozenset()
 
     def following_bindings(self, besides: frozenset[str]) -> list[tuple[PodInfo, str]]:
-        """Who is bound within `AHEAD_TIME` after the position, in order, with the pod as it is before. Without these uids."""
+        """Yield the pods bound within `AHEAD_TIME` after the position, in order, with the pod as it is before. Without these uids."""
         found: dict[str, tuple[PodInfo, str]] = {}
         pending: dict[str, Pod] = {}
         for entry in self._following():

@@ -92,7 +92,7 @@ class Asked:
         self.has_rooms = way is Way.STATE and isinstance(plugin, BoundsRoom)
 
     def verdict(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
-        """What its filter says of the node, with its name. Raises NotFast."""
+        """Return its filter's answer about the node, with its name. Raises NotFast."""
         plugin = self.plugin
         try:
             status = plugin.filter(state, pod, node)
@@ -203,7 +203,7 @@ class Ways:
         self.pre_filtering = frozenset(plugin.name for plugin in framework.pre_filter)
         by_name = [plugins[name] for name in sorted(plugins)]
         self.signs = [plugin.sign_pod if isinstance(plugin, SignsPods) else all_of for plugin in by_name]
-        """What each plugin that has a say about nodes reads of a pod."""
+        """The fields of a pod read by each plugin that has a say about nodes."""
         self.signs_all = all_of in self.signs
         """Some plugin does not say what it reads of a pod."""
         self.varying = [plugin for plugin in by_name if isinstance(plugin, SignsAttempts)]
@@ -260,13 +260,13 @@ def spec_alone(pod: Pod) -> PodSpec:
 
 
 def all_of(pod: PodInfo) -> object:
-    """What a plugin may read that does not say what it reads."""
+    """The fields that a plugin may read that does not say which."""
     meta = pod.pod.metadata
     return (meta.namespace, meta.labels, meta.annotations, meta.owner_references, spec_alone(pod.pod))
 
 
 def pre_filtered(plugin: Any, state: CycleState, pod: PodInfo, nodes: Sequence[NodeInfo]) -> PreFilterResult:
-    """What PreFilter of this plugin says, which is neither a rejection nor an error. Raises NotFast."""
+    """Return the answer of this plugin's PreFilter, which is neither a rejection nor an error. Raises NotFast."""
     result = _answer(lambda: plugin.pre_filter(state, pod, nodes), plugin)
     if not isinstance(result, PreFilterResult):
         raise NotFast(f"{plugin.name} answered with something else")

@@ -1,4 +1,4 @@
-"""What one plugin says of one node after the other, kept until something changes: for plugins that tell nodes of one state apart.
+"""Columns: one plugin's answers about one node after the other, kept until something changes: for plugins that tell nodes of one state apart.
 
 A column is asked about the nodes that are left when its turn comes, and answers with sets. What it does not know yet it asks the plugin
 for; a node that changed is asked about again. So it costs a question for each node that changed, where it is still in question.

@@ -67,7 +67,7 @@ _encode = msgspec.msgpack.Encoder().encode
 
 
 class _Signed(NamedTuple):
-    """What plugins read of a pod."""
+    """The fields of a pod that plugins read."""
 
     key: bytes
     varying: tuple[SignsAttempts, ...]
@@ -530,7 +530,7 @@ class _Attempt:
         return FitError(self.among.bit_count(), prepared.nowhere[2])
 
     def _rejections_beside_nominated(self) -> dict[Status, Bits]:
-        """What is said of the nodes to which somebody is nominated, one by one. Raises NotFast if a plugin fails."""
+        """Return the verdicts on the nodes to which pods are nominated, one by one. Raises NotFast if a plugin fails."""
         framework, snapshot = self._framework, self._framework.snapshot
         assert isinstance(framework.nominated, Nominator)
         found: dict[Status, Bits] = {}

@@ -1,4 +1,4 @@
-"""What nodes with equal traits have in common for the pods of a shape: where plugins offer their answers as functions of what is used.
+"""Kinds of nodes: what those with equal traits have in common for the pods of a shape, where plugins offer their answers as functions of what is used.
 
 With these a state of nodes is judged in a microsecond or two, without asking the plugins about a node.
 """

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 CLASSES_MAX = 100_000
-"""What is remembered is about so many classes of nodes in all, at a hundred bytes each; the least recently used goes first. Arbitrary."""
+"""At most so many classes of nodes are remembered in all, at a hundred bytes each; the least recently used goes first. Arbitrary."""
 SPECS_MAX = 4_096
 """So many different specs and signatures are told apart before all is forgotten."""
 LAYOUTS_MAX = 8
@@ -201,7 +201,7 @@ class Outlook:
         """Where the scan for one of several equally good nodes begins."""
 
     def known(self, number: int) -> Any:
-        """What was learnt of a placement that is like this one for a group like this; None if nothing was."""
+        """Return what was learnt of a placement like this one for a group like this; None if nothing was."""
         if number in self._excluded:
             return None
         self._owner.follow_states()
@@ -209,7 +209,7 @@ class Outlook:
         return self._outcome(number, found) if isinstance(found, Fork) else found
 
     def _outcome(self, number: int, found: Any) -> Any:
-        """What comes at the end of the way that this placement goes."""
+        """Return the end of the way that this placement goes."""
         layout = self._layout
         members: dict[Class, Bits] = {}
 
@@ -288,7 +288,7 @@ class PlacementMemory:
         return Outlook(self, layout, self._signature(members, more), excluded, scan_start(turn, everywhere))
 
     def watch(self, apart: Sequence[Bits]) -> Watch:
-        """Who is shown every choice from now on."""
+        """Show every choice to this listener from now on."""
         self.fast.watch = found = Watch(self._index, apart)
         return found
 

@@ -1,4 +1,4 @@
-"""What is prepared for the pods of one shape: PreFilter and PreScore have run, and it is settled how each plugin is asked."""
+"""Prepares the pods of one shape: PreFilter and PreScore have run, and it is settled how each plugin is asked."""
 
 from __future__ import annotations
 
@@ -61,15 +61,15 @@ class Prepared:
         """As of which the domains were counted, until there is a table."""
         self.shape: Shape | None = None
         self.beyond: tuple[Hashable, ...] = tuple(p.beyond_node(pod) for p in ways.looking_beyond)
-        """What plugins read beyond the nodes, when this was made."""
+        """Versions of what plugins read beyond the nodes, when this was made."""
         self.beside_generation: tuple[int, int] = (-1, 0)
         """Of the nominations and the pod's priority for which the table's `beside` holds."""
         self.nowhere: tuple[Bits, list[tuple[Status, Bits]], Diagnosis] | None = None
         """The last time that no node was left: among which, who rejected which of them, and that as a diagnosis, which pods share."""
         self._all_skipped = self._skipped | {c.name for c in self.domains if c.name in ways.pre_filtering}
-        """What is skipped as long as no plugin that counts domains filters."""
+        """The plugins skipped as long as none that counts domains filters."""
         self._skipped_sets: dict[tuple[bool, ...], set[str]] = {}
-        """What `skip_filter` has answered; nobody changes such a set."""
+        """Earlier answers of `skip_filter`; nobody changes such a set."""
         self._narrowed_bits: tuple[int, Bits] = (-1, 0)
 
     def _run_pre_filters(self, framework: Framework, pod: PodInfo) -> None:
@@ -233,7 +233,7 @@ class Anew:
         return feasible
 
     def rejections(self, name: str, among: Bits) -> Sequence[tuple[Status, Bits]]:
-        """What the filter of this name says of those of these nodes that it does not let pass."""
+        """Return the rejections of these nodes by the filter of this name."""
         column = self._columns.get(name)
         if column is None:
             return ()

@@ -142,9 +142,9 @@ class Shape:
         self._object_generation = index.snapshot.object_generation
         self._memo: dict[NodeState, _Verdict] = {}
         self.kinds = TraitKinds(evaluation) if is_searchable(evaluation) else None
-        """What is known of nodes by their traits, if the plugins offer that."""
+        """Knowledge of nodes by their traits, if the plugins offer that."""
         self._once: dict[str, Status | None] = {}
-        """What filters say that look at nothing but the pod."""
+        """Answers of filters that look at nothing but the pod."""
         self._state_at = list(index.state_at)
         self._fit: Bits = 0
         """Nodes that pass the filters that go by states."""
@@ -154,7 +154,7 @@ class Shape:
         """The keys of `_levels`, ascending."""
         self._partitions = [Partition(asked) for asked in evaluation.raw_scorers]
         self._rejected: dict[Status, Bits] = {}
-        """What filters that go by states say → of which nodes."""
+        """Answers of filters that go by states → of which nodes."""
         state, pod = evaluation.state, evaluation.pod
         self.filters: list[AnswerColumn[Status | None]] = [
             AnswerColumn(asked, index, _verdict_of(asked, state, pod)) for asked in evaluation.node_filters
@@ -315,7 +315,7 @@ class Shape:
         return found
 
     def rejections(self, name: str, among: Bits) -> Sequence[tuple[Status, Bits]]:
-        """What the filter of this name says of those of these nodes that pass all earlier ones, and do not pass it."""
+        """Return the rejections by the filter of this name of those of these nodes that pass all earlier ones."""
         for column in self.filters:
             if column.asked.name == name:
                 return [(status, bits) for status, bits in column.groups(among) if status is not None]

@@ -35,7 +35,7 @@ class Shortage(NamedTuple):
 
     reason: str
     plugins: tuple[str, ...]
-    """Who is to blame: an event that one of them finds helpful may change it."""
+    """The plugins to blame: an event that one of them finds helpful may change it."""
 
 
 class AggregateCheck:
@@ -68,7 +68,7 @@ class AggregateCheck:
         self._least = _cheapest(self._sums, members, required)
 
     def shortage(self, nodes: Iterable[NodeInfo]) -> Shortage | None:
-        """What these nodes lack, or None if the group may fit. Looks at no more of them than it takes to see that it may."""
+        """Return the resources that these nodes lack, or None if the group may fit. Looks at no more of them than it takes to see that it may."""
         if not self._sums:
             return None
         blamed = {plugin.name for plugin in self._sums}
@@ -134,7 +134,7 @@ def _cheapest(
 
 
 def _needed(sums: Sequence[SumsUp], pod: PodInfo) -> dict[str, int]:
-    """What the pod's node must have free for all of these filters."""
+    """Return the resources that the pod's node must have free for all of these filters."""
     found: dict[str, int] = {}
     for plugin in sums:
         for name, amount in plugin.needs(pod).items():

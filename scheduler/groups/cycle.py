@@ -53,7 +53,7 @@ from tidelog.scheduler.pod_cycle import Stamp, rejections
 
 
 class GroupOptions(NamedTuple):
-    """What the configuration says about groups."""
+    """The configuration's options for groups."""
 
     partial_always: bool = False
     """A group without a minCount need not be placed whole although it asks for a level."""
@@ -64,7 +64,7 @@ class GroupOptions(NamedTuple):
 
     @classmethod
     def of(cls, configuration: SchedulerConfiguration) -> GroupOptions:
-        """What is configured."""
+        """Return the options of this configuration."""
         return cls(
             configuration.partial_placement == "always",
             configuration.max_feasible_placements,
@@ -73,7 +73,7 @@ class GroupOptions(NamedTuple):
 
 
 class GroupResult(NamedTuple):
-    """What the attempt came to."""
+    """The result of a group's attempt."""
 
     outcomes: tuple[tuple[str, Body], ...]
     """(key of the record, body); the group's own first."""
@@ -133,7 +133,7 @@ class _Cycle:
             and not options.partial_always
             and not self.upstream
         )
-        """Whoever does not fit spoils the placement."""
+        """A member that does not fit spoils the placement."""
 
     def run(self) -> GroupResult:
         try:
@@ -237,7 +237,7 @@ class _Cycle:
     # --- placements that are alike ------------------------------------------------------------------------------------
 
     def _outlook(self, placements: Sequence[Placement]) -> Outlook | None:
-        """What is known of placements that are like these; None where each has to be tried."""
+        """Return what is known of placements like these; None where each has to be tried."""
         framework, group = self.framework, self.group
         if framework.fast is None or len(placements) == 1 or framework.placement_state:
             return None
@@ -282,7 +282,7 @@ class _Cycle:
     # --- trying one ---------------------------------------------------------------------------------------------------
 
     def _simulate(self, placement: Placement) -> TrialEvaluation:
-        """What would become of the members here. Leaves no trace."""
+        """Try the members here. Leaves no trace."""
         evaluation = TrialEvaluation(placement)
         assumed = self._assume(placement)
         if isinstance(assumed, Status):
@@ -400,7 +400,7 @@ class _Cycle:
     # --- choosing -----------------------------------------------------------------------------------------------------
 
     def _competing(self, evaluations: Sequence[TrialEvaluation]) -> list[TrialEvaluation]:
-        """Who may be chosen: the full ones of the lowest rank, or without any the sufficient ones."""
+        """Return the placements that may be chosen: the full ones of the lowest rank, or without any the sufficient ones."""
         if self.upstream:
             return [evaluation for evaluation in evaluations if evaluation.is_feasible]
         found = [e for e in evaluations if e.is_full] or [e for e in evaluations if e.is_feasible]

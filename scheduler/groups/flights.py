@@ -74,7 +74,7 @@ class GroupFlights:
         stamp: Stamp,
         options: GroupOptions,
     ) -> GroupResult:
-        """What becomes of the group and these members of it. The snapshot must be fresh; nothing is changed."""
+        """Decide the group with these members. The snapshot must be fresh; nothing is changed."""
         groups = self._cluster.groups
         rule = groups.rule(name)
         assert rule is not None, f"group {name} is in the queue, but has no object"
@@ -219,7 +219,7 @@ class GroupFlights:
 
 
 def aborted_group(decision: Decision, found: Conflict) -> Decision:
-    """What is appended in place of a group's decision that cannot be committed."""
+    """Return the abort to append in place of a group's decision that cannot be committed."""
     key, body = decision.outcomes[0]
     assignment = {k: b.node for k, b in decision.outcomes if isinstance(b, Scheduled | Waiting | Reserved)}
     replacement = AttemptAborted(

@@ -37,7 +37,7 @@ from tidelog.queue.group_rules import QueuedGroupInfo
 
 
 class GroupRule(msgspec.Struct, frozen=True, kw_only=True):
-    """What its object says of a group."""
+    """The rules of a group, from its object."""
 
     object_key: str
     """The record key of that object."""
@@ -51,7 +51,7 @@ class GroupRule(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GroupSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What of the configuration matters to groups."""
+    """The part of the configuration that matters to groups."""
 
     gates: FeatureGates = FeatureGates()
     desired_count_wait: int = 0
@@ -260,7 +260,7 @@ class GroupTable:
         return sorted(name for name in found if self.rule(name) is not None)
 
     def rule(self, name: str) -> GroupRule | None:
-        """What the group's object says; None without one."""
+        """Return the rules of the group; None without an object."""
         return self._rules.get(_definition(name))
 
     def members(self, name: str) -> Sequence[Pod]:
@@ -268,7 +268,7 @@ class GroupTable:
         return tuple(self._members.get(name, {}).values())
 
     def info(self, name: str) -> QueuedGroupInfo | None:
-        """What the queue has to know of the group; None if there is none: no object, or no pod of that replica."""
+        """Return the rules as the queue needs them; None if there is no group: no object, or no pod of that replica."""
         rule, members = self.rule(name), self._members.get(name, {})
         if rule is None or (not members and _definition(name) != name):
             return None

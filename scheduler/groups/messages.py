@@ -1,4 +1,4 @@
-"""What is said of placements: in the sentence for the whole group, and line by line.
+"""Words about placements: in the sentence for the whole group, and line by line.
 
     0/3 placements of podGroup ns/train are feasible (level topology.kubernetes.io/rack): rack=r1: 3/4 pods fit, ns/train-3: 0/2 nodes …
 

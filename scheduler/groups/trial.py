@@ -1,4 +1,4 @@
-"""What became of a group in one placement: each member in turn, and what that makes of the placement."""
+"""Tries a group in one placement: each member in turn, and what that makes of the placement."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class TrialStep:
 
 
 def _touch(framework: Framework, before: Iterable[tuple[str, Object | None]]) -> None:
-    """Whoever keeps answers about nodes looks again where the objects, as they were or as they are shown now, tell of them."""
+    """Have kept answers about nodes looked at again where the objects, as they were or as they are shown now, tell of them."""
     snapshot, listers = framework.snapshot, framework.handle.listers
     for key, old in before:
         for obj in (old, listers.get(key)):
@@ -99,14 +99,14 @@ class TrialEvaluation:
         self.message = message
         """Why it is infeasible."""
         self.blamed: Sequence[str] = blamed
-        """Who turned the placement down before any member was tried."""
+        """The plugin that turned the placement down before any member was tried."""
         self.is_feasible = False
         self.is_full = False
         self.future = 0
         """How many pods that do not exist yet would fit as well."""
         self.score = 0.0
         self.outcome: TrialOutcome | None = None
-        """What is remembered of placements that are alike, if anything is."""
+        """Results remembered of placements that are alike, if there are any."""
         for step in steps:
             self.add(step)
 
@@ -147,7 +147,7 @@ class TrialEvaluation:
 
 
 class TrialOutcome:
-    """What a trial came to, as far as it is the same in every placement that is alike (`evaluation/placements`), and for every group like this one:
+    """The result of a trial, as far as it is the same in every placement that is alike (`evaluation/placements`), and for every group like this one:
     that is, without names.
     """
 
@@ -177,7 +177,7 @@ class TrialOutcome:
         self.failure = None if first is None else first.error
         self.reason = "" if first is None else first.reason
         self.scores: dict[str, float] = {}
-        """What scoring plugins said of such placements, before it was normalised."""
+        """Raw scores of such placements."""
 
 
 class Foreseen(TrialEvaluation):

@@ -78,6 +78,9 @@ client-loops: $(STAMP) ## client libraries' list-watch loops through cuts, compa
 soak: $(STAMP) ## a daemon under churn for MINUTES: does it grow, does it slow down
 	$(BIN)/python tools/soak.py --minutes $(MINUTES)
 
+live-soak: $(STAMP) ## a scheduler on a real API server that breaks, under churn for MINUTES (needs TIDELOG_KUBE_APISERVER and TIDELOG_ETCD)
+	TIDELOG_LIVE_SOAK=$(MINUTES) $(BIN)/python -m pytest -q -s -n 0 tests/kube/test_real_soak.py
+
 mutation-score: $(STAMP) ## how many of SAMPLE deliberate mistakes in queue/ and scheduler/ the tests notice (long)
 	$(BIN)/python tools/mutation_score.py queue scheduler --sample $(SAMPLE) --seed $(SEED)
 
@@ -94,4 +97,4 @@ wheel: $(STAMP) ## build the wheel into dist/
 clean: ## remove everything that is not in git
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage*
 
-.PHONY: help install demo docs screenshots client-loops simulate fuzz thorough laws torture soak test check-lint check-types check-imports check-tests conformance mutation-score mutants format wheel clean
+.PHONY: help install demo docs screenshots client-loops simulate fuzz thorough laws torture soak live-soak test check-lint check-types check-imports check-tests conformance mutation-score mutants format wheel clean

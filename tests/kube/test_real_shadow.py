@@ -116,11 +116,10 @@ def test_shadow_of_kube_scheduler_refuses_nothing(server: RealServer, tmp_path: 
     first = report("1")
     found = json.loads(first)
     print(json.dumps({key: value for key, value in found.items() if key != "decisions"})[:3000])
-    versions = sum(
-        record.kind == "ObjectPut" and record.key.startswith("Pod/") for record in records_of(recorder.log)
-    )
+    versions = [r for r in records_of(recorder.log) if r.kind == "ObjectPut" and r.key.startswith("Pod/")]
     print(
-        f"{size / versions:.0f} bytes of log a pod version ({versions}), {used / PODS * 1e6:.0f} us of CPU a pod"
+        f"{sum(len(r.body) for r in versions) / len(versions):.0f} bytes a version of a pod ({len(versions)}), with snapshots and "
+        f"indexes {size / len(versions):.0f}; {used / PODS * 1e6:.0f} us of CPU a pod"
     )
     counts = found["bindings"]["upstream"]
 

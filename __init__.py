@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from tidelog.api.errors import LogFenced as LogFenced
     from tidelog.api.errors import LogFull as LogFull
     from tidelog.api.errors import LogLocked as LogLocked
+    from tidelog.api.errors import LogUnreachable as LogUnreachable
     from tidelog.api.errors import PluginError as PluginError
     from tidelog.api.errors import TidelogError as TidelogError
     from tidelog.api.errors import UsageError as UsageError
@@ -81,7 +82,7 @@ if TYPE_CHECKING:
 _MODULES: dict[str, tuple[str, ...]] = {
     "api.errors": (
         "FieldError", "InternalError", "InvalidObjects", "LogBusy", "LogClockWrong", "LogDamaged", "LogError", "LogFenced", "LogFull", "LogLocked",
-        "PluginError", "TidelogError", "UsageError",
+        "LogUnreachable", "PluginError", "TidelogError", "UsageError",
     ),
     "api.kinds.kind": ("Kind",),
     "api.manifests.manifests": ("dump_json", "dump_yaml", "load"),

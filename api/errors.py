@@ -20,6 +20,7 @@
     │   ├── LogFull               no room on the disk; nothing of this was written
     │   ├── LogClockWrong         the machine's clock cannot be right; nothing of this was written
     │   ├── LogBusy               another program is in a transaction on the database; nothing of this was written
+    │   │   └── LogUnreachable    the database server that keeps the log cannot be reached, or takes no writes
     │   ├── LogDamaged            the log has lost or changed records (exit 4)
     │   ├── NoWriter              no process takes requests for this log (eventlog/handover.py)
     │   └── SnapshotsUnreadable   the list of snapshots is damaged, no record is (eventlog/store.py)
@@ -202,6 +203,13 @@ class LogBusy(LogError):
             f"{self.path}: another program holds a transaction on it ({self.reason}), so nothing was written: "
             "look for a database tool, or a process that was stopped, and try again"
         )
+
+
+class LogUnreachable(LogBusy):
+    """The database server that keeps the log cannot be reached, or takes no writes. It may be tried again."""
+
+    def __str__(self) -> str:
+        return f"{self.path}: the database server cannot be used ({self.reason}): see that it runs and lets this machine in; it may be tried again"
 
 
 class LogClockWrong(LogError):

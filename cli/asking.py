@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 import gc
 import time
-from pathlib import Path
 from typing import NamedTuple
 
 from tidelog.api.errors import UsageError
 from tidelog.cli.commands.options import DEFAULT_NAMESPACE
 from tidelog.cli.moments import NOW, At, seq_of
+from tidelog.eventlog.address import LogAddress
 from tidelog.replay.history import History, open_history
 from tidelog.scheduler.core import Core
 
@@ -66,7 +66,7 @@ def _collect_little() -> None:
     gc.set_threshold(200_000, 50, 1_000)
 
 
-async def state_at(path: Path, at: At) -> tuple[Core, QuestionTime]:
+async def state_at(path: LogAddress, at: At) -> tuple[Core, QuestionTime]:
     """The scheduler's state at a moment, attempts in flight included."""
     async with open_history(path) as history:
         moment = await moment_of(history, at)

@@ -58,6 +58,7 @@ VERBS: tuple[Verb, ...] = (
     Verb("ask", "queue", "the pending pods: where each waits, and until when"),
     Verb("ask", "plan", "where pods would go now, without writing anything"),
     Verb("ask", "page", "a log in the browser: scrub through it, in a file or live"),
+    Verb("the log itself", "log init", "make an empty log: in a file, or in a PostgreSQL database"),
     Verb("the log itself", "log tail", "the last records, with -f those to come as well"),
     Verb("the log itself", "log show", "records in full"),
     Verb("the log itself", "log verify", "check that nothing is lost or changed"),
@@ -270,7 +271,7 @@ def _overview_lines(group_word: str) -> Iterator[str]:
                 yield f"  {verb.name:<17}{verb.summary}"
     yield ""
     yield "options of every verb:"
-    yield "  --log FILE       the log (default: $TIDELOG_LOG)"
+    yield "  --log FILE       the log: a file, or postgresql://… (default: $TIDELOG_LOG)"
     yield "  --feature-gates  GATE=true,OTHER=false"
     yield "  --debug          show the traceback of an error"
     yield ""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
 from typing import NamedTuple
 
 from tidelog.api.errors import LogError
 from tidelog.api.times import format_time
 from tidelog.cli.clock import moment_named, zone_notice
 from tidelog.cli.terminal import notice
+from tidelog.eventlog.address import LogAddress
 from tidelog.eventlog.objects import ObjectTable, load_objects
 from tidelog.eventlog.reader import LogReader, open_reader
 
@@ -57,7 +57,7 @@ async def seq_of(log: LogReader, at: At) -> int:
     return at.seq
 
 
-async def objects_at(path: Path, at: At) -> tuple[ObjectTable, int]:
+async def objects_at(path: LogAddress, at: At) -> tuple[ObjectTable, int]:
     """The objects at that moment, and the time that ages count from."""
     async with open_reader(path) as log:
         table = await load_objects(log, await seq_of(log, at))

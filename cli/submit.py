@@ -8,20 +8,25 @@ for, since it is done in a moment; a holder that does not answer is named.
 from __future__ import annotations
 
 import asyncio
+import os
 import time
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tidelog.api.errors import LogError, LogLocked
 from tidelog.api.features import FeatureGates
 from tidelog.cli.terminal import notice
 from tidelog.daemon.intake.facts import FactService
 from tidelog.daemon.intake.messages import Answer, Facts, read_answer, write_request
+from tidelog.eventlog.address import LogAddress, is_database
 from tidelog.eventlog.handover import HandoverClient, NoWriter, connect
 from tidelog.eventlog.lock import read_holder
 from tidelog.eventlog.log import Log, memory_log, open_log
 from tidelog.eventlog.objects import SNAPSHOT
 from tidelog.eventlog.opening import log_path
 from tidelog.eventlog.store import CHANGES
+
+if TYPE_CHECKING:
+    from tidelog.eventlog.postgres.mailbox import MailboxClient
 
 LOCK_SECONDS = 3.0
 """How long to wait for a holder without a socket: longer than any command takes."""
@@ -33,7 +38,7 @@ SNAPSHOT_EACH = 50_000
 
 
 async def submit(
-    path: Path,
+    path: LogAddress,
     facts: Facts,
     *,
     verb: str,
@@ -63,7 +68,7 @@ async def submit(
 
 
 async def _append(
-    path: Path, facts: Facts, verb: str, create: bool, dry_run: bool, gates: FeatureGates | None
+    path: LogAddress, facts: Facts, verb: str, create: bool, dry_run: bool, gates: FeatureGates | None
 ) -> Answer:
     """By ourselves, holding the lock."""
     is_new = create and _is_new(path)
@@ -81,8 +86,8 @@ async def _append(
         return answer
 
 
-def _is_new(path: Path) -> bool:
-    return not path.exists()
+def _is_new(path: LogAddress) -> bool:
+    return not is_database(path) and not os.path.exists(path)
 
 
 async def _try_on_empty(facts: Facts, gates: FeatureGates | None) -> Answer:
@@ -101,7 +106,11 @@ async def _keep_snapshot(log: Log, service: FactService) -> None:
 
 
 async def _hand_over(
-    path: Path, client: HandoverClient, facts: Facts, dry_run: bool, gates: FeatureGates | None
+    path: LogAddress,
+    client: HandoverClient | MailboxClient,
+    facts: Facts,
+    dry_run: bool,
+    gates: FeatureGates | None,
 ) -> Answer:
     """Through the process that holds the lock."""
     request = write_request(facts, dry_run=dry_run, gates=gates)
@@ -110,7 +119,7 @@ async def _hand_over(
             async with asyncio.timeout(ANSWER_SECONDS):
                 return read_answer(await client.request(request))
         except TimeoutError:
-            holder = read_holder(log_path(path))
+            holder = "its leader" if is_database(path) else read_holder(log_path(path))
             raise LogError(
                 f"{path}: the log is being written by {holder}, which has not answered for {ANSWER_SECONDS:.0f} s; "
                 "whether it will still do what was asked, `tidelog get` shows: look after that process"

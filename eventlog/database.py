@@ -18,6 +18,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from hashlib import sha256
+from typing import Any
 
 import msgspec
 
@@ -126,7 +127,7 @@ def create(connection: sqlite3.Connection, anchor: Head = EMPTY) -> None:
     connection.execute(f"PRAGMA user_version = {FORMAT}")
     for statement in _TABLES.values():
         connection.execute(statement)
-    connection.execute("INSERT INTO anchor VALUES (?, ?, ?, ?, ?)", _anchor_row(anchor))
+    connection.execute("INSERT INTO anchor VALUES (?, ?, ?, ?, ?)", anchor_row(anchor))
     connection.execute("COMMIT")
 
 
@@ -340,17 +341,22 @@ def truncate_log(connection: sqlite3.Connection) -> None:
 # --- the anchor -----------------------------------------------------------------------------------------------------
 
 
-def _anchor_row(anchor: Head) -> tuple[int, int, int, bytes, bytes]:
+def anchor_row(anchor: Head) -> tuple[int, int, int, bytes, bytes]:
+    """The row of its table, with the digest over it."""
     fields = (anchor.seq, anchor.at, anchor.epoch, anchor.digest)
     return (*fields, sha256(msgspec.msgpack.encode(fields)).digest())
 
 
 def read_anchor(connection: sqlite3.Connection) -> Head:
     """The anchor, checked."""
-    rows = connection.execute("SELECT seq, at, epoch, digest, checked FROM anchor").fetchall()
+    return checked_anchor(connection.execute("SELECT seq, at, epoch, digest, checked FROM anchor").fetchall())
+
+
+def checked_anchor(rows: Sequence[Sequence[Any]]) -> Head:
+    """The anchor in the rows of its table."""
     if len(rows) != 1:
         raise ChainBroken(0, "its anchor is missing")
-    fields, check = rows[0][:4], rows[0][4]
+    fields, check = tuple(rows[0][:4]), rows[0][4]
     if sha256(msgspec.msgpack.encode(fields)).digest() != check:
         raise ChainBroken(0, "its anchor is damaged")
     anchor = Head(*fields)
@@ -364,7 +370,7 @@ def compact(connection: sqlite3.Connection, anchor: Head) -> None:
     connection.execute("DELETE FROM records WHERE seq <= ?", (anchor.seq,))
     connection.execute("DELETE FROM snapshots WHERE seq < ?", (anchor.seq,))
     connection.execute("DELETE FROM anchor")
-    connection.execute("INSERT INTO anchor VALUES (?, ?, ?, ?, ?)", _anchor_row(anchor))
+    connection.execute("INSERT INTO anchor VALUES (?, ?, ?, ?, ?)", anchor_row(anchor))
 
 
 # --- snapshots ------------------------------------------------------------------------------------------------------

@@ -28,7 +28,7 @@ import tempfile
 from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
 from hashlib import sha256
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import msgspec
 
@@ -47,11 +47,15 @@ from tidelog.api.errors import (
     printable,
     quoted,
 )
+from tidelog.eventlog.address import LogAddress, is_database
 from tidelog.eventlog.closing import Closing, opens
 from tidelog.eventlog.lock import read_holder
 from tidelog.eventlog.log import Log
 from tidelog.eventlog.opening import log_path
 from tidelog.eventlog.sqlite import SqliteStore
+
+if TYPE_CHECKING:
+    from tidelog.eventlog.postgres.mailbox import MailboxClient
 
 FRAME_BYTES_MAX = 16 * 2**20
 """A larger message is refused; looking through one of this size holds up the event loop for some tens of milliseconds at worst."""
@@ -206,6 +210,46 @@ def _raised(described: Any) -> TidelogError:
     return TidelogError(f"the process that writes the log answered: {quoted(described)}")
 
 
+async def framed_answer(handler: Handler, message: msgspec.Raw) -> bytes:
+    """The frame of the answer to a message: what the handler returned, or what it raised."""
+    try:
+        return _frame({"ok": await handler(message)})
+    except TidelogError as error:
+        return _refusal(error)
+    except RecursionError:
+        return _refusal(TidelogError("the request is nested too deeply"))
+    except Exception as error:
+        _LOG.exception("a request failed")
+        return _refusal(InternalError(f"{type(error).__name__}: {error}"))
+
+
+def _result(answer: Any) -> Any:
+    """The value that was answered, or the error raised again."""
+    if _is_nested_beyond(answer, NESTING_MAX):
+        raise _Malformed("the message is nested too deeply")
+    if isinstance(answer, dict) and "ok" in answer:
+        return answer["ok"]
+    raise _raised(answer.get("error") if isinstance(answer, dict) else answer)
+
+
+def framed(message: object) -> bytes:
+    """A message as it travels where there is no socket between: the same limits, the same form."""
+    return _frame(message)
+
+
+def read_framed_answer(path: str, data: bytes) -> Any:
+    """The value in the frame of an answer; raises the error in it."""
+    try:
+        return _result(msgspec.msgpack.decode(data[_LENGTH.size :]))
+    except (_Malformed, msgspec.MsgspecError, ValueError) as error:
+        raise NoWriter(path, f"its answer cannot be read ({error})") from error
+
+
+def message_in(data: bytes) -> msgspec.Raw:
+    """The message in a frame, unread."""
+    return msgspec.Raw(data[_LENGTH.size :])
+
+
 # --- addresses ------------------------------------------------------------------------------------------------------
 
 
@@ -335,7 +379,7 @@ class HandoverServer(Closing):
                 await writer.drain()
                 return
             self._is_at(task, "answered")
-            answer = await self._answer(message)
+            answer = await framed_answer(self._handler, message)
             self._large.pop(task, None)
             self._is_at(task, "silent")
             writer.write(answer)
@@ -375,17 +419,6 @@ class HandoverServer(Closing):
         self._large.pop(task, None)
         task.cancel()
 
-    async def _answer(self, message: msgspec.Raw) -> bytes:
-        try:
-            return _frame({"ok": await self._handler(message)})
-        except TidelogError as error:
-            return _refusal(error)
-        except RecursionError:
-            return _refusal(TidelogError("the request is nested too deeply"))
-        except Exception as error:
-            _LOG.exception("a request failed")
-            return _refusal(InternalError(f"{type(error).__name__}: {error}"))
-
     async def close(self) -> None:
         """Take no more requests, answer those under way, and remove the socket."""
         self._closing = True
@@ -408,10 +441,14 @@ class HandoverServer(Closing):
 
 
 @opens
-async def serve(log: Log, handler: Handler) -> HandoverServer:
-    """Take requests for this log, which must be a file that this process writes. `handler` answers one request; what it
+async def serve(log: Log, handler: Handler) -> Closing:
+    """Take requests for this log, which this process must be writing. `handler` answers one request; what it
     raises reaches the client."""
     store = log.store
+    if is_database(log.name):
+        from tidelog.eventlog.postgres.mailbox import MailboxServer
+
+        return await MailboxServer.open(store, handler)
     if not isinstance(store, SqliteStore):
         raise InternalError(f"{log.name} is not a log file")
     listener, address = _bind(store.name)
@@ -439,14 +476,10 @@ class HandoverClient(Closing):
             self._writer.write(_frame(message))
             await self._writer.drain()
             answer: Any = await _read_message(self._reader, None, object)
-            if _is_nested_beyond(answer, NESTING_MAX):
-                raise _Malformed("the message is nested too deeply")
+            return _result(answer)
         except (EOFError, OSError, _Malformed) as error:
             why = str(error) or "end of data"
             raise NoWriter(self._path, f"it went away before it answered ({why})") from error
-        if isinstance(answer, dict) and "ok" in answer:
-            return answer["ok"]
-        raise _raised(answer.get("error") if isinstance(answer, dict) else answer)
 
     async def close(self) -> None:
         """Hang up."""
@@ -456,8 +489,12 @@ class HandoverClient(Closing):
 
 
 @opens
-async def connect(path: str | os.PathLike[str]) -> HandoverClient:
+async def connect(path: LogAddress) -> HandoverClient | MailboxClient:
     """Connect to the process that writes this log; raises `NoWriter` if none takes requests."""
+    if is_database(path):
+        from tidelog.eventlog.postgres.mailbox import MailboxClient
+
+        return await MailboxClient.open(path)
     path = log_path(path)
     holder = read_holder(path)
     if holder is None or not holder.socket:
@@ -487,7 +524,7 @@ def _check_owner(path: str, address: str) -> None:
         raise OSError("belongs to somebody else")
 
 
-async def hand_over(path: str | os.PathLike[str], message: object) -> Any:
+async def hand_over(path: LogAddress, message: object) -> Any:
     """One request to the process that writes this log."""
     async with connect(path) as client:
         return await client.request(message)

@@ -21,7 +21,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import os
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
@@ -30,6 +29,7 @@ from typing import TypeVar
 from tidelog.api.errors import InternalError, LogBusy, LogClockWrong, LogError, LogFenced, LogFull
 from tidelog.api.kinds.registry import object_key
 from tidelog.api.times import NANOS, format_time
+from tidelog.eventlog.address import LogAddress, is_database, needs_postgres
 from tidelog.eventlog.closing import opens
 from tidelog.eventlog.disk import Disk
 from tidelog.eventlog.memory import MemoryStore
@@ -133,18 +133,27 @@ class _Request:
 
 @opens
 async def open_log(
-    path: str | os.PathLike[str],
+    path: LogAddress,
     *,
     create: bool = True,
     what: str = "",
     clock: Clock = time.time_ns,
     disk: Disk | None = None,
 ) -> Log:
-    """Open a log file for writing, or make a new one; `what` tells others who holds it.
+    """Open a log for writing, or make a new file; `what` tells others who holds it. One in a database must be there (`tidelog log init`).
 
     Raises `LogLocked`, `LogDamaged`, or `LogError` for a file that is no log or of a newer format; then nothing was changed.
     """
+    if is_database(path):
+        return Log(await database_store(path, what), clock=clock)
     return Log(await SqliteStore.open(path, create=create, what=what, disk=disk), clock=clock)
+
+
+async def database_store(address: LogAddress, what: str) -> Store:
+    """Open a log in a database for writing."""
+    with needs_postgres():
+        from tidelog.eventlog.postgres.store import PostgresStore
+    return await PostgresStore.open(address, what=what)
 
 
 async def memory_log(*, name: str = "memory", clock: Clock = time.time_ns) -> Log:

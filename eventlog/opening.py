@@ -21,6 +21,7 @@ import msgspec
 
 from tidelog.api.errors import LogBusy, LogDamaged, LogError, LogFull
 from tidelog.eventlog import database
+from tidelog.eventlog.address import LogAddress, database_name, is_database
 from tidelog.eventlog.disk import Disk
 from tidelog.eventlog.head import NO_FILE, HeadFile, HeadReading
 from tidelog.eventlog.identity import Identity
@@ -60,8 +61,17 @@ class Opened(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def log_path(path: str | os.PathLike[str]) -> str:
-    """The real path of a log, symbolic links resolved: its companions are beside the file itself."""
+    """The real path of a log's file, symbolic links resolved: its companions are beside the file itself."""
+    if is_database(path):
+        raise LogError(
+            f"{database_name(path)}: a log in a database, and this needs one in a file: make one with `tidelog log export` and `import`"
+        )
     return os.path.realpath(path)
+
+
+def name_of(address: LogAddress) -> str:
+    """How messages call a log: the real path of a file, the address of a database."""
+    return database_name(address) if is_database(address) else log_path(address)
 
 
 def check_place(path: str, disk: Disk, *, create: bool) -> None:

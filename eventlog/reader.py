@@ -7,10 +7,10 @@ Nothing damaged is ever returned: each record's digest is checked when it is rea
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import AsyncIterator
 
 from tidelog.api.errors import LogDamaged, LogError
+from tidelog.eventlog.address import LogAddress, is_database, needs_postgres
 from tidelog.eventlog.closing import Closing, opens
 from tidelog.eventlog.disk import Disk
 from tidelog.eventlog.records import ChainBroken, Record, check_rows
@@ -22,8 +22,12 @@ POLL_SECONDS = 0.01
 
 
 @opens
-async def open_reader(path: str | os.PathLike[str], *, disk: Disk | None = None) -> LogReader:
-    """Open an existing log file read-only. Needs no lock, and costs a few milliseconds however long the log is."""
+async def open_reader(path: LogAddress, *, disk: Disk | None = None) -> LogReader:
+    """Open an existing log read-only. Needs no lock, and costs a few milliseconds however long the log is."""
+    if is_database(path):
+        with needs_postgres():
+            from tidelog.eventlog.postgres.reading import PostgresReader
+        return LogReader(await PostgresReader.open(path))
     return LogReader(await SqliteReader.open(path, disk=disk))
 
 

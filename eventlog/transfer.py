@@ -15,13 +15,14 @@ import asyncio
 import base64
 import os
 import re
-from collections.abc import Callable, Iterable
-from typing import Annotated, NoReturn
+from collections.abc import Callable, Iterable, Sequence
+from typing import Annotated, NoReturn, Protocol
 
 import msgspec
 
 from tidelog.api.errors import LogError, printable_json
 from tidelog.eventlog import opening
+from tidelog.eventlog.address import LogAddress, is_database, needs_postgres
 from tidelog.eventlog.disk import Disk
 from tidelog.eventlog.lock import WriterLock
 from tidelog.eventlog.opening import log_path
@@ -158,8 +159,27 @@ def _exported(found: Snapshot) -> _Snapshot:
     )
 
 
+class LogBuilder(Protocol):
+    """A new log under construction, of records that are known to be good; nothing is seen of it before `commit`."""
+
+    head: Head
+
+    def add(self, records: Sequence[Record]) -> None: ...
+
+    def add_snapshot(self, snapshot: Snapshot) -> None: ...
+
+    def commit(self) -> None: ...
+
+    def close(self) -> None:
+        """Throw away what was built, unless it was committed."""
+        ...
+
+
+MakeBuilder = Callable[[Head], LogBuilder]
+
+
 async def import_log(
-    path: str | os.PathLike[str],
+    path: LogAddress,
     lines: Iterable[bytes],
     progress: Callable[[int], None] | None = None,
     *,
@@ -169,7 +189,26 @@ async def import_log(
 
     Nothing is at `path` before everything is there. `progress` hears the number of records, in another thread.
     """
+    if is_database(path):
+        return await asyncio.to_thread(_import_into_database, path, lines, progress)
     return await asyncio.to_thread(_import, log_path(path), lines, progress, disk or Disk())
+
+
+def _import_into_database(
+    path: LogAddress, lines: Iterable[bytes], progress: Callable[[int], None] | None
+) -> Head:
+    with needs_postgres():
+        from tidelog.eventlog.postgres.build import DatabaseBuild
+    return _taken(lines, lambda anchor: DatabaseBuild(path, anchor), progress)
+
+
+def _taken(lines: Iterable[bytes], make: MakeBuilder, progress: Callable[[int], None] | None) -> Head:
+    work = _Import(make, progress)
+    try:
+        work.take(lines)
+    finally:
+        work.close()
+    return work.head
 
 
 def _import(path: str, lines: Iterable[bytes], progress: Callable[[int], None] | None, disk: Disk) -> Head:
@@ -180,14 +219,10 @@ def _import(path: str, lines: Iterable[bytes], progress: Callable[[int], None] |
             raise LogError(f"{name}: is there already; import makes a new log")
     lock = WriterLock(path, "tidelog log import")
     try:
-        work = _Import(path, disk, progress)
-        try:
-            work.take(lines)
-        finally:
-            work.close()
+        head = _taken(lines, lambda anchor: Rebuild(path, disk, anchor), progress)
         install(path, disk)
         lock.release()
-        return work.head
+        return head
     except OSError as error:
         raise LogError(f"{path}: cannot be written: {error}") from error
     finally:
@@ -197,12 +232,11 @@ def _import(path: str, lines: Iterable[bytes], progress: Callable[[int], None] |
 class _Import:
     """An import under way: what the next line may be depends on the ones before."""
 
-    def __init__(self, path: str, disk: Disk, progress: Callable[[int], None] | None) -> None:
-        self._path = path
-        self._disk = disk
+    def __init__(self, make: MakeBuilder, progress: Callable[[int], None] | None) -> None:
+        self._make = make
         self._progress = progress
         self._number = 0
-        self._build: Rebuild | None = None
+        self._build: LogBuilder | None = None
         self._pending: list[Record] = []
         self.head = Head()
         self._done = False
@@ -235,7 +269,7 @@ class _Import:
             if first.tidelog != "export" or first.format > FORMAT:
                 self._refuse(f"an export of format {first.format}; this tidelog reads up to {FORMAT}")
             self.head = _head(first.anchor)
-            self._build = Rebuild(self._path, self._disk, self.head)
+            self._build = self._make(self.head)
         elif line.startswith(b'{"snapshot"'):
             self._take_snapshot(msgspec.json.decode(line, type=_Snapshot))
         elif line.startswith(b'{"head"'):

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tidelog.api.errors import UsageError
 from tidelog.cli.commands.options import add_log, add_output, log_path
+from tidelog.eventlog.address import LogAddress, is_database
 
 if TYPE_CHECKING:
     from tidelog.daemon.process.compaction import CompactionPlan
@@ -82,7 +83,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 async def _compact(
-    path: Path,
+    path: LogAddress,
     to: int | None,
     keep: Retention | None,
     begin: Callable[[CompactionPlan], None],
@@ -114,5 +115,15 @@ async def _compact(
         return plan
 
 
-def _size(path: Path) -> int:
-    return path.stat().st_size if path.exists() else 0
+def _size(path: LogAddress) -> int:
+    if not is_database(path):
+        return os.path.getsize(path) if os.path.exists(path) else 0
+    import asyncio
+
+    from tidelog.eventlog.reader import open_reader
+
+    async def look() -> int:
+        async with open_reader(path) as reader:
+            return (await reader.footprint())[0]
+
+    return asyncio.run(look())

@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterable
-from pathlib import Path
 
 from tidelog.api.errors import TidelogError
 from tidelog.cli.commands.options import add_output, log_path
+from tidelog.eventlog.address import LogAddress
 
 DESCRIPTION = """\
 Make a new log of what `tidelog log export` printed: the same records with the same digests. The chain is checked on the
@@ -45,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _import(path: Path, lines: Iterable[bytes]) -> int:
+def _import(path: LogAddress, lines: Iterable[bytes]) -> int:
     import asyncio
 
     from tidelog.cli.terminal import Progress

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
-from tidelog.cli.commands.options import log_path
+from tidelog.cli.commands.options import log_path, named_log
 
 DESCRIPTION = """\
 Make a copy of a log without names, to be shared: the same name becomes the same number everywhere, and every decision is made anew
@@ -38,7 +37,7 @@ def run(args: argparse.Namespace) -> int:
 
     if len(args.files) > 2:
         raise UsageError("name the log and the copy to make: `tidelog log redact cluster.db shared.db`")
-    path = Path(args.files[0]) if len(args.files) == 2 else log_path(args)
+    path = named_log(args.files[0]) if len(args.files) == 2 else log_path(args)
     copy = args.files[-1]
     refuse_existing(copy)
 

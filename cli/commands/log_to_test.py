@@ -6,7 +6,7 @@ import argparse
 import re
 from pathlib import Path
 
-from tidelog.cli.commands.options import log_path
+from tidelog.cli.commands.options import log_path, named_log
 
 DESCRIPTION = """\
 Write a pytest file that holds a log, or a slice of it, and asserts that its decisions are made again exactly so. A slice that does not
@@ -41,8 +41,8 @@ def run(args: argparse.Namespace) -> int:
     from tidelog.replay.history import open_history
     from tidelog.replay.to_test import slice_of, to_test
 
-    path = Path(args.file) if args.file else log_path(args)
-    name = args.name or re.sub(r"\W+", "_", path.stem).strip("_").lower() or "log"
+    path = named_log(args.file) if args.file else log_path(args)
+    name = args.name or re.sub(r"\W+", "_", Path(path).stem).strip("_").lower() or "log"
     if not name.isidentifier():
         raise UsageError(f"--name {name}: must be a word that Python takes as part of a name")
 
@@ -55,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
             if args.first and args.to and args.first > args.to:
                 raise UsageError(f"--from {args.first} --to {args.to}: there is nothing in between")
             core, records = await slice_of(history, args.first, args.to)
-            return to_test(records, name, path.name, core)
+            return to_test(records, name, Path(path).name, core)
 
     print(asyncio.run(read()), end="")
     return 0

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tidelog.api.errors import LogDamaged
 from tidelog.cli.commands.options import add_log, add_output, log_path
+from tidelog.eventlog.address import LogAddress, is_database
 
 if TYPE_CHECKING:
     from tidelog.eventlog.verify import Verified
@@ -78,13 +79,13 @@ def sentence(found: Verified) -> str:
     return ", ".join(parts)
 
 
-def _warnings(found: Verified, path: Path) -> Iterator[str]:
+def _warnings(found: Verified, path: LogAddress) -> Iterator[str]:
     for problem in found.problems:
         yield f"{problem}; it is only a cache, and is not used"
     if found.storage:
         yield (
-            f"every record is there, but SQLite finds its file damaged ({found.storage[0]}); "
-            f"make it anew, without loss: tidelog log repair --accept-loss {path}"
+            f"every record is there, but {'PostgreSQL finds its tables' if is_database(path) else 'SQLite finds its file'} damaged "
+            f"({found.storage[0]}); make it anew, without loss: tidelog log repair --accept-loss {os.fspath(path)}"
         )
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tidelog.api.errors import UsageError
+from tidelog.eventlog.address import database_name, is_database
 
 if TYPE_CHECKING:
     from tidelog.api.features import FeatureGates
@@ -57,15 +58,35 @@ def add_log(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", nargs="?", metavar="LOG", help="the log, if --log does not name it")
 
 
-def log_path(args: argparse.Namespace) -> Path:
-    """The log that the command line or the environment names."""
+def log_path(args: argparse.Namespace) -> Path | str:
+    """The log that the command line or the environment names: a file, or the address of a database."""
     given = getattr(args, "file", None)
     if given and args.log:
         raise UsageError(f"two logs are named, {given} and {args.log}: name one")
     named = given or args.log or os.environ.get(ENVIRONMENT_LOG)
     if not named:
         raise UsageError(f"which log? name it with --log FILE or set ${ENVIRONMENT_LOG}")
-    return Path(named)
+    return named_log(named)
+
+
+def named_log(text: str) -> Path | str:
+    """The log of this name. Raises UsageError for an address with a password, or that is none."""
+    if not is_database(text):
+        return Path(text)
+    from tidelog.eventlog.postgres.address import parse_address
+
+    parse_address(text)
+    return text
+
+
+def log_file(args: argparse.Namespace) -> Path:
+    """The log that is named, where it must be a file. Raises UsageError for a database."""
+    found = log_path(args)
+    if not isinstance(found, Path):
+        raise UsageError(
+            f"{database_name(found)}: a log in a database, and this verb needs one in a file: copy it with `tidelog log export` and `import`"
+        )
+    return found
 
 
 def feature_gates(args: argparse.Namespace) -> FeatureGates | None:

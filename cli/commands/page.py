@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tidelog.api.errors import TidelogError, UsageError
-from tidelog.cli.commands.options import add_log, log_path
+from tidelog.cli.commands.options import add_log, log_path, named_log
 
 if TYPE_CHECKING:
     from tidelog.page.site import PageSite
@@ -47,9 +47,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Export, or serve."""
-    logs: dict[str, Path] = {"a": log_path(args)}
+    logs: dict[str, str | Path] = {"a": log_path(args)}
     if args.against:
-        logs["b"] = Path(args.against)
+        logs["b"] = named_log(args.against)
     if bool(args.output) == args.open:
         raise UsageError("write the page with -o FILE, or look at it with --open")
     if args.open:
@@ -59,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
     return _export(logs, args)
 
 
-def _export(logs: dict[str, Path], args: argparse.Namespace) -> int:
+def _export(logs: dict[str, str | Path], args: argparse.Namespace) -> int:
     import asyncio
     import os
 
@@ -90,7 +90,7 @@ def _export(logs: dict[str, Path], args: argparse.Namespace) -> int:
     return 0
 
 
-async def _seq(path: Path, text: str | None) -> int | None:
+async def _seq(path: str | Path, text: str | None) -> int | None:
     from tidelog.cli.moments import parse_at, seq_of
     from tidelog.eventlog.reader import open_reader
 
@@ -100,7 +100,7 @@ async def _seq(path: Path, text: str | None) -> int | None:
         return await seq_of(log, parse_at(text))
 
 
-def _serve(logs: dict[str, Path], args: argparse.Namespace) -> int:
+def _serve(logs: dict[str, str | Path], args: argparse.Namespace) -> int:
     import contextlib
     import webbrowser
 
@@ -120,7 +120,7 @@ def _serve(logs: dict[str, Path], args: argparse.Namespace) -> int:
     return 0
 
 
-def _check(path: Path) -> None:
+def _check(path: str | Path) -> None:
     """Fail now, in one line, for a log that cannot be opened."""
     import asyncio
 

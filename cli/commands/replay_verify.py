@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
 from tidelog.api.errors import UsageError
-from tidelog.cli.commands.options import add_output, log_path
+from tidelog.cli.commands.options import add_output, log_path, named_log
 
 DESCRIPTION = """\
 Recompute every decision of a log from its facts alone, and compare byte for byte with what was recorded. A log with snapshots is
@@ -53,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(f"--sample {args.sample}: must be 1 or more")
     if args.jobs < 0:
         raise UsageError(f"--jobs {args.jobs}: must be 1 or more")
-    path = Path(args.file) if args.file else log_path(args)
+    path = named_log(args.file) if args.file else log_path(args)
     with Progress("verifying", "records") as progress:
         report = asyncio.run(
             verify_log(

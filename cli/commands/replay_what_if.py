@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tidelog.api.errors import TidelogError, UsageError
-from tidelog.cli.commands.options import DEFAULT_NAMESPACE, add_output, log_path
+from tidelog.cli.commands.options import DEFAULT_NAMESPACE, add_output, log_path, named_log
+from tidelog.eventlog.address import LogAddress
 
 if TYPE_CHECKING:
     from tidelog.configuration.configuration import SchedulerConfiguration
@@ -76,7 +77,7 @@ def run(args: argparse.Namespace) -> int:
     from tidelog.cli.text.what_if import as_data, comparison_lines
     from tidelog.replay.files import write_log
 
-    path = Path(args.file) if args.file else log_path(args)
+    path = named_log(args.file) if args.file else log_path(args)
     found, records = asyncio.run(_made(path, args))
     if args.save:
         asyncio.run(write_log(args.save, records))
@@ -87,7 +88,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-async def _made(path: Path, args: argparse.Namespace) -> WhatIf:
+async def _made(path: LogAddress, args: argparse.Namespace) -> WhatIf:
     from tidelog.cli.terminal import Progress
     from tidelog.replay.history import open_history
 

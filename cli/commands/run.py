@@ -108,8 +108,9 @@ def run(args: argparse.Namespace) -> int:
             "--keep needs snapshots, behind which the log can begin: --snapshot-every must not be 0"
         )
     actors = read_actors(args.actors)
+    log = log_path(args)
     options = Options(
-        log=log_path(args),
+        log=log,
         config=args.config,
         gates=gates,
         listen=None if args.listen == "off" else args.listen,
@@ -118,7 +119,7 @@ def run(args: argparse.Namespace) -> int:
         limits=Limits(snapshot_every=args.snapshot_every, keep=keep),
     )
 
-    site = PageSite({"a": options.log})
+    site = PageSite({"a": log})
 
     async def work() -> None:
         if args.kubeconfig is not None:

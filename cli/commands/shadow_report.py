@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tidelog.api.errors import LogError
-from tidelog.cli.commands.options import add_output, log_path
+from tidelog.cli.commands.options import add_output, log_path, named_log
+from tidelog.eventlog.address import LogAddress
 
 if TYPE_CHECKING:
     from tidelog.replay.shadow.report import ShadowReport
@@ -45,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
     from tidelog.api.text import formatted
     from tidelog.cli.text.shadow import report_lines
 
-    report = asyncio.run(_report(Path(args.file) if args.file else log_path(args), args))
+    report = asyncio.run(_report(named_log(args.file) if args.file else log_path(args), args))
     if args.output == "table":
         print("\n".join(report_lines(report)))
     else:
@@ -53,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-async def _report(path: Path, args: argparse.Namespace) -> ShadowReport:
+async def _report(path: LogAddress, args: argparse.Namespace) -> ShadowReport:
     from tidelog.eventlog.objects import load_objects
     from tidelog.replay.history import open_history
     from tidelog.replay.shadow.follower import Follower

@@ -119,7 +119,10 @@ class LeadershipCandidate:
 
     async def work(self) -> None:
         """Return when it was told to stop; raises what ended it otherwise."""
-        taken = await self._unless_stopped(self._take())
+        try:
+            taken = await self._unless_stopped(self._take())
+        finally:
+            await self._place.close()
         if taken is None:
             return
         try:

@@ -23,14 +23,15 @@ from tidelog.daemon.actors.catalogue import Cast, nobody
 from tidelog.daemon.http.endpoints import HttpServer, Site
 from tidelog.daemon.http.sources import ProcessState
 from tidelog.daemon.metrics.recorder import Recorder
-from tidelog.daemon.process.candidate import LeadershipCandidate
+from tidelog.daemon.process.candidate import WHAT, LeadershipCandidate
 from tidelog.daemon.process.clock import SystemClock
 from tidelog.daemon.process.logs import fields
-from tidelog.daemon.process.place import LogFiles
+from tidelog.daemon.process.place import place_of
 from tidelog.daemon.process.runtime import Limits, Runtime
 from tidelog.daemon.process.scheduler import load_configuration
+from tidelog.eventlog.address import LogAddress
 from tidelog.eventlog.log import Log
-from tidelog.eventlog.opening import log_path
+from tidelog.eventlog.opening import name_of
 from tidelog.plugins.registry import Registry, installed_plugins
 from tidelog.scheduler.core import Core
 
@@ -40,7 +41,7 @@ _log = logging.getLogger("tidelog.process")
 class Options(msgspec.Struct, frozen=True, kw_only=True):
     """The options of the command line."""
 
-    log: Path
+    log: LogAddress
     config: Path | None = None
     gates: Mapping[str, bool] | None = None
     listen: str | None = None
@@ -62,10 +63,10 @@ class Process(LeadershipCandidate):
         registry = installed_plugins()
         configuration = self._loaded(registry).configuration
         clock = SystemClock()
-        self.state = ProcessState(log_path(options.log), configuration)
+        self.state = ProcessState(name_of(options.log), configuration)
         self._recorder = Recorder(self.state.measured, clock.lap)
         super().__init__(
-            LogFiles(options.log),
+            place_of(options.log, WHAT),
             registry,
             clock,
             configuration,

@@ -98,6 +98,7 @@ class Standby:
                         await reader.close()
                     reader = self._recovery = None
                 polls += 1
+                await self._place.followed(0 if self._recovery is None else self._recovery.read)
                 self._look_after_leader()
                 await asyncio.sleep(self._poll_seconds)
         finally:

@@ -10,6 +10,7 @@ from pathlib import Path
 from tidelog.daemon.actors.catalogue import Cast, nobody
 from tidelog.daemon.process.process import Options, Process
 from tidelog.daemon.process.runtime import Runtime
+from tidelog.eventlog.address import LogAddress, database_name, is_database
 from tidelog.eventlog.opening import log_path
 from tidelog.kube.serve.server import ApiServer, Settings
 
@@ -17,9 +18,9 @@ KUBECONFIG = ".kubeconfig"
 TLS = ".tls"
 
 
-def beside(log: Path, ending: str) -> Path:
-    """A file beside a log."""
-    path = Path(log_path(log))
+def beside(log: LogAddress, ending: str) -> Path:
+    """A file beside a log; for one in a database, of its name in the working directory."""
+    path = Path.cwd() / database_name(log).rpartition("/")[2] if is_database(log) else Path(log_path(log))
     return path.with_name(path.name + ending)
 
 

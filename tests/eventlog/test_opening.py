@@ -82,7 +82,7 @@ def test_anchor_of_an_empty_log_is_the_beginning_of_every_chain(empty: sqlite3.C
     empty.execute("DELETE FROM anchor")
     empty.execute(
         "INSERT INTO anchor (seq, at, epoch, digest, checked) VALUES (?, ?, ?, ?, ?)",
-        database._anchor_row(Head(digest=b"x" * 32)),
+        database.anchor_row(Head(digest=b"x" * 32)),
     )
 
     with pytest.raises(ChainBroken, match="its anchor is damaged"):

@@ -191,6 +191,12 @@ class SimPlace:
     def end_leader(self) -> str:
         return "nobody is ended here"
 
+    async def followed(self, seq: int) -> None:
+        pass
+
+    async def close(self) -> None:
+        pass
+
     async def open_log(self, what: str, clock: Callable[[], int]) -> Log:
         lock = SimLock(self._machine, self._program)
         try:

@@ -43,6 +43,9 @@ class Alone:
     async def open_log(self, what: str, clock: Callable[[], int]) -> Log:
         return Log(self.disk, clock=clock)
 
+    async def close(self) -> None:
+        pass
+
     async def serve(self, *_: Any) -> Any:
         return contextlib.nullcontext()
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from tidelog.api.kinds.kind import Redaction
 from tidelog.api.kinds.registry import KIND_BY_NAME
+from tidelog.api.ties import TIE
 from tidelog.api.volumes import (
     BIND_COMPLETED,
     BOUND_BY_CONTROLLER,
@@ -67,7 +68,7 @@ def _fields_of(kind: str) -> _Fields:
 
 NAMING_ANNOTATIONS = frozenset((SELECTED_NODE, CLASS))
 READ_ANNOTATIONS = frozenset(
-    (BIND_COMPLETED, BOUND_BY_CONTROLLER, CLASS, DEFAULT_CLASS, MIGRATED_PLUGINS, SELECTED_NODE)
+    (BIND_COMPLETED, BOUND_BY_CONTROLLER, CLASS, DEFAULT_CLASS, MIGRATED_PLUGINS, SELECTED_NODE, TIE)
 )
 """Those that decide where pods may go. Others are for people, or for programs that are not here."""
 

@@ -34,6 +34,7 @@ GUARDED_STARTING_PODS = 1
 OWN_LEVELS_WAKE = 2
 GENERATORS_AFTER_PRE_FILTER = 3
 ONE_IMAGE_SIZE = 4
+TIES_FOLLOW_PODS = 5
 
 BEHAVIOURS: dict[int, Behaviour] = {
     GUARDED_STARTING_PODS: Behaviour(
@@ -55,6 +56,11 @@ BEHAVIOURS: dict[int, Behaviour] = {
         "one-image-size",
         "0.1.0",
         "With `compat: upstream` ImageLocality counts one size of an image on all nodes, that on the first of them, as kube-scheduler does.",
+    ),
+    TIES_FOLLOW_PODS: Behaviour(
+        "ties-follow-pods",
+        "0.1.0",
+        "Of equally good nodes one with the fewest pods is taken; which of those follows from the pod, and no longer from the attempt's number.",
     ),
 }
 """Number → what changed."""

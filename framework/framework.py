@@ -20,9 +20,11 @@ from typing import Any, NamedTuple, Protocol, TypeGuard, TypeVar
 
 from tidelog.api.features import FeatureGates
 from tidelog.api.objects import Pod
+from tidelog.api.ties import tie_of
 from tidelog.api.times import NANOS
 from tidelog.api.writes import Write
 from tidelog.framework.arithmetic import scan_start
+from tidelog.framework.behaviours import TIES_FOLLOW_PODS
 from tidelog.framework.diagnosis import NO_NODES, Diagnosis, FitError, did_not_satisfy
 from tidelog.framework.interface import (
     Answer,
@@ -238,6 +240,8 @@ class Framework:
         """`fast` makes an evaluation that finds the same nodes with less work (`tidelog.scheduler.evaluation`), where it can."""
         self.name = name
         self.handle = handle
+        self.ties_follow_pods = handle.behaves(TIES_FOLLOW_PODS)
+        """Of equally good nodes one with the fewest pods is taken."""
         self.nominated: NominatedPods = FixedNominations() if nominated is None else nominated
         self.observer = observer
         self.step_observer: StepObserver | None = None
@@ -307,6 +311,8 @@ class Framework:
         """
         if not self.snapshot.nodes:
             return NO_NODES
+        if self.ties_follow_pods:
+            turn = tie_of(pod.pod)
         if self.fast is not None:
             quick = self.fast.choose(state, pod, turn, candidates, nominated_node)
             if isinstance(quick, FitError):
@@ -324,6 +330,10 @@ class Framework:
             return scores
         chosen, tied = self.select(scores, turn)
         return ScheduleResult(chosen.name, len(found.nodes), tied, scores, max(scores.totals))
+
+    def turn_of(self, pod: PodInfo, attempt: int) -> int:
+        """The number by which ties are broken for the pod: its own, or that of its attempt."""
+        return tie_of(pod.pod) if self.ties_follow_pods else attempt
 
     def find_feasible(
         self,
@@ -390,14 +400,18 @@ class Framework:
     def select(self, scores: NodeScores, turn: int) -> tuple[NodeInfo, int]:
         """The best node, and how many are equally good.
 
-        Among equals the first one wins at or after the place `scan_start(turn, nodes)` of the snapshot's list, going
-        round. `turn` is the number of the attempt, which its outcome records, so the choice can be made again from the log.
+        Among equals those with the fewest pods are left, and of these the first one wins at or after the place `scan_start(turn, nodes)`
+        of the snapshot's list, going round. `turn` follows from the pod; in older logs it is the number of the attempt, and all equals are left.
         """
         best = max(scores.totals)
         tied = [node for node, total in zip(scores.nodes, scores.totals, strict=True) if total == best]
+        left = tied
+        if self.ties_follow_pods:
+            fewest = min(len(node.pods) for node in tied)
+            left = [node for node in tied if len(node.pods) == fewest]
         count = len(self.snapshot.nodes)
         start = scan_start(turn, count)
-        chosen = min(tied, key=lambda node: (self.snapshot.place_of(node.name) - start) % count)
+        chosen = min(left, key=lambda node: (self.snapshot.place_of(node.name) - start) % count)
         return chosen, len(tied)
 
     # --- queue --------------------------------------------------------------------------------------------------------
@@ -677,14 +691,17 @@ class Framework:
         """Those that take part after the choice of a node, without these, which have nothing to do with the pod."""
         found = self._later.get(silent)
         if found is None:
-            found = LaterPlugins(
-                reserve=_without(silent, self.reserve),
-                permit=_without(silent, self.permit),
-                writers=_without(silent, self._writers),
-                pre_bind=_without(silent, self.pre_bind),
-            )
+            reserve, permit = _without(silent, self.reserve), _without(silent, self.permit)
+            writers, pre_bind = _without(silent, self._writers), _without(silent, self.pre_bind)
+            is_empty = not (reserve or permit or pre_bind)
+            found = LaterPlugins(reserve, permit, writers, pre_bind, is_empty)
             self._later[silent] = found
         return found
+
+    def binds_at_once(self, state: CycleState) -> bool:
+        """Whether nobody has anything to do with the pod between the choice of its node and Bind, and nobody wants to hear of that either."""
+        later = state.later
+        return later is not None and later.is_empty and self.step_observer is None
 
     @step("Reserve")
     def run_reserve(self, state: CycleState, pod: PodInfo, node: str) -> Status | None:

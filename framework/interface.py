@@ -591,6 +591,8 @@ class LaterPlugins(NamedTuple):
     permit: Sequence[PermitPlugin]
     writers: Sequence[WritesBeforeBinding]
     pre_bind: Sequence[PreBindPlugin]
+    is_empty: bool
+    """There are none."""
 
 
 @runtime_checkable

@@ -45,7 +45,7 @@ class NodeChoice(msgspec.Struct, frozen=True, kw_only=True):
     feasible: int
     nodes: int
     tied: int
-    """How many nodes were as good as the winner; among them the attempt's number decides."""
+    """How many nodes were as good as the winner; among them the rule of docs/decisions/0010 decides."""
     weights: dict[str, int]
     """Plugin → its weight; one that had nothing to say is missing."""
     scores: tuple[NodeScore, ...]

@@ -3,7 +3,8 @@
 Every name (of objects, namespaces, labels and their values, taints, images, containers, gates, …) is replaced by a number, the same name by
 the same number everywhere, and in such a way that names sort as they did. Annotations, descriptions and messages are dropped. What is kept is
 what Kubernetes itself has coined, its resources and all amounts, times, and the configuration, except for the place it was read from and the extended resources that it names; also the
-CEL expressions of device selectors, and the names of drivers and attributes that these speak of.
+CEL expressions of device selectors, and the names of drivers and attributes that these speak of; and, where ties between equal nodes follow
+the pods' names, ten bits of a hash of each pod's.
 
 The outcomes are not translated but decided anew, attempt by attempt, from the redacted facts: so no text of theirs can give anything away, and
 the copy verifies. Each must be the recorded one under the new names; where one is not, nothing is written, because a decision then depended
@@ -21,6 +22,7 @@ import msgspec
 from tidelog.api.errors import TidelogError
 from tidelog.api.objects import Condition, Object, Pod
 from tidelog.api.renaming import KEPT_WORDS, NAMING_ANNOTATIONS, Renaming
+from tidelog.api.ties import TIE, tie_of_name
 from tidelog.eventlog.objects import ObjectTable
 from tidelog.eventlog.records import (
     OUTCOME_KINDS,
@@ -32,6 +34,7 @@ from tidelog.eventlog.records import (
     decode_body,
     decode_outcome,
 )
+from tidelog.framework.behaviours import TIES_FOLLOW_PODS
 from tidelog.plugins.registry import Registry
 from tidelog.replay.driver import Driver
 from tidelog.replay.verify import Progress
@@ -73,6 +76,8 @@ class _Names(Renaming):
     def __init__(self) -> None:
         self._found: dict[str, str] = {}
         self._settled = False
+        self._keeps_ties = False
+        """Decisions follow from pods' names by their numbers (`tidelog.api.ties`), so the copy has to tell these."""
 
     def __len__(self) -> int:
         return len(self._found)
@@ -125,7 +130,15 @@ class _Names(Renaming):
 
     def body(self, record: Record) -> Any:
         """The body of a fact as plain data."""
-        return self.value(msgspec.msgpack.decode(record.body), record.key.partition("/")[0])
+        kind, _, rest = record.key.partition("/")
+        body = msgspec.msgpack.decode(record.body)
+        if record.kind == "ConfigurationLoaded":
+            self._keeps_ties |= TIES_FOLLOW_PODS in body["configuration"].get("behaviours", ())
+        found = self.value(body, kind)
+        if self._keeps_ties and kind == "Pod" and "object" in found:
+            annotations = found["object"]["metadata"].setdefault("annotations", {})
+            annotations.setdefault(TIE, str(tie_of_name(*rest.split("/"))))
+        return found
 
     def key(self, key: str) -> str:
         """A record's key: `Kind/namespace/name`."""

@@ -126,6 +126,8 @@ def fail_reserved(
 def _place(
     framework: Framework, state: CycleState, pod: PodInfo, key: str, stamp: Stamp, result: ScheduleResult
 ) -> CycleResult:
+    if framework.binds_at_once(state):
+        return _bind_now(framework, state, pod, key, stamp, result)
     node = result.node
     status = framework.run_reserve(state, pod, node)
     if status is not None:
@@ -149,8 +151,6 @@ def _write(
     framework: Framework, state: CycleState, pod: PodInfo, key: str, stamp: Stamp, result: ScheduleResult
 ) -> CycleResult:
     """Bind the pod, or have written what has to be before."""
-    if state.later is not None and not state.later.writers:
-        return _bind(framework, state, pod, key, stamp, result)
     node = result.node
     promised = framework.run_writes(state, pod, node)
     if isinstance(promised, Status):
@@ -190,8 +190,18 @@ def reads_and_writes(reads: frozenset[str], body: Reserved) -> frozenset[str]:
 def _bind(
     framework: Framework, state: CycleState, pod: PodInfo, key: str, stamp: Stamp, result: ScheduleResult
 ) -> CycleResult:
+    status = framework.run_pre_bind(state, pod, result.node)
+    if status is not None:
+        framework.run_unreserve(state, pod, result.node)
+        return _failed(key, stamp, status, clears=True)
+    return _bind_now(framework, state, pod, key, stamp, result)
+
+
+def _bind_now(
+    framework: Framework, state: CycleState, pod: PodInfo, key: str, stamp: Stamp, result: ScheduleResult
+) -> CycleResult:
     node = result.node
-    status = framework.run_pre_bind(state, pod, node) or framework.run_bind(state, pod, node)
+    status = framework.run_bind(state, pod, node)
     if status is not None:
         framework.run_unreserve(state, pod, node)
         return _failed(key, stamp, status, clears=True)

@@ -142,7 +142,7 @@ def _number(found: Why, attempt: int) -> int:
 def _choice(choice: NodeChoice, number: int) -> Iterator[str]:
     yield ""
     tied = (
-        f"; {choice.tied} nodes were equally good, and the attempt's number in the log broke the tie"
+        f"; {choice.tied} nodes were equally good, and a rule that follows from the log broke the tie"
         if choice.tied > 1
         else ""
     )

@@ -24,9 +24,10 @@ from tidelog.api.features import FeatureGates
 from tidelog.api.kinds.registry import object_key
 from tidelog.api.objects import Pod
 from tidelog.api.pod_status import is_preempted
+from tidelog.api.ties import tie_of
 from tidelog.api.validation.field_errors import NOT_NEGATIVE, ErrorList, in_range
 from tidelog.framework.arithmetic import scan_start
-from tidelog.framework.behaviours import GUARDED_STARTING_PODS
+from tidelog.framework.behaviours import GUARDED_STARTING_PODS, TIES_FOLLOW_PODS
 from tidelog.framework.disruption_budgets import Allowances, is_protected, nobody
 from tidelog.framework.events import Action, ClusterEvent, EventRegistration, Resource
 from tidelog.framework.interface import (
@@ -99,6 +100,7 @@ class DefaultPreemption(Plugin):
     def __init__(self, args: Any, handle: Handle) -> None:
         super().__init__(args, handle)
         self._memory = Memory()
+        self._ties_follow_pods = handle.behaves(TIES_FOLLOW_PODS)
         self._guards_start = (
             self.guarded and handle.guard_starting_pods and handle.behaves(GUARDED_STARTING_PODS)
         )
@@ -214,7 +216,8 @@ class DefaultPreemption(Plugin):
     ) -> Search:
         """Try nodes until enough candidates are found. While there are only such that break budgets, all nodes are tried."""
         names = resolvable(statuses)
-        start = scan_start(state.turn, len(names))
+        turn = tie_of(pod.pod) if self._ties_follow_pods else state.turn
+        start = scan_start(turn, len(names))
         names = names[start:] + names[:start]
         wanted = self._candidates_wanted(len(names))
         run = DryRun(port, allowances, state, pod, guarded=self.guarded)

@@ -25,6 +25,7 @@ from tidelog.framework.node_info import NodeInfo, PodInfo
 from tidelog.framework.node_sets import Bits, bits_of, picked
 from tidelog.framework.node_statuses import NodeStatuses
 from tidelog.framework.offers import NotCountable, SignsAttempts
+from tidelog.framework.placements import future_pod
 from tidelog.framework.snapshot import Snapshot
 from tidelog.queue.nominator import Nominator
 from tidelog.scheduler.evaluation.asking import (
@@ -119,6 +120,8 @@ class FastEvaluation:
         `candidates` are those of a placement: a list that does not change as long as it is in use.
         """
         found: tuple[str, Found] | FitError | None = None
+        if self.watch is not None:
+            self.watch.tries += 1
         if self._can_count_nominated:
             try:
                 found = self._choose(state, pod, turn, candidates, nominated_node)
@@ -156,7 +159,7 @@ class FastEvaluation:
             bit = 0 if node is None else 1 << self._framework.snapshot.place_of(nominated_node)
             feasible = feasible & bit or feasible
         also = attempt.anew.scores(feasible) if attempt.anew is not None and feasible & (feasible - 1) else ()
-        found = attempt.shape.choose(feasible, start, also)
+        found = attempt.shape.choose(feasible, start, also, fewest=self._framework.ties_follow_pods)
         if self.watch is not None:
             self.watch.chosen(attempt.shape.winners, found.place)
         self._leave(state, pod, found, prepared, attempt.skipped, feasible)
@@ -231,6 +234,20 @@ class FastEvaluation:
     def spec_key(self, pod: PodInfo) -> bytes:
         """Equal for pods that no plugin tells apart."""
         return self._sign(CycleState(), pod).key
+
+    def starts(self, members: Sequence[PodInfo], attempt: int) -> Callable[[int], int]:
+        """Where the scan for one of several equally good nodes begins in a group's attempt, by the number of the try: the members come
+        one by one, and then pods that are still to come."""
+        framework, nodes = self._framework, len(self._framework.snapshot.nodes)
+        if not framework.ties_follow_pods:
+            start = scan_start(attempt, nodes)
+            return lambda _: start
+
+        def start_of(number: int) -> int:
+            pod = members[number] if number < len(members) else future_pod(members[-1], number - len(members))
+            return scan_start(framework.turn_of(pod, attempt), nodes)
+
+        return start_of
 
     def nominated_nodes(self) -> Sequence[str]:
         """Where more counts than the pods that are there."""
@@ -359,7 +376,13 @@ class FastEvaluation:
         assert isinstance(nominator, Nominator)
         if len(nominator) or prepared.has_plain or prepared.narrowed is not None:
             return None
-        found = find_once(self._index, prepared.evaluation, prepared.domains, start)
+        found = find_once(
+            self._index,
+            prepared.evaluation,
+            prepared.domains,
+            start,
+            fewest=self._framework.ties_follow_pods,
+        )
         if found is None:
             return None
         best, winners = found

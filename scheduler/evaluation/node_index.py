@@ -10,6 +10,8 @@ are other ones.
 
 from __future__ import annotations
 
+from bisect import insort
+
 from tidelog.api.objects import Node
 from tidelog.api.resources import CPU, MEMORY
 from tidelog.framework.node_info import NodeInfo
@@ -91,6 +93,10 @@ class NodeIndex:
         """How often states without nodes were dropped. Nodes like those that were in one are in another one from then on."""
         self.cells: dict[tuple[object, ...], Cell] = {}
         """All that nodes are in, and some that nodes were in."""
+        self._by_pods: dict[int, Bits] = {}
+        """How many pods → the nodes with so many."""
+        self._pod_counts: list[int] = []
+        """The keys of that, ascending."""
         self._topologies: dict[str, Topology] = {}
         self._objects: list[Node] = []
         self._traits: list[int] = []
@@ -125,6 +131,16 @@ class NodeIndex:
         """One of the nodes in this state, of which there must be one."""
         return self.snapshot.nodes[first_place(state.bits)]
 
+    def fewest(self, nodes: Bits) -> Bits:
+        """Those of these nodes that have the fewest pods."""
+        if nodes & (nodes - 1):
+            by_pods = self._by_pods
+            for count in self._pod_counts:
+                found = nodes & by_pods[count]
+                if found:
+                    return found
+        return nodes
+
     def _rebuild(self) -> None:
         self.epoch += 1
         self.objects_changed += 1
@@ -147,6 +163,10 @@ class NodeIndex:
             state.bits = bits_of(found, len(nodes))
             state.cell.states[state] = None
             state.cell.bits |= state.bits
+        self._by_pods = {}
+        for state in places:
+            self._by_pods[state.pods] = self._by_pods.get(state.pods, 0) | state.bits
+        self._pod_counts = sorted(self._by_pods)
         self._states_max = 2 * len(self.states) + EMPTY_STATES_MAX
         self._layout = self.snapshot.layout
 
@@ -164,12 +184,28 @@ class NodeIndex:
         if not new.bits:
             new.cell.states[new] = None
         new.bits |= bit
+        if old.pods != new.pods:
+            self._recount(bit, old.pods, new.pods)
         if old.cell is not new.cell:
             old.cell.bits ^= bit
             new.cell.bits |= bit
         self.state_at[place] = new
         if len(self.states) > self._states_max:
             self._drop_empty_states()
+
+    def _recount(self, bit: Bits, old: int, new: int) -> None:
+        by_pods = self._by_pods
+        left = by_pods[old] ^ bit
+        if left:
+            by_pods[old] = left
+        else:
+            del by_pods[old]
+            self._pod_counts.remove(old)
+        known = by_pods.get(new)
+        if known is None:
+            insort(self._pod_counts, new)
+            known = 0
+        by_pods[new] = known | bit
 
     def _follow_object(self, place: int, node: NodeInfo) -> None:
         before, now = self._objects[place], node.node

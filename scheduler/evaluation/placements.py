@@ -22,12 +22,11 @@ way that was not met yet, and a step for each placement, or one for each placeme
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import groupby, pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from tidelog.framework.arithmetic import scan_start
 from tidelog.framework.interface import Placement
 from tidelog.framework.node_info import PodInfo
 from tidelog.framework.node_sets import Bits, bits_of, first_from, first_place
@@ -58,12 +57,16 @@ class Choice(NamedTuple):
     taken: Class
     becomes: Class
     """The class of that node with the member on it."""
+    number: int
+    """Of the try: which member it was."""
 
 
 class Fork(NamedTuple):
     """The choice that comes next."""
 
     among: tuple[Class, ...]
+    number: int
+    """Of the try at which it comes."""
     ways: dict[Class, tuple[Class, Any]]
     """Class of the node that is taken → its class then, and what comes after: a fork, or the outcome."""
 
@@ -74,7 +77,9 @@ class Watch:
     def __init__(self, index: NodeIndex, apart: Sequence[Bits]) -> None:
         self._index = index
         self._apart = apart
-        self._choices: list[tuple[tuple[Class, ...], Class, int]] = []
+        self.tries = 0
+        """How many pods have been tried."""
+        self._choices: list[tuple[tuple[Class, ...], Class, int, int]] = []
         self._becomes: list[Class] = []
         self.is_blind = False
         """Something was chosen that it was not shown."""
@@ -90,7 +95,7 @@ class Watch:
             among.append(found)
             left &= ~members_of(found, self._apart)
         taken = among[0] if len(among) == 1 else class_at(self._index, self._apart, place)
-        self._choices.append((tuple(among), taken, place))
+        self._choices.append((tuple(among), taken, place, self.tries - 1))
 
     def _look_back(self) -> None:
         """By the next choice, the index knows what the last one made of its node."""
@@ -100,14 +105,14 @@ class Watch:
 
     def choices(self) -> list[Choice]:
         """All up to the last fork; what comes after it is the same whatever node is taken."""
-        forks = [number for number, (among, _, _) in enumerate(self._choices) if len(among) > 1]
+        forks = [number for number, (among, *_) in enumerate(self._choices) if len(among) > 1]
         if not forks:
             return []
         last = forks[-1]
-        ends = [*self._becomes, *(taken for _, taken, _ in self._choices[len(self._becomes) :])]
+        ends = [*self._becomes, *(taken for _, taken, *_ in self._choices[len(self._becomes) :])]
         return [
-            Choice(among, taken, becomes)
-            for (among, taken, _), becomes in zip(self._choices[: last + 1], ends, strict=False)
+            Choice(among, taken, becomes, number)
+            for (among, taken, _, number), becomes in zip(self._choices[: last + 1], ends, strict=False)
         ]
 
 
@@ -190,15 +195,15 @@ class Outlook:
         layout: _Layout,
         signature: int,
         excluded: set[int],
-        start: int,
+        start_of: Callable[[int], int],
     ) -> None:
         self._owner = owner
         self._layout = layout
         self._signature = signature
         self._excluded = excluded
         """Placements of which more matters than their nodes' states."""
-        self._start = start
-        """Where the scan for one of several equally good nodes begins."""
+        self._start_of = start_of
+        """Number of a try → where the scan for one of several equally good nodes begins."""
 
     def known(self, number: int) -> Any:
         """Return what was learnt of a placement like this one for a group like this; None if nothing was."""
@@ -223,7 +228,7 @@ class Outlook:
             everyone = 0
             for one in found.among:
                 everyone |= of(one)
-            bit = 1 << first_from(everyone, self._start)
+            bit = 1 << first_from(everyone, self._start_of(found.number))
             taken = next(one for one in found.among if members[one] & bit)
             way = found.ways.get(taken)
             if way is None:
@@ -285,7 +290,9 @@ class PlacementMemory:
         excluded = layout.holding(self.fast.nominated_nodes())
         everywhere = len(self._index.snapshot.nodes)
         excluded.update(i for i, p in enumerate(placements) if len(p.nodes) == everywhere or p.allocations)
-        return Outlook(self, layout, self._signature(members, more), excluded, scan_start(turn, everywhere))
+        return Outlook(
+            self, layout, self._signature(members, more), excluded, self.fast.starts(members, turn)
+        )
 
     def watch(self, apart: Sequence[Bits]) -> Watch:
         """Show every choice to this listener from now on."""
@@ -305,11 +312,11 @@ class PlacementMemory:
         if not choices:
             outcomes[key] = outcome
         else:
-            fork = outcomes.setdefault(key, Fork(choices[0].among, {}))
+            fork = outcomes.setdefault(key, Fork(choices[0].among, choices[0].number, {}))
             for one, then in pairwise(choices):
                 if one.taken not in fork.ways:
                     more += len(then.among)
-                _, fork = fork.ways.setdefault(one.taken, (one.becomes, Fork(then.among, {})))
+                _, fork = fork.ways.setdefault(one.taken, (one.becomes, Fork(then.among, then.number, {})))
             fork.ways[choices[-1].taken] = (choices[-1].becomes, outcome)
         self._sizes[key] = self._sizes.get(key, 0) + more
         self._classes += more

@@ -338,8 +338,10 @@ class Shape:
             found.update(dict.fromkeys(column.sets.values()))
         return tuple(bits for bits in found if bits != everything)
 
-    def choose(self, feasible: Bits, start: int, also: Sequence[tuple[int, Groups]] = ()) -> Found:
-        """The best of these nodes, of which there must be one; among equals the first at or after `start`.
+    def choose(
+        self, feasible: Bits, start: int, also: Sequence[tuple[int, Groups]] = (), *, fewest: bool
+    ) -> Found:
+        """The best of these nodes, of which there must be one; among equals the first at or after `start`, `fewest`: of those with the fewest pods.
 
         `also` are normalised scores of plugins that were asked in this attempt, with their weights.
         """
@@ -349,8 +351,8 @@ class Shape:
             return Found(feasible.bit_length() - 1, 1, 1, 0)
         groups = combined(feasible, (*self._scores(feasible), *also))
         best, tied = self._best(groups)
-        self.winners = tied
-        return Found(first_from(tied, start), count, tied.bit_count(), best)
+        self.winners = self._index.fewest(tied) if fewest else tied
+        return Found(first_from(self.winners, start), count, tied.bit_count(), best)
 
     def _scores(self, feasible: Bits) -> Iterable[tuple[int, Groups]]:
         evaluation = self._evaluation

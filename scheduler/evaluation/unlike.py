@@ -37,13 +37,14 @@ def find_once(
     domains: Sequence[Counted],
     start: int,
     *,
+    fewest: bool,
     kinds: TraitKinds | None = None,
 ) -> tuple[Found, Bits] | None:
-    """The best node, and all that are as good; None where it does not apply, or no node is left. Raises NotFast."""
+    """The best node, and those among which it was chosen (`fewest`: of the equally good ones those with the fewest pods); None where it does not apply, or no node is left. Raises NotFast."""
     if not is_searchable(evaluation):
         return None
     try:
-        return _Search(index, evaluation, domains, kinds or TraitKinds(evaluation)).run(start)
+        return _Search(index, evaluation, domains, kinds or TraitKinds(evaluation)).run(start, fewest=fewest)
     except NoBounds:
         return None
 
@@ -57,7 +58,7 @@ class _Search:
         self._domains = [counted for counted in domains if not counted.now.has_no_say]
         self._kinds = kinds
 
-    def run(self, start: int) -> tuple[Found, Bits] | None:
+    def run(self, start: int, *, fewest: bool) -> tuple[Found, Bits] | None:
         among = self._index.all
         for counted in self._domains:
             allowed = counted.now.allowed()
@@ -75,7 +76,8 @@ class _Search:
         candidates.sort(key=_bound, reverse=True)
         groups = combined(feasible, self._normalized(candidates, feasible))
         best, winners = self._best(candidates, groups, feasible)
-        return Found(first_from(winners, start), count, winners.bit_count(), best), winners
+        left = self._index.fewest(winners) if fewest else winners
+        return Found(first_from(left, start), count, winners.bit_count(), best), left
 
     # --- who passes ---------------------------------------------------------------------------------------------------
 

@@ -33,7 +33,7 @@ from tidelog.framework.events import WaitingPod
 from tidelog.framework.framework import Framework
 from tidelog.framework.interface import Code, CycleState, NormalizePlacementScores, Placement, Status
 from tidelog.framework.node_info import NodeInfo, PodInfo
-from tidelog.framework.placements import FUTURE_PODS, NO_PLACEMENTS, whole
+from tidelog.framework.placements import FUTURE_PODS, NO_PLACEMENTS, future_pod, whole
 from tidelog.scheduler.decision import Relies
 from tidelog.scheduler.evaluation.placements import Outlook
 from tidelog.scheduler.fallback import lines_of_members
@@ -47,7 +47,6 @@ from tidelog.scheduler.groups.trial import (
     TrialEvaluation,
     TrialOutcome,
     TrialStep,
-    future_pod,
 )
 from tidelog.scheduler.pod_cycle import Stamp, rejections
 

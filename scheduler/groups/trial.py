@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from msgspec.structs import replace
-
 from tidelog.api.objects import Object
 from tidelog.framework.diagnosis import FitError
 from tidelog.framework.framework import Framework, ScheduleResult
@@ -219,10 +217,3 @@ class GroupFailure(Exception):
     def __init__(self, status: Status) -> None:
         super().__init__(status.message)
         self.status = status
-
-
-def future_pod(like: PodInfo, number: int) -> PodInfo:
-    """A pod that may come: a copy of one that is there, told apart by a name that no pod can have."""
-    mark = f"+{number + 1}"
-    meta = replace(like.pod.metadata, name=like.name + mark, uid=like.uid + mark)
-    return PodInfo(replace(like.pod, metadata=meta))

@@ -196,6 +196,18 @@ def one_image_size() -> Driver:
     return twice(4, happens, compat="upstream")
 
 
+def ties_follow_pods() -> Driver:
+    """Equal nodes, on which light pods change no score; one comes first that was not there before."""
+
+    def happens(driver: Driver, when: str) -> None:
+        driver.put(*(node(f"{when}-{i}", "ab"[i % 2], cpu="64").label(of=when).build() for i in range(6)))
+        for number in range(8):
+            driver.put(pod(f"web-{when}-{number}", "10m").node_selector({"of": when}).build())
+            driver.settle()
+
+    return twice(5, happens)
+
+
 STORIES: dict[str, Callable[[], Driver]] = {
     "spread": spread,
     "preemption": preemption,
@@ -207,6 +219,7 @@ STORIES: dict[str, Callable[[], Driver]] = {
     "own-levels-wake": own_levels_wake,
     "generators-after-pre-filter": generators_after_pre_filter,
     "one-image-size": one_image_size,
+    "ties-follow-pods": ties_follow_pods,
 }
 
 

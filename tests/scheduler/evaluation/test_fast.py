@@ -435,8 +435,8 @@ def test_pods_of_which_no_two_are_alike_are_placed_as_by_the_plain_evaluation(
 ) -> None:
     once = Counter[bool]()
 
-    def counted(*args: Any) -> Any:
-        found = find_once(*args)
+    def counted(*args: Any, **options: Any) -> Any:
+        found = find_once(*args, **options)
         once[found is not None] += 1
         return found
 

@@ -466,9 +466,12 @@ def test_placement_goes_its_own_way_at_a_fork(foreseen: list[Foreseen]) -> None:
     draw.shuffle(found)
     driver.put(*(made.build() for made in found))
 
-    for _ in range(12):
+    for turn in range(12):
         like = b.pod("train").group("train").request(cpu="2").scheduler("default-scheduler")
-        pods = [like.named("train-0").build(), like.named("train-1").request({GPU: 1}).build()]
+        pods = [
+            like.named(f"train{turn}-0").build(),
+            like.named(f"train{turn}-1").request({GPU: 1}).build(),
+        ]
         for pod in pods:
             driver.now += 1
             driver.put(pod)

@@ -138,6 +138,8 @@ class _Side:
         examined = 0
         for name, story in fold.stories.told():
             why = explain_now(fold.core, f"Pod/{name}", story)
+            if why.node:
+                why = replace(why, choice=fold.stories.choices.get(f"Pod/{name}"))
             if why.by_node:
                 examined += 1
                 if examined > MATRICES_MAX:
@@ -147,6 +149,8 @@ class _Side:
             self.left_out.append(
                 f"the plugins' verdicts for {examined - MATRICES_MAX} of {examined} pending pods"
             )
+        if fold.stories.unscored:
+            self.left_out.append(f"the scores of {fold.stories.unscored} placed pods")
         for number, bucket in enumerate(buckets):
             yield f"why-{number}", _packed(bucket)
 

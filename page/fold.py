@@ -35,6 +35,7 @@ from tidelog.eventlog.records import (
     decode_body,
 )
 from tidelog.framework.events import ClusterEvent
+from tidelog.page.lines import Lines, binned
 from tidelog.page.rows import PodRow, Row, in_ms, row_of
 from tidelog.page.stories import Stories
 from tidelog.queue.entity import AnyEntity, QueuedGroup, QueuedPod, Where
@@ -49,8 +50,11 @@ CHUNK_BYTES_MIN = 200_000
 SHOWN = ("Pod", "Node", "PodDisruptionBudget", "PodGroup")
 """Kinds that have rows."""
 
-WAITING_PLACES = ("active", "backoff", "unschedulable", "gated", "in flight", "permit")
+WAITING_PLACES = ("active", "backoff", "unschedulable", "gated", "in flight", "permit", "answers")
 """The places that are counted over time."""
+
+PROMISED = ("permit", "answers")
+"""Places of pods that have a node, and are not on it yet."""
 
 EXACT_MARKS = ("preempted", "fell back", "group placed")
 EXACT_MAX = 20_000
@@ -118,6 +122,7 @@ class Backlog:
         self.at: list[float] = []
         self.counts: dict[str, list[int]] = {place: [] for place in WAITING_PLACES}
         self.marks: list[tuple[int, str]] = []
+        self.lines = Lines()
 
     def add(self, seq: int, at: float, now: dict[str, int]) -> None:
         """Note the state after a record."""
@@ -125,6 +130,7 @@ class Backlog:
         self.at.append(at)
         for place, counts in self.counts.items():
             counts.append(now.get(place, 0))
+        self.lines.close(seq)
 
     def binned(self, bins: int) -> dict[str, Any]:
         """Sum up in so many equal runs of records: of each the last moment, the largest count of a place, and the number of marks."""
@@ -147,6 +153,8 @@ class Backlog:
             "exact": {
                 rare: [seq for seq, mark in self.marks if mark == rare][:EXACT_MAX] for rare in EXACT_MARKS
             },
+            "zones": binned(self.lines.zones, first, size),
+            "budgets": binned(self.lines.budgets, first, size),
         }
 
 
@@ -226,6 +234,8 @@ class Fold:
     def _made(self, made: RecordedAttempt) -> None:
         for key, body in made.bodies():
             self._touch(key, body)
+        if self.stories is not None:
+            self.stories.made(made)
 
     def _listen(self) -> None:
         if self.core.queue is not None:
@@ -309,8 +319,10 @@ class Fold:
         if isinstance(after, PodRow):
             self._counts[after.where] = self._counts.get(after.where, 0) + 1
         if isinstance(before, PodRow) or isinstance(after, PodRow):
-            node = after.node if isinstance(after, PodRow) and after.where != "permit" else ""
+            node = after.node if isinstance(after, PodRow) and after.where not in PROMISED else ""
             self._move(key, node, seq, at)
+        if after != before:
+            self.backlog.lines.changed(key, before, after, seq)
         return after
 
     def _move(self, key: str, node: str, seq: int, at: float) -> None:

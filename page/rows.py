@@ -6,13 +6,22 @@ A row is computed from the core in some ten microseconds.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 
-from tidelog.api.objects import Node, Pod, PodDisruptionBudget, PodGroup, pod_condition
+from tidelog.api.objects import (
+    Node,
+    Pod,
+    PodDisruptionBudget,
+    PodGroup,
+    ResourceClaim,
+    pod_condition,
+)
 from tidelog.api.pod_status import POD_SCHEDULED, is_preempted, is_terminal
 from tidelog.api.resources import effective_requests, parse_requests
+from tidelog.api.storage import PersistentVolumeClaim
 from tidelog.queue.entity import AnyEntity, QueuedPod, Where, pod_uid
 from tidelog.replay.waits import fallback_of
 from tidelog.scheduler.core import Core
@@ -33,7 +42,7 @@ class PodRow(_Row, frozen=True, kw_only=True):
     """A pod."""
 
     where: str
-    """`placed`, `terminating`, `finished`; of a pending one `active`, `backoff`, `unschedulable`, `gated`, `in flight`, `permit` or `nowhere`."""
+    """`placed`, `terminating`, `finished`; of a pending one `active`, `backoff`, `unschedulable`, `gated`, `in flight`, `permit`, `answers` or `nowhere`."""
     node: str = ""
     nominated: str = ""
     since: float = 0
@@ -56,6 +65,10 @@ class PodRow(_Row, frozen=True, kw_only=True):
     """A line for each constraint that can fall back."""
     fallback_at: float = 0
     """When `nodeProvisioningTimeout` is over for it."""
+    claims: tuple[str, ...] = ()
+    """Its volumes' claims and its devices' claims."""
+    awaited: tuple[str, ...] = ()
+    """Who is to do what for its volumes and devices before it is bound."""
     victim: bool = False
     """It has to go, to make room."""
 
@@ -123,6 +136,7 @@ def pod_row(core: Core, pod: Pod) -> PodRow:
             (c.topology_key, c.max_skew, c.when_unsatisfiable != "ScheduleAnyway")
             for c in spec.topology_spread_constraints
         ),
+        "claims": tuple(_claims(core, pod)),
         "victim": is_preempted(pod),
     }
     if meta.deletion_timestamp:
@@ -142,15 +156,38 @@ def pod_row(core: Core, pod: Pod) -> PodRow:
     return _pending_row(core, waiting, common)
 
 
+def _claims(core: Core, pod: Pod) -> Iterator[str]:
+    """Tell what the pod claims, and what it has got."""
+    namespace = pod.metadata.namespace
+    for volume in pod.spec.volumes:
+        if volume.persistent_volume_claim is None and volume.ephemeral is None:
+            continue
+        # An ephemeral volume's claim is named after the pod.
+        claimed = volume.persistent_volume_claim
+        name = f"{pod.metadata.name}-{volume.name}" if claimed is None else claimed.claim_name
+        found = core.objects.get(f"PersistentVolumeClaim/{namespace}/{name}")
+        got = found.spec.volume_name if isinstance(found, PersistentVolumeClaim) else ""
+        yield f"volume {volume.name}: claim {name}, {f'volume {got}' if got else 'no volume yet'}"
+    made = {status.name: status.resource_claim_name or "" for status in pod.status.resource_claim_statuses}
+    for entry in pod.spec.resource_claims:
+        name = entry.resource_claim_name or made.get(entry.name, "")
+        claim = core.objects.get(f"ResourceClaim/{namespace}/{name}")
+        allocation = claim.status.allocation if isinstance(claim, ResourceClaim) else None
+        results = () if allocation is None else allocation.devices.results
+        devices = ", ".join(f"{result.device} of {result.pool}" for result in results)
+        yield f"devices {entry.name}: {f'claim {name}' if name else 'no claim yet'}, {devices or 'no device yet'}"
+
+
 def _pending_row(core: Core, waiting: QueuedPod, common: dict[str, Any]) -> PodRow:
     queue = core.queue
     assert queue is not None
     permit = core.permit_of(pod_uid(waiting.pod))
     if permit is not None:
         return PodRow(
-            where="permit",
+            where="answers" if permit.is_reserved else "permit",
             until=in_ms(permit.deadline),
             plugins=permit.plugins,
+            awaited=tuple(awaited.what for awaited in permit.awaited),
             **{**common, "node": permit.node},
         )
     group = queue.get_group(waiting.group) if waiting.group else None

@@ -8,11 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from tidelog.eventlog.records import Body, Record
+from tidelog.eventlog.records import Body, Record, Scheduled
 from tidelog.framework.events import ClusterEvent
-from tidelog.queue.entity import AnyEntity, QueuedGroup, QueuedPod
+from tidelog.queue.entity import AnyEntity, QueuedGroup, QueuedPod, pod_uid
+from tidelog.replay.choice import NodeChoice, choice_of, placement_of
 from tidelog.replay.story import PodStory, Teller
 from tidelog.scheduler.core import Core
+from tidelog.scheduler.recorded import RecordedAttempt
+
+VERDICTS_MAX = 400_000
+"""So many nodes are scored anew, summed over the pods whose choice is told; arbitrary, some tens of seconds."""
 
 
 class Stories:
@@ -24,6 +29,11 @@ class Stories:
             key: Teller(core, key, listens=False) for key in core.objects if key.startswith("Pod/")
         }
         self._heard: dict[str, None] = {}
+        self.choices: dict[str, NodeChoice] = {}
+        """Pod → why it is on its node, as far as that was computed."""
+        self.unscored = 0
+        """How many placed pods have none."""
+        self._verdicts = VERDICTS_MAX
 
     # --- what the queue tells (QueueObserver) -------------------------------------------------------------------------
 
@@ -59,6 +69,26 @@ class Stories:
             keys.update(dict.fromkeys(self._tellers))
         for key in keys:
             self._teller(key).hear(record)
+
+    def made(self, attempt: RecordedAttempt) -> None:
+        """Compute why pods were placed where they were. The core is in the state in which the attempt was made."""
+        for record, body in attempt.outcomes:
+            pod = self._core.cluster.pod(record.key)
+            if pod is None or placement_of(attempt, record.key) is None:
+                continue
+            if isinstance(body, Scheduled) and self._core.permit_of(pod_uid(pod)) is not None:
+                continue  # The node was chosen when the wait began.
+            nodes = len(self._core.cluster.cache)
+            # Half of the room is for pods that had to wait: it is those that are asked about.
+            waiting = None if self._core.queue is None else self._core.queue.get(record.key.partition("/")[2])
+            tried_before = waiting is not None and waiting.attempts > 0
+            if self._verdicts - nodes < (0 if tried_before else VERDICTS_MAX // 2):
+                self.unscored += 1
+                continue
+            self._verdicts -= nodes
+            choice = choice_of(self._core, attempt, record.key)
+            if choice is not None:
+                self.choices[record.key] = choice
 
     def told(self) -> Iterator[tuple[str, PodStory]]:
         """Yield the name of each pod and its story."""

@@ -26,7 +26,7 @@ class Recovery:
     """A core that catches up with a log it does not write. `core` may come from a snapshot."""
 
     def __init__(self, core: Core, heard: Callable[[RecordedAttempt], None] | None = None) -> None:
-        """`heard` is told of each attempt when it has been adopted."""
+        """`heard` is told of each attempt, in the state in which it was made."""
         self.core = core
         self._heard = heard
         self.read = core.seq
@@ -93,8 +93,8 @@ class Recovery:
         if len(attempts) == 1 and core.seq >= settled:
             return
         for made in attempts.due(core.seq):
-            core.readopt(made.attempt, made.at, made.bodies())
             if self._heard is not None:
                 self._heard(made)
+            core.readopt(made.attempt, made.at, made.bodies())
             if len(attempts) == 1 and core.seq >= settled:
                 return

@@ -56,7 +56,7 @@ def tell(log: Path | None) -> None:
     story.say("The log", f"It is {log}, one file with its head beside it. Go on with it:")
     print(f"{INDENT}export TIDELOG_LOG={shlex.quote(str(log))}")
     program = "tidelog" if shutil.which("tidelog") else _shown(Path(sys.argv[0]))
-    for words in ("get pods -o yaml", "log show 10", "--help"):
+    for words in ("get pods -o yaml", "log show 10", "page --open", "--help"):
         print(f"{INDENT}{program} {words}")
 
 

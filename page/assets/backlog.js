@@ -1,7 +1,7 @@
 // How many pods waited where over the whole log, with marks; dragging on it is the main gesture.
 import { byId, clock, el, fitted, grouped, inks } from "./format.js";
 
-const PLACES = [["active", "active"], ["in flight", "flight"], ["permit", "permit"], ["backoff", "backoff"], ["unschedulable", "unschedulable"], ["gated", "gated"]];
+const PLACES = [["active", "active"], ["in flight", "flight"], ["permit", "permit"], ["answers", "permit"], ["backoff", "backoff"], ["unschedulable", "unschedulable"], ["gated", "gated"]];
 export const MARKS = [["bound", "|"], ["group placed", "◆"], ["preempted", "✕"], ["fell back", "↓"], ["aborted", "○"]];
 const HEIGHT = 92;
 const MARK_ROOM = 30;

@@ -2,7 +2,8 @@
 import { amount, byId, clock, duration, el, grouped, visible } from "./format.js";
 import { NoAnswer } from "./port.js";
 import { reasonOf } from "./queues.js";
-import { fullness } from "./state.js";
+import { valueAt } from "./lanes.js";
+import { PROMISED, fullness } from "./state.js";
 
 const MATRIX_NODES = 60;
 
@@ -10,9 +11,10 @@ const MATRIX_NODES = 60;
 const ms = (at) => (typeof at === "string" ? Date.parse(at) : at / 1e6);
 
 export class DetailView {
-  /** `spansOf(pod)`: its bars in the lanes. */
-  constructor(choose, go, spansOf) {
+  /** `spansOf(pod)`: its bars in the lanes. `lines()`: how full zones were over time. */
+  constructor(choose, go, spansOf, lines) {
     this.spansOf = spansOf;
+    this.lines = lines;
     this.choose = choose;
     this.go = go;
     this.asked = 0;
@@ -62,6 +64,10 @@ export class DetailView {
     if (waiting.length) {
       parts.push(el("h3", {}, "Spread constraints that can fall back"), table(["pod", "falls back", "state"], waiting.map(([name, row]) => [this.link("pod", name), countdown(row, model.at), (row.fallback || []).join("; ")])));
     }
+    const zones = Object.entries(this.lines().zones || {});
+    if (zones.length) {
+      parts.push(el("h3", {}, "How full the zones are"), table(["zone", "now", "fullest", "since"], zones.map(([zone, points]) => { const most = Math.max(...points.map(([, value]) => value)); return [visible(zone), `${valueAt(points, model.seq)} %`, `${most} %`, this.moment(points.find(([, value]) => value === most)[0])]; })));
+    }
     if (budgets.length) parts.push(el("h3", {}, "Disruption budgets"), table(["budget", "allowed", "healthy", "charged by"], budgets.map(([key, row]) => [this.link("budget", key.slice(20)), row.allowed, `${row.healthy || 0} of ${row.desired || 0} wanted`, (row.disrupted || []).join(", ")])));
     if (groups.length) parts.push(el("h3", {}, "Pod groups"), table(["group", "placed", "needs", "state"], groups.map(([key, row]) => { const [all, placed] = this.members(model, key.slice(9)); return [this.link("group", key.slice(9)), `${placed.length} of ${all.length}`, row.minimum || "–", row.condition || ""]; })));
     return parts;
@@ -70,7 +76,7 @@ export class DetailView {
   members(model, group) {
     const [namespace, name] = group.split("/");
     const all = [...model.pods()].filter(([key, row]) => row.group === name && key.startsWith(`${namespace}/`));
-    return [all, all.filter(([, row]) => row.node && row.where !== "permit")];
+    return [all, all.filter(([, row]) => row.node && !PROMISED.has(row.where))];
   }
 
   pod(model, other, name) {
@@ -82,6 +88,8 @@ export class DetailView {
     if (row.node) facts.push(["node", this.link("node", row.node)]);
     if (row.nominated) facts.push(["room is kept on", this.link("node", row.nominated)]);
     if (!row.node) facts.push(["because", row.reason || reasonOf(row)]);
+    for (const text of row.awaited || []) facts.push(["waits for", text]);
+    for (const text of row.claims || []) facts.push(["claims", text]);
     if (row.gate) facts.push(["gate", row.gate]);
     if (row.since) facts.push(["there for", duration(model.at - row.since)]);
     if (row.until) facts.push(["until", `${clock(row.until)} (${duration(row.until - model.at)} left)`]);
@@ -104,7 +112,7 @@ export class DetailView {
     const resources = Object.entries(node.row.allocatable).map(([resource, all]) => { const used = resource === "pods" ? node.pods.size : node.used[resource] || 0; return [resource, amount(resource, used), amount(resource, all), meter(used / (all || 1))]; });
     const pods = [...node.pods].map((key) => [this.link("pod", key.slice(4)), model.rows.get(key).where, model.rows.get(key).priority || 0, model.rows.get(key).victim ? "has to go" : ""]);
     const labels = Object.entries(node.row.labels || {}).map(([k, v]) => `${k}=${v}`).join(" ");
-    return [list([...facts, ["labels", labels]]), table(["resource", "used", "of", ""], resources), el("h3", {}, `${grouped(pods.length)} pods`), table(["pod", "state", "priority", ""], pods.slice(0, 300))];
+    return [list([...facts, ["labels", labels]]), table(["resource", "used", "of", "share"], resources), el("h3", {}, `${grouped(pods.length)} pods`), table(["pod", "state", "priority", "note"], pods.slice(0, 300))];
   }
 
   group(model, name) {

@@ -3,7 +3,11 @@ import { byId, clock, duration, fitted, grouped, inks, visible } from "./format.
 import { ZONE, collator, fit } from "./cluster.js";
 
 const LANE = 18;
-const NAME = 120;
+const NAME = 170;
+const LINES = { zone: "zones", budget: "budgets" }; // The lanes over which a line is drawn, and where the backlog has it.
+
+/** The value of a line at a record. */
+export function valueAt(points, seq) { const point = points.findLast(([first]) => first <= seq); return point ? point[1] : 0; }
 
 export class LanesView {
   constructor(choose, hover) {
@@ -39,7 +43,9 @@ export class LanesView {
   /** Sort the bars into lanes; where bars overlap, a lane gets thinner lines. */
   arrange() {
     const lanes = new Map();
-    for (const span of this.spans) {
+    const lines = this.axis ? this.axis.data[LINES[this.by]] || {} : {};
+    for (const name of Object.keys(lines)) lanes.set(name, []);
+    if (this.by !== "budget") for (const span of this.spans) {
       const lane = this.laneOf(span);
       if (!lanes.has(lane)) lanes.set(lane, []);
       lanes.get(lane).push(span);
@@ -52,7 +58,8 @@ export class LanesView {
         ends[line] = span.last || Infinity;
         return { span, line };
       });
-      return { name, placed, lines: Math.max(ends.length, 1) };
+      const points = lines[name];
+      return { name, placed, lines: Math.max(ends.length, 1), points, most: this.by === "zone" ? 100 : points ? Math.max(...points.map(([, value]) => value), 1) : 0 };
     });
     byId("lanes-height").style.height = `${Math.max(this.lanes.length * LANE - this.scroll.clientHeight, 0)}px`;
     this.draw();
@@ -71,10 +78,10 @@ export class LanesView {
     this.bars = [];
     pen.textAlign = "left";
     for (let i = first; i < last; i += 1) {
-      const { name, placed, lines } = this.lanes[i];
+      const { name, placed, lines, points } = this.lanes[i];
       const y = i * LANE - top;
       pen.fillStyle = ink.faint;
-      pen.fillText(fit(pen, visible(name), NAME - 8), 4, y + 13);
+      pen.fillText(fit(pen, visible(name), points ? NAME - 80 : NAME - 8), 4, y + 13);
       pen.fillStyle = ink.line;
       pen.fillRect(0, y + LANE - 1, width, 1);
       const tall = Math.max((LANE - 3) / lines, 1);
@@ -89,10 +96,29 @@ export class LanesView {
         this.bars.push(bar);
       }
     }
+    for (let i = first; i < last; i += 1) if (this.lanes[i].points) this.line(pen, ink, this.lanes[i], i * LANE - top, x);
     this.arrows(pen, ink);
     pen.fillStyle = ink.text;
     pen.fillRect(x(this.model.seq) - 1, 0, 2, height);
     this.canvas.setAttribute("aria-label", `${this.lanes.length} lanes with ${this.spans.length} bars; the details of a pod tell the same in words`);
+  }
+
+  /** How full a zone was, or what a budget allowed: a line in its lane, and the value at this moment. */
+  line(pen, ink, { points, most }, y, x) {
+    const end = x(this.model.head);
+    const level = (value) => y + LANE - 3 - (value / most) * (LANE - 6);
+    pen.strokeStyle = ink.text;
+    pen.beginPath();
+    points.forEach(([seq, value], i) => {
+      pen.lineTo(x(seq), level(value));
+      pen.lineTo(i + 1 < points.length ? x(points[i + 1][0]) : end, level(value));
+    });
+    pen.stroke();
+    const unit = this.by === "zone" ? " %" : " allowed";
+    pen.fillStyle = ink.text;
+    pen.textAlign = "right";
+    pen.fillText(`${valueAt(points, this.model.seq)}${unit}`, NAME - 6, y + 13);
+    pen.textAlign = "left";
   }
 
   arrows(pen, ink) {

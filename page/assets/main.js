@@ -31,7 +31,7 @@ class Page {
     this.queues = new QueuesView(choose);
     this.cluster = new ClusterView(choose, hover);
     this.lanes = new LanesView(choose, hover);
-    this.detail = new DetailView(choose, (seq) => this.go(seq), (pod) => this.lanes.spans.filter((span) => span.pod === pod));
+    this.detail = new DetailView(choose, (seq) => this.go(seq), (pod) => this.lanes.spans.filter((span) => span.pod === pod), () => this.marks || {});
     this.listen();
   }
 

@@ -37,6 +37,7 @@ function rank([because, pods]) { return because.startsWith("differs") ? -1 : PEN
 export function reasonOf(row) {
   if (row.where === "gated") return `gated by ${row.gate}`;
   if (row.where === "permit") return `waits for ${(row.plugins || []).join(", ")} to permit it`;
+  if (row.where === "answers") return `waits for ${(row.awaited || []).join(", ") || "its volumes and devices"}`;
   if (row.where === "in flight") return "is being tried";
   if (row.where === "active") return "its turn comes";
   if (row.where === "nowhere") return "no scheduler has it";

@@ -1,6 +1,7 @@
 // The state of the cluster at one record: a chunk's frame, and its steps up to there. Steps are undone as quickly as they are done.
 
-export const PENDING = ["in flight", "permit", "active", "backoff", "unschedulable", "gated", "nowhere"];
+export const PENDING = ["in flight", "permit", "answers", "active", "backoff", "unschedulable", "gated", "nowhere"];
+export const PROMISED = new Set(["permit", "answers"]); // They have a node, and are not on it yet.
 const CHUNKS_KEPT = 4;
 
 export class Model {
@@ -135,7 +136,7 @@ export class Model {
 
   /** Let a pod count on its node, or not any more. */
   count(key, row, by) {
-    if (!row.node || row.where === "permit") {
+    if (!row.node || PROMISED.has(row.where)) {
       if (by > 0) this.pending.add(key.slice(4));
       else this.pending.delete(key.slice(4));
     }

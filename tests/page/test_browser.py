@@ -1,6 +1,7 @@
 """The page in a real browser, from a file and from a server, says what the command line says of the same record."""
 
 import asyncio
+import importlib.resources
 import json
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 
 from tests.page.browser import needs_browser, opened, until_page
 from tests.page.test_fold import stories_of_a_small_cluster
+from tidelog.api.well_known import ZONE
 from tidelog.page.export import export
 from tidelog.page.serving import page_server
 from tidelog.page.site import PageSite
@@ -17,7 +19,7 @@ from tidelog.replay.driver import Driver
 from tidelog.replay.files import write_log
 from tidelog.replay.history import open_history
 from tidelog.replay.waits import queue_of
-from tidelog.testing.builders import node, pod
+from tidelog.testing.builders import node, pdb, pod
 
 pytestmark = needs_browser
 PENDING = "[...tidelogPage.a.waiting()].map(([name, row]) => [name, row.where]).sort()"
@@ -134,6 +136,32 @@ async def test_pending_pod_shows_every_plugins_verdict_and_what_would_help(tmp_p
         assert seen.errors == []
 
 
+async def test_zones_and_budgets_have_lines(tmp_path: Path) -> None:
+    driver = Driver()
+    driver.start()
+    driver.put(
+        node("a1").label({ZONE: "a"}).capacity(cpu="2", pods="10").build(),
+        pdb("guard", {"app": "x"}, min_available=1),
+    )
+    driver.put(pod("p").scheduler("default-scheduler").request(cpu="1").build())
+    driver.advance(1)
+    driver.put(node("b1").build())  # Only a later record makes the pod's certain.
+    driver.advance(1)
+    await write_log(tmp_path / "log.db", driver.records)
+
+    with _served({"a": tmp_path / "log.db"}) as url:
+        async with opened(url) as (page, seen):
+            await until_page(page, "tidelogPage.a.meta.reached >= tidelogPage.a.head - 1")
+            await until_page(
+                page, "document.getElementById('detail-body').textContent.includes('How full the zones are')"
+            )
+            assert "50 %" in await page.text_content("#detail-body table")
+            for lanes, count in {"zone": 1, "budget": 1}.items():
+                await page.select_option("#lanes-by", lanes)
+                assert (await page.get_attribute("#lanes", "aria-label")).startswith(f"{count} lanes")
+            assert seen.errors == []
+
+
 async def test_permalink_leads_back(address: str) -> None:
     async with opened(address + "#at=9&pod=default/low-1") as (page, _):
         assert await page.evaluate("tidelogPage.a.seq") == 9
@@ -207,15 +235,36 @@ async def test_served_page_asks_its_own_server_only(log: Path) -> None:
             assert {request.split("/ui/")[0] for request in seen.requests} == {url.removesuffix("/ui/")}
 
 
-async def test_everything_has_a_name_for_those_who_do_not_see_it(address: str) -> None:
-    """axe's serious rules that a page without a framework can break, checked here by hand."""
+ON_THE_SCREEN = {
+    "the overview": "tidelogPage.choose({})",
+    "a pod": "tidelogPage.choose({pod: 'default/high'})",
+    "a node, and the nodes as a list": "(tidelogPage.choose({node: 'a'}), document.getElementById('as-list').click())",
+    "the search": "tidelogPage.search()",
+    "the keys": "(document.getElementById('search').close(), document.getElementById('help').showModal())",
+}
+"""What is looked at → how the page comes to show it, one after the other."""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+async def test_axe_finds_nothing_that_keeps_anybody_out(log: Path, scheme: str) -> None:
+    axe = importlib.resources.files("axe_playwright_python").joinpath("axe.min.js").read_text()
+    with _served({"a": log}) as url:
+        async with opened(url, color_scheme=scheme) as (page, _):
+            await page.evaluate(axe)
+            for what, how in ON_THE_SCREEN.items():
+                await page.evaluate(how)
+                await until_page(page, "!document.body.textContent.includes('asking …')")
+
+                found = await page.evaluate("axe.run()")
+
+                assert [
+                    (v["id"], [n["html"][:200] for n in v["nodes"]]) for v in found["violations"]
+                ] == [], what
+                assert len(found["passes"]) > 10, what
+
+
+async def test_everything_has_a_name_once(address: str) -> None:
     async with opened(address) as (page, _):
-        nameless = await page.evaluate(
-            """[...document.querySelectorAll('button, input, select, canvas, [tabindex]')].filter((one) =>
-               !(one.textContent.trim() || one.getAttribute('aria-label') || one.title || (one.labels && one.labels.length)) && !one.closest('[hidden]') && one.offsetParent).map((one) => one.outerHTML)"""
-        )
-        assert nameless == []
-        assert await page.get_attribute("html", "lang") == "en"
         twice = await page.evaluate(
             "[...document.querySelectorAll('[id]')].map((e) => e.id).filter((id, i, all) => all.indexOf(id) !== i)"
         )

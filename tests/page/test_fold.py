@@ -7,9 +7,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from tidelog.api.well_known import ZONE
+from tidelog.cli.demo.volumes import _database as volumes_scene
 from tidelog.eventlog.records import Record
 from tidelog.page import fold as folding
 from tidelog.page.fold import SHOWN, Fold
+from tidelog.page.lines import Point, binned
 from tidelog.page.rows import row_of
 from tidelog.page.source import LogSource
 from tidelog.page.stories import Stories
@@ -18,8 +21,9 @@ from tidelog.replay.driver import Driver
 from tidelog.replay.files import write_log
 from tidelog.replay.history import open_history
 from tidelog.replay.story import story
+from tidelog.replay.why import why
 from tidelog.scheduler.core import Core
-from tidelog.testing.builders import node, pod, pod_group
+from tidelog.testing.builders import node, pdb, pod, pod_group
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 
@@ -131,6 +135,72 @@ def test_backlog_counts_what_the_rows_say() -> None:
         pods = [row["where"] for key, row in rows.items() if key.startswith("Pod/")]  # type: ignore[index]
         for where, counts in backlog["places"].items():
             assert counts[place] == pods.count(where), f"record {seq}: {where}"
+
+
+def test_lines_say_how_full_zones_are_and_what_budgets_allow() -> None:
+    driver = Driver()
+    driver.start()
+    driver.put(
+        *(
+            node(name).label({ZONE: name[0]}).capacity(cpu="4", pods="10").build()
+            for name in ("a1", "a2", "b1")
+        )
+    )
+    budget = pdb("guard", {"app": "x"}, min_available=1)
+    driver.put(budget)
+    driver.put(pdb("guard", {"app": "x"}, min_available=1, allowed=2))
+    first = len(driver.records) + 1
+    driver.put(*(pod(f"p-{i}").scheduler("default-scheduler").request(cpu="2").build() for i in range(6)))
+    driver.advance(1)
+    driver.put(node("b1").label({ZONE: "a"}).capacity(cpu="4", pods="10").build())  # It moves, with its pods.
+    moved = len(driver.records)
+    for i in range(6):
+        driver.delete(driver.pod(f"p-{i}"))
+
+    lines = folded(driver.records).backlog.lines
+
+    values = {zone: [(p.seq, p.value) for p in points] for zone, points in lines.zones.items()}
+    assert {zone: max(value for seq, value in found if seq < first) for zone, found in values.items()} == {
+        "a": 0,
+        "b": 0,
+    }
+    assert {zone: max(value for _, value in found) for zone, found in values.items()} == {"a": 100, "b": 100}
+    assert values["a"][-1] == (len(driver.records), 0)
+    assert values["b"][-1] == (moved, 0)
+    assert [p.value for p in lines.budgets["default/guard"]] == [0, 2]
+
+
+def test_points_that_share_a_bin_leave_the_highest() -> None:
+    points = [Point(1, 5), Point(2, 9), Point(3, 1), Point(11, 2)]
+
+    assert binned({"z": points}, first=1, size=10) == {"z": [Point(2, 9), Point(11, 2)]}
+
+
+def test_choices_of_placed_pods_are_those_that_why_tells() -> None:
+    driver = stories_of_a_small_cluster()
+
+    stories = folded(driver.records, stories=True).stories
+
+    assert stories is not None
+    assert stories.unscored == 0
+    placed = [key for key, _ in stories.told() if why(driver.records, Core(Registry()), f"Pod/{key}").node]
+    assert len(placed) > 4
+    for key in placed:
+        assert stories.choices[f"Pod/{key}"] == why(driver.records, Core(Registry()), f"Pod/{key}").choice, (
+            key
+        )
+
+
+def test_pod_whose_volume_is_awaited_says_for_whom_it_waits() -> None:
+    records = volumes_scene(lambda line: None).driver.records
+
+    rows = [row["Pod/default/db-0"] for row in rows_at(folded(records)).values() if "Pod/default/db-0" in row]
+
+    waiting = next(row for row in rows if row["where"] == "answers")
+    assert "data-0" in waiting["awaited"][0]
+    assert waiting["claims"] == ["volume data-0: claim data-0, no volume yet"]
+    assert rows[-1]["where"] == "placed"
+    assert rows[-1]["claims"][0].startswith("volume data-0: claim data-0, volume pvc-")
 
 
 async def test_log_that_may_grow_is_gone_through_as_far_as_it_is_certain(tmp_path: Path) -> None:

@@ -54,6 +54,11 @@ docs: $(STAMP) ## write docs/cli.md from --help
 screenshots: $(STAMP) ## take the README's pictures of the page anew (needs Chromium)
 	@$(BIN)/python tools/make_screenshots.py
 
+page-figures: $(STAMP) ## measure the page with a real Chromium, and what it costs the scheduler (needs Chromium; minutes)
+	@$(BIN)/python tools/measure_page.py log --nodes 1000
+	@$(BIN)/python tools/measure_page.py log --nodes 5000
+	@$(BIN)/python tools/measure_page.py cost
+
 simulate: $(STAMP) ## tell SEEDS random stories FROM a seed on a simulated machine that breaks in every way
 	$(BIN)/python -m tests.simulation.simulate --seeds $(SEEDS) --from $(FROM)
 
@@ -97,4 +102,4 @@ wheel: $(STAMP) ## build the wheel into dist/
 clean: ## remove everything that is not in git
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage*
 
-.PHONY: help install demo docs screenshots client-loops simulate fuzz thorough laws torture soak live-soak test check-lint check-types check-imports check-tests conformance mutation-score mutants format wheel clean
+.PHONY: page-figures help install demo docs screenshots client-loops simulate fuzz thorough laws torture soak live-soak test check-lint check-types check-imports check-tests conformance mutation-score mutants format wheel clean

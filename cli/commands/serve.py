@@ -45,7 +45,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--metrics-listen",
         default="off",
         metavar="ADDRESS:PORT|off",
-        help="where metrics and health are served (default: %(default)s)",
+        help="where metrics, health and the page (/ui/) are served (default: %(default)s)",
     )
     parser.add_argument(
         "--token-file",
@@ -98,6 +98,7 @@ def run(args: argparse.Namespace) -> int:
     from tidelog.daemon.process.process import Options
     from tidelog.daemon.process.retention import read_retention
     from tidelog.daemon.process.runtime import Limits
+    from tidelog.page.site import PageSite
 
     try:
         from tidelog.kube.serve.process import KUBECONFIG, TLS, ServeProcess, beside
@@ -135,7 +136,7 @@ def run(args: argparse.Namespace) -> int:
     )
 
     async def work() -> None:
-        await ServeProcess(options, settings, actors).run()
+        await ServeProcess(options, settings, actors, PageSite({"a": log})).run()
 
     with asyncio.Runner(loop_factory=fast_loop()) as runner:
         runner.run(work())

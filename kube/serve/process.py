@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 from tidelog.daemon.actors.catalogue import Cast, nobody
+from tidelog.daemon.http.endpoints import Site
 from tidelog.daemon.process.process import Options, Process
 from tidelog.daemon.process.runtime import Runtime
 from tidelog.eventlog.address import LogAddress, database_name, is_database
@@ -27,8 +28,10 @@ def beside(log: LogAddress, ending: str) -> Path:
 class ServeProcess(Process):
     """One run of the daemon with an API server."""
 
-    def __init__(self, options: Options, settings: Settings, actors: Cast = nobody) -> None:
-        super().__init__(options, actors)
+    def __init__(
+        self, options: Options, settings: Settings, actors: Cast = nobody, site: Site | None = None
+    ) -> None:
+        super().__init__(options, actors, site)
         self._settings = settings
 
     @contextlib.asynccontextmanager

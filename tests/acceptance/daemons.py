@@ -48,7 +48,10 @@ class Daemon:
     """`tidelog run` on a port of its own."""
 
     def __init__(self, log: Path, *options: object, listen: str = "127.0.0.1:0") -> None:
-        command = [TIDELOG, "run", "--log", log, "--listen", listen, "--log-format", "json", *options]
+        self._begin("run", "--log", log, "--listen", listen, "--log-format", "json", *options)
+
+    def _begin(self, *words: object) -> None:
+        command = [TIDELOG, *words]
         self.process = subprocess.Popen([*map(str, command)], stderr=subprocess.PIPE, text=True)
         self.lines: list[str] = []
         self.address = ""
@@ -147,3 +150,11 @@ def daemon(
         if running.process.poll() is None:
             running.process.kill()
         running.end()
+
+
+class ApiDaemon(Daemon):
+    """`tidelog serve`, with its metrics and its page on a port of their own."""
+
+    def __init__(self, log: Path, *options: object) -> None:
+        listens = ("--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0")
+        self._begin("serve", "--log", log, *listens, "--log-format", "json", *options)

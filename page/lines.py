@@ -1,4 +1,4 @@
-"""What the page draws as lines over time: how full each zone is, and how many evictions each disruption budget allows.
+"""Lines that the page draws over time: how full each zone is, and how many evictions each disruption budget allows.
 
 A change of a pod's or a node's row costs a sum over the resources of its zone; a record that changes neither costs nothing.
 """
@@ -23,7 +23,7 @@ class Point(NamedTuple):
 
 
 class _Room:
-    """What a node or a zone has, and what is used of it."""
+    """Resources of a node or a zone, and their use."""
 
     def __init__(self) -> None:
         self.has: dict[str, int] = {}

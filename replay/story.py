@@ -118,6 +118,12 @@ def story(records: Sequence[Record], core: Core, key: str) -> PodStory:
     return teller.told()
 
 
+LEAST_HARM = (
+    "of the nodes where it would do, the one chosen breaks the fewest disruption budgets; then its most important victim has the lowest "
+    "priority, then the priorities sum up to the least, then it has the fewest victims, then the one that started last"
+)
+
+
 class Teller:
     """Listens to a playback. `hear` is to be called with each of its steps."""
 
@@ -458,7 +464,19 @@ class Teller:
         victims = f", for which {', '.join(map(short, body.victims))} must go" if body.victims else ""
         broken = f", {body.violations} of them against a disruption budget" if body.violations else ""
         among = f" ({body.candidates} nodes were possible)" if body.candidates > 1 else ""
-        self._add(record, "nominated", f"nominated to {body.node}{victims}{broken}{among}", node=body.node)
+        text = f"nominated to {body.node}{victims}{broken}{among}"
+        self._add(record, "nominated", text, node=body.node, notes=tuple(self._why_these(body)))
+
+    def _why_these(self, body: Nominated) -> Iterator[str]:
+        """Tell why these pods have to go and not others."""
+        for key in body.victims:
+            victim = self.core.cluster.pod(key)
+            if victim is not None:
+                yield f"{short(key)} has priority {victim.spec.priority or 0}"
+        if body.victims and body.candidates > 1:
+            yield LEAST_HARM
+        if body.spared:
+            yield f"of lower priority and on the node, but can stay: {', '.join(map(short, body.spared))}"
 
 
 def _eviction(body: Evicted | EvictionRefused) -> str:

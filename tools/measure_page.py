@@ -1,4 +1,4 @@
-"""What the page costs, by a real Chromium's own clock: `make page-figures` (minutes; needs Chromium, quiet machine).
+"""The page measured by a real Chromium's own clock: `make page-figures`.
 
     log     a log of RECORDS records on NODES nodes, most of its pods alive: as a file and served, first paint, when all is shown, the time of
             a step to a moment anywhere and to the next record, the script's memory, the file's size

@@ -118,7 +118,7 @@ class Lease:
             raise LogError(str(self.failure)) from self.failure
 
     async def lost(self, session: Session) -> LogError:
-        """Whoever has it now took it."""
+        """Tell who has it now."""
         try:
             holder = (await session.persist(look_at_lease, patience=1.0)).holder
         except LogError:

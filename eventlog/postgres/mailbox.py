@@ -44,7 +44,7 @@ LOOK_SECONDS = 0.5
 TAKEN_AT_ONCE = 32
 
 KEPT_SECONDS = 3_600
-"""What nobody came back for is removed after this."""
+"""An answer that nobody came back for is removed after this."""
 
 _TAKE = """
 UPDATE requests SET taken = $1 WHERE id IN (

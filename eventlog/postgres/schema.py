@@ -75,11 +75,11 @@ WRITTEN_BY_READERS = ("requests", "followers")
 
 
 class DatabaseServer(NamedTuple):
-    """What the server that keeps a log says of itself."""
+    """Settings of the server that keeps a log."""
 
     version: str
     warnings: tuple[str, ...]
-    """What it does not promise, a sentence each."""
+    """Promises that it does not make, a sentence each."""
 
 
 class Initialized(NamedTuple):

@@ -188,7 +188,7 @@ class PostgresStore(DatabaseReading):
         )
 
     async def _confirm(self) -> None:
-        """What was found in the head may not have reached the standbys yet. What is committed after it has not before it."""
+        """Commit something after what was found in the head: standbys that have that have what was before it."""
         while True:
             self._writer.unconfirmed = False
             await self._change(statements.confirm)

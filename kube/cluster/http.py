@@ -21,7 +21,7 @@ IDLE_SECONDS = 60.0
 
 
 class HttpAnswer(NamedTuple):
-    """What came back."""
+    """The answer."""
 
     status: int
     head: bytes
@@ -72,7 +72,7 @@ class HttpConnection(asyncio.Protocol):
         return self._waiter
 
     def close(self) -> None:
-        """Whatever is under way is lost."""
+        """Close it; a request under way is lost."""
         self.is_open = False
         self._transport.abort()
 
@@ -224,7 +224,7 @@ class HttpPool:
         return answer
 
     def close(self) -> None:
-        """Whatever is under way is lost."""
+        """Close them; requests under way are lost."""
         self._is_closed = True
         for connection in list(self._open):
             self._drop(connection)

@@ -68,7 +68,7 @@ class PodRow(_Row, frozen=True, kw_only=True):
     claims: tuple[str, ...] = ()
     """Its volumes' claims and its devices' claims."""
     awaited: tuple[str, ...] = ()
-    """Whom it waits for, and for what, before it is bound with its volumes and devices."""
+    """Actions of others that it waits for before it is bound with its volumes and devices."""
     victim: bool = False
     """It has to go, to make room."""
 

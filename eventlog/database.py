@@ -272,7 +272,7 @@ def insert(connection: sqlite3.Connection, records: Sequence[Record]) -> None:
             done += size
 
 
-def transaction(connection: sqlite3.Connection, work: Callable[[], None]) -> None:
+def transaction(connection: sqlite3.Connection, work: Callable[[], object]) -> None:
     """Do `work`, all or nothing; durable on return."""
     connection.execute("BEGIN IMMEDIATE")
     try:
@@ -398,10 +398,8 @@ def sweep(connection: sqlite3.Connection, parts: int) -> bool:
         (parts + 1,),
     ).fetchall()
     if found:
-        connection.execute("BEGIN IMMEDIATE")
-        for key in found[:parts]:
-            connection.execute("DELETE FROM parts WHERE name = ? AND seq = ? AND part = ?", key)
-        connection.execute("COMMIT")
+        delete = "DELETE FROM parts WHERE name = ? AND seq = ? AND part = ?"
+        transaction(connection, lambda: connection.executemany(delete, found[:parts]))
     return len(found) > parts
 
 

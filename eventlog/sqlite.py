@@ -31,9 +31,9 @@ from tidelog.eventlog.store import ROWS_PER_READ, Head, Snapshot, SnapshotInfo, 
 SPARE_LOG_BYTES = 256 * 2**10
 """Room that there must be for the write-ahead log where records go to what is free in the file."""
 
-PARTS_PER_STEP = 8
-PAGES_PER_STEP = 256
-"""So much is removed or moved at once when room is given back: a few milliseconds, in which nothing is appended."""
+STEPS = ((8, 256), (1, 16))
+"""So many parts of snapshots and pages are removed or moved at once when room is given back: a few milliseconds, in which nothing is appended.
+The second where the disk has no room for the write-ahead log of the first."""
 
 CHECKPOINT_BYTES = 4 * 2**20
 """Amount appended between checkpoints: a small WAL is a small window for damage, a large one is fewer fsyncs."""
@@ -422,7 +422,7 @@ class SqliteStore(_Reading):
             raise
         self._since_checkpoint += len(snapshot.blob)
         await self.tidy()
-        while await self._write(database.sweep, PARTS_PER_STEP):
+        while await self._write(database.sweep, STEPS[0][0]):
             await self.tidy()
 
     def _finish(self, connection: sqlite3.Connection, snapshot: Snapshot, parts: int) -> None:
@@ -437,15 +437,17 @@ class SqliteStore(_Reading):
 
     async def reclaim(self, *, whole: bool = False) -> bool:
         """As in `Store`: parts of snapshots that are gone, then free pages, then the write-ahead log."""
-        try:
-            return await self._write(self._rewrite if whole else self._reclaim)
-        except LogFull:
-            return False  # Later records use what is free.
+        for parts, pages in STEPS:
+            with contextlib.suppress(LogFull):
+                return await self._write(self._rewrite if whole else self._reclaim, parts, pages)
+        return False  # Later records use what is free.
 
-    def _reclaim(self, connection: sqlite3.Connection) -> bool:
-        more = database.sweep(connection, PARTS_PER_STEP)
+    def _reclaim(self, connection: sqlite3.Connection, parts: int, pages: int) -> bool:
+        # What was dropped is in the write-ahead log: once moved, it is begun anew. On a full disk there is no other room.
+        self._checkpoint(connection)
+        more = database.sweep(connection, parts)
         if not more and database.is_incremental(connection):
-            more = database.give_back(connection, PAGES_PER_STEP)
+            more = database.give_back(connection, pages)
         if more:
             self._checkpoint(connection)
         else:
@@ -454,8 +456,8 @@ class SqliteStore(_Reading):
         self._spare = database.free_bytes(connection)
         return more
 
-    def _rewrite(self, connection: sqlite3.Connection) -> bool:
-        if self._reclaim(connection):
+    def _rewrite(self, connection: sqlite3.Connection, parts: int, pages: int) -> bool:
+        if self._reclaim(connection, parts, pages):
             return True
         if database.free_bytes(connection):
             database.rewrite(connection)

@@ -31,19 +31,7 @@ def name_space() -> list[str] | None:
     return None
 
 
-KNOWN = {
-    "full_and_closed": "known defect: without a byte free, `log compact` has no room for its first step since snapshots hold more"
-}
-"""Cases that fail, and why; `log compact` beside some megabytes of room works."""
-
-
-@pytest.mark.parametrize(
-    "case",
-    [
-        pytest.param(case, marks=pytest.mark.xfail(case in KNOWN, reason=KNOWN.get(case, ""), strict=False))
-        for case in CASES
-    ],
-)
+@pytest.mark.parametrize("case", CASES)
 def test_small_disk(case: str, tmp_path: Path) -> None:
     command = name_space()
     if command is None:

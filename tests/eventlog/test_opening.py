@@ -19,7 +19,7 @@ from tidelog.eventlog.lock import WriterLock
 from tidelog.eventlog.log import open_log
 from tidelog.eventlog.reader import open_reader
 from tidelog.eventlog.records import ChainBroken, Draft, Tick
-from tidelog.eventlog.sqlite import PAGES_PER_STEP
+from tidelog.eventlog.sqlite import STEPS
 from tidelog.eventlog.store import EMPTY, Head
 from tidelog.testing.faulty_disk import FaultyDisk, sqlite_error
 
@@ -277,7 +277,48 @@ async def test_free_pages_are_given_back_many_at_a_time(
         await log.reclaim()
         assert path.stat().st_size < 2**18
 
-    assert steps <= 8 * 2**20 // 4096 // PAGES_PER_STEP + 3
+    assert steps <= 8 * 2**20 // 4096 // STEPS[0][1] + 3
+
+
+async def test_where_the_disk_has_no_room_pages_are_given_back_a_few_at_a_time_within_the_write_ahead_log_that_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "c.db"
+    give_back, checkpoint, drop = database.give_back, database.checkpoint, database.compact
+    asked: list[int] = []
+    calls: list[str] = []
+
+    def full(connection: sqlite3.Connection, pages: int) -> bool:
+        assert calls[-1] == "checkpoint", (
+            "what was dropped is still in the write-ahead log, which would have to grow"
+        )
+        asked.append(pages)
+        if pages > STEPS[-1][1]:
+            raise sqlite_error(sqlite3.SQLITE_FULL)
+        return give_back(connection, pages)
+
+    def moved(connection: sqlite3.Connection) -> tuple[int, int]:
+        calls.append("checkpoint")
+        return checkpoint(connection)
+
+    def dropped(connection: sqlite3.Connection, anchor: Head) -> None:
+        calls.append("drop")
+        drop(connection, anchor)
+
+    monkeypatch.setattr(database, "checkpoint", moved)
+    monkeypatch.setattr(database, "compact", dropped)
+
+    async with open_log(path) as log:
+        await log.append([Draft(body=Tick(), author="cluster", key="x" * 200)] * 2_000)
+        await log.put_snapshot("objects", 2_000, b"small")
+        before, _ = await log.footprint()
+        monkeypatch.setattr(database, "give_back", full)
+        await log.compact()
+        await log.reclaim(whole=True)
+        assert path.stat().st_size < before // 4
+        await log.append([Draft(body=Tick(), author="cluster")])
+
+    assert set(asked) == {pages for _, pages in STEPS}
 
 
 async def old_log(folder: Path) -> Path:

@@ -332,9 +332,10 @@ def _bind_at(address: str) -> socket.socket:
 class HandoverServer(Closing):
     """Takes requests for one log until it is closed."""
 
-    def __init__(self, handler: Handler, address: str) -> None:
+    def __init__(self, handler: Handler, address: str, file: os.stat_result | None = None) -> None:
+        """`file`: the socket's, which is removed at the end."""
         self.address = address
-        self._file = os.stat(address)
+        self._file = file
         self._handler = handler
         self._server: asyncio.Server | None = None
         self._connections: dict[asyncio.Task[Any], _Phase] = {}
@@ -436,7 +437,7 @@ class HandoverServer(Closing):
         await self._server.wait_closed()
         with contextlib.suppress(OSError):
             # Where the log was taken from this process, its successor's socket stands there.
-            if os.path.samestat(os.stat(self.address), self._file):
+            if self._file is not None and os.path.samestat(os.stat(self.address), self._file):
                 os.unlink(self.address)
 
 
@@ -452,7 +453,7 @@ async def serve(log: Log, handler: Handler) -> Closing:
     if not isinstance(store, SqliteStore):
         raise InternalError(f"{log.name} is not a log file")
     listener, address = _bind(store.name)
-    server = HandoverServer(handler, address)
+    server = HandoverServer(handler, address, os.stat(address))
     server._server = await asyncio.start_unix_server(server._serve, sock=listener)
     store.lock.announce(address)
     return server

@@ -380,11 +380,7 @@ class SimServer(HandoverServer):
     """The real server, on simulated connections."""
 
     def __init__(self, machine: Machine, handler: Handler) -> None:
-        # Not the real one's: that looks at the socket's file.
-        self.address = ""
-        self._handler = handler
-        self._connections = {}
-        self._closing = False
+        super().__init__(handler, "")
         self.listening = True
         self._machine = machine
         self._server: Any = _Listening(self)
@@ -396,8 +392,15 @@ class SimServer(HandoverServer):
         there, back = _Pipe(self._machine, process), _Pipe(self._machine, None)
         self._open.append(back)
         serving: Any = self._serve(there.reader, _Writer(back))  # type: ignore[arg-type]
-        self._machine.loop.create_task(serving, context=process.context.copy())
+        task = self._machine.loop.create_task(serving, context=process.context.copy())
+        task.add_done_callback(self._served, context=_OUTSIDE.copy())
         return HandoverClient(PATH, back.reader, _Writer(there))  # type: ignore[arg-type]
+
+    def _served(self, task: asyncio.Task[None]) -> None:
+        """A connection ended; with an error, which nobody but the simulation looks at, the server itself is broken."""
+        error = None if task.cancelled() else task.exception()
+        if error is not None and not isinstance(error, Killed):
+            self._machine._broken(error)
 
     def hang_up(self) -> None:
         """Its process is gone."""

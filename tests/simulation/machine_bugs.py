@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import AbstractContextManager
 from typing import Any
-from unittest.mock import patch
 
 from tests.simulation import machine, sim_store
+from tests.simulation.bug import Bug, Ran, broken
 from tests.simulation.disk import SimDisk
 from tests.simulation.sim_store import Frame, SimStore
 from tidelog.daemon.process.recovery import recovered_core
@@ -22,43 +22,41 @@ from tidelog.scheduler.recovery import Recovery
 from tidelog.scheduler.state import SNAPSHOT as SCHEDULER
 from tidelog.scheduler.state import encode_state
 
-Bug = Callable[[], AbstractContextManager[Any]]
 
-
-def _never_sync() -> AbstractContextManager[Any]:
+def _never_sync() -> AbstractContextManager[Ran]:
     """What is acknowledged is in the machine's memory only."""
-    return patch.object(SimDisk, "syncs", False)
+    return broken((SimDisk, "syncs", lambda _: False))
 
 
-def _head_first() -> AbstractContextManager[Any]:
+def _head_first() -> AbstractContextManager[Ran]:
     """The head file names records before they are there."""
     commit = SimStore._commit
 
-    async def broken(self: SimStore, frame: Any, head: Any) -> None:
+    async def wrong(self: SimStore, frame: Any, head: Any) -> None:
         if head is not None:
             self._head_file.write(head)
         await commit(self, frame, None)
 
-    return patch.object(SimStore, "_commit", broken)
+    return broken((SimStore, "_commit", lambda _: wrong))
 
 
-def _blind_writer() -> AbstractContextManager[Any]:
+def _blind_writer() -> AbstractContextManager[Ran]:
     """A writer does not look whether somebody else has written since."""
     begin = sim_store._begin
 
-    async def broken(file: sim_store._File) -> None:
+    async def wrong(file: sim_store._File) -> None:
         await begin(file)
         file.shared.published = file.place
 
-    return patch.object(sim_store, "_begin", broken)
+    return broken((sim_store, "_begin", lambda _: wrong))
 
 
-def _believe_the_cache() -> AbstractContextManager[Any]:
+def _believe_the_cache() -> AbstractContextManager[Ran]:
     """Who opens the log takes what it reads for durable."""
-    return patch.object(sim_store._File, "make_durable", lambda self, known: None)
+    return broken((sim_store._File, "make_durable", lambda _: lambda self, known: None))
 
 
-def _go_on_after_errors() -> AbstractContextManager[Any]:
+def _go_on_after_errors() -> AbstractContextManager[Ran]:
     """A failed write is no reason to stop."""
 
     async def guarded(self: SimStore, job: Any) -> None:
@@ -68,53 +66,53 @@ def _go_on_after_errors() -> AbstractContextManager[Any]:
             except OSError:
                 self._file.shared.published = self._file.place
 
-    return patch.object(SimStore, "_guarded", guarded)
+    return broken((SimStore, "_guarded", lambda _: guarded))
 
 
-def _hasty_standby() -> AbstractContextManager[Any]:
+def _hasty_standby() -> AbstractContextManager[Ran]:
     """A standby consumes records before it is certain that no attempt was popped before them."""
 
     def advance(self: Recovery) -> Iterator[Any]:
         self._observed = self.read
         return iter(list(_ADVANCE(self)))
 
-    return patch.object(Recovery, "advance", advance)
+    return broken((Recovery, "advance", lambda _: advance))
 
 
 _ADVANCE = Recovery.advance
 
 
-def _trusting_standby() -> AbstractContextManager[Any]:
+def _trusting_standby() -> AbstractContextManager[Ran]:
     """A standby takes over with what it has read so far."""
 
     async def read(self: Standby, log: LogReader, *, look_for_snapshots: bool = False) -> None:
         if not isinstance(log, Log):
             await _READ(self, log, look_for_snapshots=look_for_snapshots)
 
-    return patch.object(Standby, "_read", read)
+    return broken((Standby, "_read", lambda _: read))
 
 
 _READ = Standby._read
 
 
-def _blind_to_the_newest() -> AbstractContextManager[Any]:
+def _blind_to_the_newest() -> AbstractContextManager[Ran]:
     """Who looks back while it is sequenced does not see the newest record."""
     since = Log._since
 
-    def broken(self: Log, seq: int, older: Any) -> Any:
+    def wrong(self: Log, seq: int, older: Any) -> Any:
         return since(self, seq, older)[:-1]
 
-    return patch.object(Log, "_since", broken)
+    return broken((Log, "_since", lambda _: wrong))
 
 
-def _lose_a_record() -> AbstractContextManager[Any]:
+def _lose_a_record() -> AbstractContextManager[Ran]:
     """A tail passes over a record now and then."""
 
     async def tail(self: Log, first: int = 0) -> AsyncIterator[Any]:
         async for batch in _TAIL(self, first):
             yield [record for record in batch if record.seq % 50]
 
-    return patch.object(Log, "tail_batches", tail)
+    return broken((Log, "tail_batches", lambda _: tail))
 
 
 _TAIL = Log.tail_batches
@@ -123,10 +121,10 @@ _TAIL = Log.tail_batches
 # --- compaction -----------------------------------------------------------------------------------------------------------
 
 
-def _drop_before_keeping() -> AbstractContextManager[Any]:
+def _drop_before_keeping() -> AbstractContextManager[Ran]:
     """The records go before the states are there that stand for them."""
 
-    async def broken(log: Log, registry: Any, to: int | None = None) -> int:
+    async def wrong(log: Log, registry: Any, to: int | None = None) -> int:
         if to is not None:
             return await _COMPACT(log, registry, to)
         core, table = await recovered_core(log, registry), await load_objects(log)
@@ -135,51 +133,55 @@ def _drop_before_keeping() -> AbstractContextManager[Any]:
         await log.put_snapshot(OBJECTS, table.seq, table.encode())
         return log.head.seq
 
-    return patch.object(machine, "compact", broken)
+    return broken((machine, "compact", lambda _: wrong))
 
 
 _COMPACT = machine.compact
 
 
-def _compact_in_memory() -> AbstractContextManager[Any]:
+def _compact_in_memory() -> AbstractContextManager[Ran]:
     """That records were dropped is not written down."""
 
-    async def broken(self: SimStore, anchor: Any) -> None:
+    async def wrong(self: SimStore, anchor: Any) -> None:
         self._file.take(Frame(anchor=(anchor.seq, anchor.at, anchor.epoch, anchor.digest)), self._file.place)
         self.anchor = anchor
 
-    return patch.object(SimStore, "compact", broken)
+    return broken((SimStore, "compact", lambda _: wrong))
 
 
-def _keep_in_memory() -> AbstractContextManager[Any]:
+def _keep_in_memory() -> AbstractContextManager[Ran]:
     """A snapshot is there for who has made it, and nobody has synced it."""
 
-    async def broken(self: SimStore, snapshot: Snapshot, *, urgent: bool = False) -> None:
+    async def wrong(self: SimStore, snapshot: Snapshot, *, urgent: bool = False) -> None:
         self._file.snapshots[snapshot.name, snapshot.seq] = snapshot
 
-    return patch.object(SimStore, "put_snapshot", broken)
+    return broken((SimStore, "put_snapshot", lambda _: wrong))
 
 
-def _forget_the_epoch() -> AbstractContextManager[Any]:
+def _forget_the_epoch() -> AbstractContextManager[Ran]:
     """The anchor does not say whose the last record that was dropped is."""
-    return patch.object(
-        eventlog, "advance", lambda head, record: Head(record.seq, record.at, head.epoch, record.digest)
+    return broken(
+        (
+            eventlog,
+            "advance",
+            lambda _: lambda head, record: Head(record.seq, record.at, head.epoch, record.digest),
+        )
     )
 
 
-def _blind_to_compaction() -> AbstractContextManager[Any]:
+def _blind_to_compaction() -> AbstractContextManager[Ran]:
     """Who compacts does not look whether somebody else has compacted since."""
-    return patch.object(SimStore, "_check_anchor", lambda self: None)
+    return broken((SimStore, "_check_anchor", lambda _: lambda self: None))
 
 
-def _blind_after_compaction() -> AbstractContextManager[Any]:
+def _blind_after_compaction() -> AbstractContextManager[Ran]:
     """A writer looks for the records of others, which may have been compacted away."""
 
-    def broken(self: SimStore, frame: Frame) -> None:
+    def wrong(self: SimStore, frame: Frame) -> None:
         if self._file.rows:
             _CHECK(self, frame)
 
-    return patch.object(SimStore, "_check_alone", broken)
+    return broken((SimStore, "_check_alone", lambda _: wrong))
 
 
 _CHECK = SimStore._check_alone

@@ -9,13 +9,12 @@ A bug is as small as it can be, and of the kind that a good engineer makes: one 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterator
 from typing import Any
-from unittest.mock import patch
 
 from msgspec.structs import replace
 
+from tests.simulation.bug import Bug, Place, broken
 from tidelog.api.kinds.registry import object_key
 from tidelog.api.objects import Pod
 from tidelog.daemon.intake import facts
@@ -40,15 +39,14 @@ from tidelog.scheduler.adoption import Adoption
 from tidelog.scheduler.cache import Cache
 from tidelog.scheduler.cluster import Cluster
 from tidelog.scheduler.core import Core
+from tidelog.scheduler.evaluation.fast import FastEvaluation
 from tidelog.scheduler.groups.cycle import GroupOptions
 from tidelog.scheduler.groups.group import Group
 
-Bug = Callable[[], AbstractContextManager[Any]]
 
-
-def _bug(owner: Any, name: str, broken: Callable[[Any], Any]) -> Bug:
-    """`broken` makes the broken function of the right one."""
-    return lambda: patch.object(owner, name, broken(getattr(owner, name)))
+def _bug(*places: Place) -> Bug:
+    """Owner, name, and what makes the broken function of the right one, for each place of the code that is broken."""
+    return lambda: broken(*places)
 
 
 def _nothing(*_: Any, **__: Any) -> None:
@@ -115,15 +113,17 @@ def _keep_first_epoch(right: Any) -> Any:
     return consume
 
 
-def _salted_choice(right: Any) -> Any:
-    """As an order of hashes would be: the same within a process, another one in the next."""
-    salts = itertools.count()
+_SALTS = itertools.count()
 
-    def select(self: Framework, scores: Any, turn: int) -> Any:
-        salt = self.__dict__.setdefault("_salt", next(salts))
-        return right(self, scores, turn + salt)
 
-    return select
+def _salted(right: Any, at: int) -> Any:
+    """As an order of hashes would be: the same within a process, another one in the next. `at`: which argument is the turn."""
+
+    def choose(self: Any, *args: Any) -> Any:
+        salt = self.__dict__.setdefault("_salt", next(_SALTS))
+        return right(self, *args[:at], args[at] + salt, *args[at + 1 :])
+
+    return choose
 
 
 def _forget_last_binding(right: Any) -> Any:
@@ -266,10 +266,8 @@ def _in_part(right: Any) -> Any:
     return make
 
 
-@contextmanager
-def _answer_first() -> Iterator[None]:
+def _answer_first(right: Any) -> Any:
     """Clients are answered before the store has written anything. Not the runtime itself, which would stumble over it at its start."""
-    right = eventlog._Group.add
 
     async def add(self: Any, request: Any) -> None:
         await right(self, request)
@@ -278,38 +276,37 @@ def _answer_first() -> Iterator[None]:
             if answered is request and is_fact and not request.done.done():
                 request.done.set_result(records)
 
-    with patch.object(eventlog._Group, "add", add):
-        yield
+    return add
 
 
 BUGS: dict[str, Bug] = {
-    "forget Done": _bug(SchedulingQueue, "done", lambda _: _nothing),
-    "lose the requeue after an abort": _bug(SchedulingQueue, "abort", _abort_without_requeue),
-    "drop in-flight events of nodes": _bug(InFlight, "record", _record_without_nodes),
-    "a hint that sleeps": _bug(NodeResourcesFit, "_other_pod_changed", _sleepy_hint),
-    "forget the nominations in snapshots": _bug(queue_state, "dump", _dump_without_nominations),
-    "ignore the commit check": _bug(Core, "conflict", lambda _: _nothing),
-    "forget to assume": _bug(Adoption, "_assume", lambda _: _nothing),
-    "adopt what the outcome does not tell": _bug(Core, "attempt", _believe_less),
-    "keep the epoch of the first start": _bug(Core, "_consume", _keep_first_epoch),
-    "break ties by the order of hashes": _bug(Framework, "select", _salted_choice),
-    "bind again after a restart": _bug(Runtime, "__init__", _forget_last_binding),
-    "count who terminates as gone": _bug(Cache, "put_pod", _gone_when_terminating),
-    "bind half a gang": _bug(Group, "quorum", _smaller_quorum),
-    "leave a group's level": _bug(TopologyPlacement, "generate", lambda _: lambda self, state, group, parents: (parents, None)),
-    "allow one more skew": _bug(SpreadRules, "_compiled", _one_more_skew),
-    "fall back too early": _bug(FallbackRules, "_timeout_at", _half_the_timeout),
-    "evict past the budget": _bug(Allowances, "left", _generous),
-    "forget what budgets were charged": _bug(Allowances, "_stated", _uncharged),
-    "forget who was asked to go": _bug(Adoption, "_evict", lambda _: _nothing),
-    "forget the tick": _bug(Runtime, "_tick", lambda _: _never),
-    "append what changes nothing": _bug(facts, "admit", _copied),
-    "answer before the commit": _answer_first,
-    "forget who is on a node that comes back": _bug(Cache, "put_node", _come_back_empty),
-    "free room in silence": _bug(Cluster, "release", _release_in_silence),
-    "place a group in part that asks for a level": _bug(GroupOptions, "of", _always_in_part),
-    "evict more than is needed": _bug(_Trial, "spares", lambda _: lambda self, pod: False),
-    "evict again while others go already": _bug(DefaultPreemption, "eligibility", _impatient),
-    "answer with one record for all": _bug(facts._Decision, "answer", _one_record_for_all),
-    "do what is good of a refused request": _bug(facts._Decision, "make", _in_part),
+    "forget Done": _bug((SchedulingQueue, "done", lambda _: _nothing)),
+    "lose the requeue after an abort": _bug((SchedulingQueue, "abort", _abort_without_requeue)),
+    "drop in-flight events of nodes": _bug((InFlight, "record", _record_without_nodes)),
+    "a hint that sleeps": _bug((NodeResourcesFit, "_other_pod_changed", _sleepy_hint)),
+    "forget the nominations in snapshots": _bug((queue_state, "dump", _dump_without_nominations)),
+    "ignore the commit check": _bug((Core, "conflict", lambda _: _nothing)),
+    "forget to assume": _bug((Adoption, "_assume", lambda _: _nothing)),
+    "adopt what the outcome does not tell": _bug((Core, "attempt", _believe_less)),
+    "keep the epoch of the first start": _bug((Core, "_consume", _keep_first_epoch)),
+    "break ties by the order of hashes": _bug((Framework, "select", lambda right: _salted(right, 1)), (FastEvaluation, "_choose", lambda right: _salted(right, 2))),
+    "bind again after a restart": _bug((Runtime, "__init__", _forget_last_binding)),
+    "count who terminates as gone": _bug((Cache, "put_pod", _gone_when_terminating)),
+    "bind half a gang": _bug((Group, "quorum", _smaller_quorum)),
+    "leave a group's level": _bug((TopologyPlacement, "generate", lambda _: lambda self, state, group, parents: (parents, None))),
+    "allow one more skew": _bug((SpreadRules, "_compiled", _one_more_skew)),
+    "fall back too early": _bug((FallbackRules, "_timeout_at", _half_the_timeout)),
+    "evict past the budget": _bug((Allowances, "left", _generous)),
+    "forget what budgets were charged": _bug((Allowances, "_stated", _uncharged)),
+    "forget who was asked to go": _bug((Adoption, "_evict", lambda _: _nothing)),
+    "forget the tick": _bug((Runtime, "_tick", lambda _: _never)),
+    "append what changes nothing": _bug((facts, "admit", _copied)),
+    "answer before the commit": _bug((eventlog._Group, "add", _answer_first)),
+    "forget who is on a node that comes back": _bug((Cache, "put_node", _come_back_empty)),
+    "free room in silence": _bug((Cluster, "release", _release_in_silence)),
+    "place a group in part that asks for a level": _bug((GroupOptions, "of", _always_in_part)),
+    "evict more than is needed": _bug((_Trial, "spares", lambda _: lambda self, pod: False)),
+    "evict again while others go already": _bug((DefaultPreemption, "eligibility", _impatient)),
+    "answer with one record for all": _bug((facts._Decision, "answer", _one_record_for_all)),
+    "do what is good of a refused request": _bug((facts._Decision, "make", _in_part)),
 }  # fmt: skip

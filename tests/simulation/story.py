@@ -92,6 +92,7 @@ class _Teller:
     def __init__(self, seed: int) -> None:
         self.seed = seed
         self.dice = dice = random.Random(seed)
+        self.owners = random.Random(f"owners {seed}")
         self.is_large = seed % LARGE == LARGE - 1
         self.themes = dice.sample(THEMES, dice.randint(1, 3))
         if dice.random() < 0.2 and "preemption" not in self.themes:
@@ -320,8 +321,17 @@ class _Teller:
         for theme in self.themes:
             if dice.random() < 0.7:
                 pod = getattr(self, f"_with_{theme}")(pod, name)
-        self.apps.append(_App(name, pod))
+        self.apps.append(_App(name, self._owned(pod, name)))
         self._scale(self.apps[-1], dice.randint(1, 5))
+
+    def _owned(self, pod: b.PodBuilder, name: str) -> b.PodBuilder:
+        """Where budgets count, most pods have an owner that says how many there should be: else nothing is allowed."""
+        if "preemption" not in self.themes or self.owners.random() < 0.2:
+            return pod
+        owner = b.replica_set(name, f"app={name}")
+        replicas = self.owners.choice([2, 4, 6])
+        self._apply(replace(owner, spec=replace(owner.spec, replicas=replicas)), settle=False)
+        return pod.owner("ReplicaSet", name)
 
     def _with_spread(self, pod: b.PodBuilder, name: str) -> b.PodBuilder:
         more: dict[str, Any] = {}
@@ -479,7 +489,7 @@ class _Teller:
             group = b.workload_group("workers", min_count=minimum, desired_count=wanted, level=level)
             self.groups[name] = b.workload(name, group)
             pod = pod.workload(name, "workers", dice.choice(["", "", "r0"]))
-        app = _App(name, pod)
+        app = _App(name, self._owned(pod, name))
         self.apps.append(app)
         if dice.random() < 0.8:
             self._apply(self.groups[name])
@@ -513,6 +523,7 @@ class _Teller:
         self.made += 1
         chosen = self.dice.choice(["middle", "middle", "high"])
         pod = b.pod("urgent").label(app="urgent", tier=self.dice.choice("ab")).priority_class(chosen)
+        pod = self._owned(pod, "urgent")
         pod = pod.request(cpu=self.dice.choice(["500m", "1", "2"])).grace(1)
         self._apply(*(pod.named(f"urgent-{self.made}-{i}").build() for i in range(self.dice.randint(1, 4))))
 

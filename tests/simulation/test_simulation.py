@@ -35,6 +35,9 @@ BATCH = 20
 FAULTS = ("power losses", "kills", "thefts", "ends", "failed disk operations")
 """What has to happen in a batch of simulations, or they show little."""
 
+ANSWERED = 0.7
+"""So many of the requests are answered, or nothing is asked of the scheduler at all. (Refusals are no answers here; usually it is nine of ten.)"""
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -46,6 +49,8 @@ def test_every_promise_is_kept_whatever_breaks(first: int) -> None:
     assert not failures, _told(failures)
     happened = {name: sum(result.counts[name] for result in results) for name in FAULTS}
     assert all(happened.values()), happened
+    asked, answered = (sum(result.counts[name] for result in results) for name in ("asked", "answered"))
+    assert answered > asked * ANSWERED, (asked, answered)
 
 
 def _told(failures: list[Result]) -> str:
@@ -85,15 +90,15 @@ def test_failing_story_is_shortened_to_the_steps_that_matter() -> None:
 
 def test_failure_is_told_with_its_command_and_a_short_story(capsys: pytest.CaptureFixture[str]) -> None:
     with BUGS["evict past the budget"]():
-        code = main(["--seeds", "1", "--from", "9", "--jobs", "1"])
+        code = main(["--seeds", "1", "--from", "4", "--jobs", "1"])
 
     told = capsys.readouterr().out
     assert code == 1
-    assert "seed 9: Violation: budget: " in told
-    assert f"{COMMAND} --seed 9 --shrink\n" in told
+    assert "seed 4: Violation: budget: " in told
+    assert f"{COMMAND} --seed 4 --shrink\n" in told
     steps = int(told.partition("the shortest story found that fails so has ")[2].split()[0])
-    assert 1 < steps < len(make_story(9).steps) // 3
-    assert f"\nseed 9, {steps} steps\n   1  Apply" in told
+    assert 1 < steps < len(make_story(4).steps) // 3
+    assert f"\nseed 4, {steps} steps\n   1  Apply" in told
 
 
 def test_stories_are_full_of_everything() -> None:

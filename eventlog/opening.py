@@ -243,7 +243,7 @@ def create_database(path: str, disk: Disk, anchor: Head = EMPTY) -> None:
     new = path + ".new"
     for suffix in ("", "-journal", "-wal", "-shm"):
         disk.remove(new + suffix)
-    os.close(disk.open(new, os.O_RDWR | os.O_CREAT))
+    disk.close(disk.open(new, os.O_RDWR | os.O_CREAT))
     try:
         connection = disk.connect(_uri(new, "mode=rw"))
         try:

@@ -42,7 +42,7 @@ class Step(NamedTuple):
     new_name: str = ""
 
 
-class Recorder(Disk):
+class Recorder(Disk, sqlite_watch.Watcher):
     """The real disk; notes what is done to one folder, by SQLite and by us, until it is stopped."""
 
     instead: ClassVar[Mapping[str, str]] = {}
@@ -196,6 +196,10 @@ class Machine:
     def _sync_folder(self) -> None:
         self._synced_names = dict(self._names)
         self._renamings = []
+
+    def forget(self, name: str) -> None:
+        """A sync of this file has failed: what was written since the last one will never be on the disk."""
+        self._names[name].changes = []
 
     def files(self) -> dict[str, bytes]:
         """What a process sees, also one that is started after another was killed: name → content."""

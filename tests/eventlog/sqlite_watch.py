@@ -1,4 +1,4 @@
-"""Watches what SQLite itself writes and syncs, below everything that Python's `sqlite3` shows.
+"""Watches what SQLite itself writes and syncs, and lets it fail, below everything that Python's `sqlite3` shows.
 
 SQLite reaches files through a table of C functions, its VFS, which an application may add to. `watch` adds one that is the usual
 one with xWrite, xTruncate, xSync and xDelete told to Python; locks and shared memory stay SQLite's own. It is made with ctypes
@@ -17,17 +17,25 @@ from typing import Any, Protocol
 
 NAME = "tidelog-watched"
 _OK = 0
+_CANTOPEN = 14
+_PRNG_SEED = 28
+"""SQLITE_TESTCTRL_PRNG_SEED."""
 _OPEN_CREATE = 0x4
 
 
 class Watcher(Protocol):
-    """Is told of each step: of changes before they are made, of syncs and removals when they are done."""
+    """Is told of each step when it is done, and asked about it before. The code of an error that `before` returns is what SQLite gets, and the
+    step is not done. Nothing may be raised: there is C between here and who would catch it."""
+
+    def before(self, what: str, path: str, end: int) -> int:
+        """`what`: create, write, truncate, sync or remove; `end`: where what is to be written ends."""
+        return _OK
 
     def created(self, path: str) -> None: ...
-    def written(self, path: str, offset: int, data: bytes) -> None: ...
-    def truncated(self, path: str, size: int) -> None: ...
-    def synced(self, path: str) -> None: ...
-    def removed(self, path: str, durably: bool) -> None: ...
+    def written(self, path: str, offset: int, data: bytes) -> int | None: ...
+    def truncated(self, path: str, size: int) -> int | None: ...
+    def synced(self, path: str) -> int | None: ...
+    def removed(self, path: str, durably: bool) -> int | None: ...
 
 
 _Open = CFUNCTYPE(c_int, c_void_p, c_void_p, c_void_p, c_int, POINTER(c_int))
@@ -128,6 +136,8 @@ def _open(_vfs: Any, name: Any, file: Any, flags: int, out: Any) -> int:
     watcher = _watcher(path)
     # The name goes on as the address that it came as: SQLite keeps the parameters of the URI behind its end.
     if watcher is not None and flags & _OPEN_CREATE and not os.path.exists(path):
+        if watcher.before("create", path, 0):
+            return _CANTOPEN
         watcher.created(path)
     code: int = _usual().open(ctypes.addressof(_usual()), name, file, flags, out)
     if code == _OK and watcher is not None:
@@ -146,24 +156,28 @@ def _wrapped(address: int) -> _Methods:
         @_Write
         def write(file: Any, data: Any, size: int, offset: int) -> int:
             path = _paths[file]
-            if (watcher := _watcher(path)) is not None:
-                watcher.written(path, offset, ctypes.string_at(data, size))
-            return int(original.write(file, data, size, offset))
+            if (watcher := _watcher(path)) is None:
+                return int(original.write(file, data, size, offset))
+            code = watcher.before("write", path, offset + size) or int(
+                original.write(file, data, size, offset)
+            )
+            return code or watcher.written(path, offset, ctypes.string_at(data, size)) or _OK
 
         @_Truncate
         def truncate(file: Any, size: int) -> int:
             path = _paths[file]
-            if (watcher := _watcher(path)) is not None:
-                watcher.truncated(path, size)
-            return int(original.truncate(file, size))
+            if (watcher := _watcher(path)) is None:
+                return int(original.truncate(file, size))
+            code = watcher.before("truncate", path, size) or int(original.truncate(file, size))
+            return code or watcher.truncated(path, size) or _OK
 
         @_Sync
         def sync(file: Any, flags: int) -> int:
-            code = int(original.sync(file, flags))
             path = _paths[file]
-            if (watcher := _watcher(path)) is not None:
-                watcher.synced(path)
-            return code
+            if (watcher := _watcher(path)) is None:
+                return int(original.sync(file, flags))
+            code = watcher.before("sync", path, 0) or int(original.sync(file, flags))
+            return code or watcher.synced(path) or _OK
 
         ours.write, ours.truncate, ours.sync = write, truncate, sync
         _originals[address] = (original, ours)
@@ -174,7 +188,13 @@ def _wrapped(address: int) -> _Methods:
 def _delete(_vfs: Any, name: bytes, sync_folder: int) -> int:
     path = name.decode()
     watcher = _watcher(path)
-    code: int = _usual().delete(ctypes.addressof(_usual()), name, sync_folder)
-    if code == _OK and watcher is not None:
-        watcher.removed(path, bool(sync_folder))
-    return code
+    code = _OK if watcher is None else watcher.before("remove", path, 0)
+    code = code or int(_usual().delete(ctypes.addressof(_usual()), name, sync_folder))
+    if code or watcher is None:
+        return code
+    return watcher.removed(path, bool(sync_folder)) or _OK
+
+
+def seed(number: int) -> None:
+    """SQLite's own random numbers, of which the salts of write-ahead logs are made, follow from this one from now on; 0: they do not any more."""
+    _LIBRARY.sqlite3_test_control(_PRNG_SEED, number, None)

@@ -58,20 +58,11 @@ class CrashPoint(NamedTuple):
     """Only the process that does it is gone."""
 
 
-class SimDisk(Disk):
-    """One disk. The faults that are asked for stay until they have happened or until `heal`."""
-
-    syncs = True
-    """False: syncing does nothing. Only for showing that this is noticed."""
+class Faults:
+    """What goes wrong with a disk. What is asked for stays until it has happened or until `heal`."""
 
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng
-        self._files: dict[str, _File] = {}
-        self._durable_names: dict[str, _File] = {}
-        self._renames: list[Callable[[dict[str, _File]], None]] = []
-        """Changes of names that are not synced, in order."""
-        self._open: dict[int, _Open] = {}
-        self._numbers = 2
         self.on_crash: Callable[[CrashPoint], None] = lambda _: None
         """Called at a crash point; whoever is running is killed after it."""
         self.crash_points: list[CrashPoint] = []
@@ -81,6 +72,63 @@ class SimDisk(Disk):
         self.faults = 0
         """How many operations have failed."""
         self.operations = 0
+
+    def heal(self) -> None:
+        """No more faults."""
+        self.full = False
+        self.writes_to_fail = self.syncs_to_fail = 0
+        self.crash_points.clear()
+
+    def refuse_write(self, *, grows: bool) -> None:
+        """Raise `OSError` if this is one that fails."""
+        if self.full and grows:
+            self.faults += 1
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        if self.writes_to_fail:
+            self.writes_to_fail -= 1
+            self.faults += 1
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    def refuse_sync(self) -> None:
+        """Raise `OSError` if this is one that fails."""
+        if self.syncs_to_fail:
+            self.syncs_to_fail -= 1
+            self.faults += 1
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    def _alive(self) -> None:
+        process = CURRENT.get()
+        if process is not None and not process.alive:
+            raise Killed
+
+    def _step(self, operation: str, *, before: bool) -> None:
+        self._alive()
+        self.operations += before
+        for index, point in enumerate(self.crash_points):
+            if point.before == before and point.operation in ("", operation):
+                if point.nth > 1:
+                    self.crash_points[index] = point._replace(nth=point.nth - 1)
+                    continue
+                del self.crash_points[index]
+                self.on_crash(point)
+                self._alive()
+                return
+
+
+class SimDisk(Faults, Disk):
+    """One disk, in memory."""
+
+    syncs = True
+    """False: syncing does nothing. Only for showing that this is noticed."""
+
+    def __init__(self, rng: random.Random) -> None:
+        super().__init__(rng)
+        self._files: dict[str, _File] = {}
+        self._durable_names: dict[str, _File] = {}
+        self._renames: list[Callable[[dict[str, _File]], None]] = []
+        """Changes of names that are not synced, in order."""
+        self._open: dict[int, _Open] = {}
+        self._numbers = 2
 
     # --- what the product does ------------------------------------------------------------------------------------------
 
@@ -114,16 +162,14 @@ class SimDisk(Disk):
     def write_at(self, fd: int, data: bytes, offset: int) -> None:
         self._step("write", before=True)
         file = self._open[fd].file
-        if self.full and offset + len(data) > len(file.content):
-            self.faults += 1
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        if self.writes_to_fail:
-            self.writes_to_fail -= 1
-            self.faults += 1
-            part = data[: self._rng.randrange(len(data) + 1)] if self._rng.random() < 0.5 else b""
-            _put(file.content, part, offset)
-            file.unsynced.append((offset, part))
-            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        try:
+            self.refuse_write(grows=offset + len(data) > len(file.content))
+        except OSError as error:
+            if error.errno == errno.EIO:
+                part = data[: self._rng.randrange(len(data) + 1)] if self._rng.random() < 0.5 else b""
+                _put(file.content, part, offset)
+                file.unsynced.append((offset, part))
+            raise
         _put(file.content, data, offset)
         file.unsynced.append((offset, bytes(data)))
         self._step("write", before=False)
@@ -131,11 +177,11 @@ class SimDisk(Disk):
     def sync(self, fd: int) -> None:
         self._step("sync", before=True)
         file = self._open[fd].file
-        if self.syncs_to_fail:
-            self.syncs_to_fail -= 1
-            self.faults += 1
+        try:
+            self.refuse_sync()
+        except OSError:
             self._lose(file)
-            raise OSError(errno.EIO, os.strerror(errno.EIO))
+            raise
         if self.syncs:
             for offset, data in file.unsynced:
                 _put(file.durable, data, offset)
@@ -205,12 +251,6 @@ class SimDisk(Disk):
         for file in dict.fromkeys(self._files.values()):
             self._settle(file)
 
-    def heal(self) -> None:
-        """No more faults."""
-        self.full = False
-        self.writes_to_fail = self.syncs_to_fail = 0
-        self.crash_points.clear()
-
     def _settle(self, file: _File) -> None:
         """Decide what the disk has of the writes that were not synced."""
         rng, unsynced = self._rng, file.unsynced
@@ -243,24 +283,6 @@ class SimDisk(Disk):
             file.content = bytearray(file.durable)
             for offset, data in file.unsynced:
                 _put(file.content, data, offset)
-
-    def _alive(self) -> None:
-        process = CURRENT.get()
-        if process is not None and not process.alive:
-            raise Killed
-
-    def _step(self, operation: str, *, before: bool) -> None:
-        self._alive()
-        self.operations += before
-        for index, point in enumerate(self.crash_points):
-            if point.before == before and point.operation in ("", operation):
-                if point.nth > 1:
-                    self.crash_points[index] = point._replace(nth=point.nth - 1)
-                    continue
-                del self.crash_points[index]
-                self.on_crash(point)
-                self._alive()
-                return
 
 
 def _put(content: bytearray, data: bytes, offset: int) -> None:

@@ -18,7 +18,8 @@ import random
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Any, TypeVar
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
@@ -26,7 +27,8 @@ from tests.simulation.disk import CrashPoint, SimDisk
 from tests.simulation.judge import Judge, Violation
 from tests.simulation.liveness import LOOKS, REST_SECONDS, asleep, stuck
 from tests.simulation.loop import CURRENT, Killed, Process, SimLoop
-from tests.simulation.sim_store import SimFiles, SimReader, SimStore
+from tests.simulation.real_store import RealDisk, RealFiles
+from tests.simulation.sim_store import SimFiles, SimStore
 from tests.simulation.steps import (
     Advance,
     AnyStep,
@@ -74,8 +76,6 @@ from tidelog.scheduler.core import Core
 from tidelog.testing.virtual_time import START
 
 T = TypeVar("T")
-
-PATH = "/simulated/cluster.db"
 
 PATIENCE_SECONDS = 300.0
 """So long a client tries; then it gives up."""
@@ -153,7 +153,7 @@ class SimLock:
     def __init__(self, machine: Machine, program: Program) -> None:
         held = machine.lock
         if held is not None and held.program.process.alive:
-            raise LogLocked(PATH, held.program.process.name)
+            raise LogLocked(machine.files.path, held.program.process.name)
         self.program = program
         self._machine = machine
         machine.lock = self
@@ -162,6 +162,12 @@ class SimLock:
         """Let the next one write."""
         if self._machine.lock is self:
             self._machine.lock = None
+
+
+class _Held(Protocol):
+    """A lock, for the machine: whose it is."""
+
+    program: Program
 
 
 class _LockedStore(SimStore):
@@ -198,9 +204,12 @@ class SimPlace:
         pass
 
     async def open_log(self, what: str, clock: Callable[[], int]) -> Log:
+        files = self._machine.files
+        if isinstance(files, RealFiles):
+            return Log(await files.open_store(what), clock=clock)
         lock = SimLock(self._machine, self._program)
         try:
-            store = await _LockedStore.open(self._machine.files, PATH)
+            store = await _LockedStore.open(files, files.path)
             assert isinstance(store, _LockedStore)
             store.lock = lock
             return Log(store, clock=clock)
@@ -209,7 +218,7 @@ class SimPlace:
             raise
 
     async def open_reader(self) -> LogReader:
-        return LogReader(await SimReader.open(self._machine.files, PATH))
+        return LogReader(await self._machine.files.open_reader())
 
     async def serve(self, log: Log, handler: Handler) -> AbstractAsyncContextManager[object]:
         server = SimServer(self._machine, handler)
@@ -394,7 +403,7 @@ class SimServer(HandoverServer):
         serving: Any = self._serve(there.reader, _Writer(back))  # type: ignore[arg-type]
         task = self._machine.loop.create_task(serving, context=process.context.copy())
         task.add_done_callback(self._served, context=_OUTSIDE.copy())
-        return HandoverClient(PATH, back.reader, _Writer(there))  # type: ignore[arg-type]
+        return HandoverClient(self._machine.files.path, back.reader, _Writer(there))  # type: ignore[arg-type]
 
     def _served(self, task: asyncio.Task[None]) -> None:
         """A connection ended; with an error, which nobody but the simulation looks at, the server itself is broken."""
@@ -415,19 +424,27 @@ class SimServer(HandoverServer):
 class Machine:
     """Tells one story: `run`. Raises the first violation of anything."""
 
-    def __init__(self, story: Story, judge: Judge, registry: Registry, habits: Habits | None = None) -> None:
+    def __init__(
+        self,
+        story: Story,
+        judge: Judge,
+        registry: Registry,
+        habits: Habits | None = None,
+        folder: Path | None = None,
+    ) -> None:
+        """With a folder, the product's own store is on it; else a simulated one."""
         self.story = story
         self.judge = judge
         self.registry = registry
         self.habits = habits or Habits.of(story.seed)
         self.rng = random.Random(f"machine {story.seed}")
         self.loop = SimLoop(self.rng, self.habits.disorder)
-        self.disk = SimDisk(self.rng)
+        self.files = self._files(folder)
+        self.disk: SimDisk | RealDisk = self.files.disk
         self.disk.on_crash = self._crash
-        self.files = SimFiles(self.disk, self._disk_delay)
         self.files.on_durable = self._durable
         self.files.on_opened = lambda anchor: self.judged(self.judge.opened, anchor)
-        self.lock: SimLock | None = None
+        self.lock: _Held | None = None
         self.records: list[Record] = []
         """Durable, in order."""
         self.configuration = resolve_configuration(story.configuration, registry).configuration
@@ -447,6 +464,22 @@ class Machine:
         self._asking: list[asyncio.Task[None]] = []
         self._objects = ObjectTable()
         """What clients read; behind `records`."""
+
+    def _files(self, folder: Path | None) -> SimFiles | RealFiles:
+        if folder is None:
+            return SimFiles(SimDisk(self.rng), self._disk_delay)
+        files = RealFiles(RealDisk(self.rng, folder), self._disk_delay)
+        files.on_locked = self._locked
+        files.on_unlocked = self._unlocked
+        return files
+
+    def _locked(self, lock: Any) -> None:
+        lock.program = next(p for p in self._alive if p.process is lock.process)
+        self.lock = lock
+
+    def _unlocked(self, lock: Any) -> None:
+        if self.lock is lock:
+            self.lock = None
 
     # --- what processes see of the machine -----------------------------------------------------------------------------
 
@@ -571,7 +604,8 @@ class Machine:
     def run(self) -> None:
         """Tell it to its end, and check everything."""
         try:
-            self.loop.run(self._tell())
+            with self.files.installed(self.story.seed):
+                self.loop.run(self._tell())
         finally:
             self.loop.clear_away(self.processes)
         if self.loop.complaints:
@@ -657,9 +691,10 @@ class Machine:
             self._robbed.append(leader)
             self._pause(leader, seconds)
         self.lock = None
+        self.files.take_lock_away(self.rng)
 
     async def _compact(self, step: Compact) -> None:
-        if not self.disk.exists(PATH):
+        if not self.files.exists():
             return
         if step.robs_for and self._has_successor:
             self._rob(step.robs_for)
@@ -766,7 +801,7 @@ class Machine:
         if core.configuration != self.configuration:
             raise Violation("configuration", "another one is in force than the newest")
         digest = core.digest()
-        async with History(LogReader(await SimReader.open(self.files, PATH)), self.registry) as history:
+        async with History(LogReader(await self.files.open_reader()), self.registry) as history:
             gone = history.log.anchor.seq
             left = [record async for record in history.records()]
             records = self.records[:gone] + left

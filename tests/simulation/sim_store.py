@@ -16,7 +16,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
+import random
 import sqlite3
 from collections.abc import Awaitable, Callable, Sequence
 from hashlib import sha256
@@ -87,6 +89,23 @@ class SimFiles:
         self.on_opened: OnOpened = lambda _: None
         """Told where the log begins, by who opens it to write."""
         self._shared: dict[str, Shared] = {}
+
+    path = "/simulated/cluster.db"
+
+    def exists(self) -> bool:
+        """Whether there is a log."""
+        return self.disk.exists(self.path)
+
+    async def open_reader(self) -> SimReader:
+        """To read from."""
+        return await SimReader.open(self, self.path)
+
+    def take_lock_away(self, rng: random.Random) -> None:
+        """Nothing to do: the lock is the machine's."""
+
+    def installed(self, seed: int) -> contextlib.AbstractContextManager[None]:
+        """Nothing to do."""
+        return contextlib.nullcontext()
 
     async def pause(self) -> None:
         """A trip to the disk."""

@@ -3,7 +3,9 @@
     python -m tests.simulation.simulate --seeds 500 [--from 0] [--jobs 2]     how far it is, and what fails; at the end the figures, and
                                                                               the shortest story of the first failure
     python -m tests.simulation.simulate --seed 42 [--story] [--shrink]        one; its story; the shortest story that still fails
+    … --store real                                                            all on the product's own store, none on the simulated one
 
+By default the store is the simulated one for seeds 0 to 19, the real one for 20 to 39, and so on in turn.
 A simulation follows from its seed alone, on every machine and under every hash seed: what failed once fails again.
 """
 
@@ -14,15 +16,20 @@ import contextlib
 import logging
 import multiprocessing
 import os
+import resource
 import sys
+import tempfile
 import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
 
 import msgspec
 from msgspec.structs import replace
 
+from tests.eventlog import sqlite_watch
 from tests.simulation.judge import Judge
 from tests.simulation.loop import quietly
 from tests.simulation.machine import Machine
@@ -33,6 +40,8 @@ from tests.simulation.story import make_story
 COMMAND = ".venv/bin/python -m tests.simulation.simulate"
 CHUNK = 20
 """So many seeds a process runs before it reports."""
+MEMORY = "/dev/shm" if os.path.isdir("/dev/shm") else None
+"""Where the files of the real store are."""
 SHRINK_TRIES = 300
 """So many shorter stories are tried: about a minute."""
 
@@ -54,14 +63,17 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     """The records by their kinds."""
 
 
-def simulate(story: Story) -> Result:
-    """Tell one story on a machine of its seed. Costs about a tenth of a second."""
+def simulate(story: Story, *, real: bool = False) -> Result:
+    """Tell one story on a machine of its seed, on a simulated store or on the real one. Costs about half a second."""
     with _silence(), quietly():
-        return _simulate(story)
+        if not real:
+            return _simulate(story, None)
+        with tempfile.TemporaryDirectory(prefix="tidelog-simulated-", dir=MEMORY) as folder:
+            return _simulate(story, Path(os.path.realpath(folder)))
 
 
-def _simulate(story: Story) -> Result:
-    machine = Machine(story, Judge(story.configuration), _registry)
+def _simulate(story: Story, folder: Path | None) -> Result:
+    machine = Machine(story, Judge(story.configuration), _registry, folder=folder)
     failure = trace = ""
     try:
         machine.run()
@@ -95,21 +107,29 @@ def _silence() -> Iterator[None]:
 # --- many -----------------------------------------------------------------------------------------------------------------
 
 
-def simulate_seeds(seeds: Sequence[int]) -> list[Result]:
+def is_real(seed: int, store: str = "") -> bool:
+    """Whether the story of this seed is told on the real store."""
+    return sqlite_watch.AVAILABLE and (store == "real" or (not store and seed // CHUNK % 2 == 1))
+
+
+def simulate_seeds(seeds: Sequence[int], store: str = "") -> list[Result]:
     """One after the other."""
-    return [simulate(make_story(seed)) for seed in seeds]
+    return [simulate(make_story(seed), real=is_real(seed, store)) for seed in seeds]
 
 
-def simulate_many(first: int, count: int, jobs: int, report: Callable[[Result], None]) -> None:
+def simulate_many(
+    first: int, count: int, jobs: int, report: Callable[[Result], None], store: str = ""
+) -> None:
     """On so many processes. `report` gets the results as they come."""
+    tell = partial(simulate_seeds, store=store)
     chunks = [range(at, min(at + CHUNK, first + count)) for at in range(first, first + count, CHUNK)]
     if jobs == 1:
         for chunk in chunks:
-            for result in simulate_seeds(chunk):
+            for result in tell(chunk):
                 report(result)
         return
     with multiprocessing.get_context("fork").Pool(jobs) as pool:
-        for results in pool.imap_unordered(simulate_seeds, chunks):
+        for results in pool.imap_unordered(tell, chunks):
             for result in results:
                 report(result)
 
@@ -150,6 +170,9 @@ class _Progress:
         print(
             f"{self.done:,} seeds in {seconds:,.0f} s, {len(self.failures)} failed {[r.seed for r in self.failures]}"
         )
+        usage = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+        used = sum(each.ru_utime + each.ru_stime for each in usage)
+        print(f"    {self.done / used * 3600:,.0f} stories an hour of one processor")
         print(f"    {_figures(self._totals)}")
         print(f"    of the records {_figures(self._kinds)}")
 
@@ -166,10 +189,10 @@ def told_failure(result: Result) -> str:
     return f"seed {result.seed}: {result.failure[:500]}\n    {COMMAND} --seed {result.seed} --shrink"
 
 
-def shortest(story: Story, failure: str) -> Story:
+def shortest(story: Story, failure: str, *, real: bool = False) -> Story:
     """The shortest story that can be found to fail likewise."""
     kind = _kind(failure)
-    return shrink(story, lambda shorter: _kind(simulate(shorter).failure) == kind)
+    return shrink(story, lambda shorter: _kind(simulate(shorter, real=real).failure) == kind)
 
 
 def shrink(story: Story, fails: Callable[[Story], bool], tries: int = SHRINK_TRIES) -> Story:
@@ -213,18 +236,20 @@ def _line(step: AnyStep) -> str:
     return f"{type(step).__name__:14}{msgspec.json.encode(msgspec.structs.asdict(step)).decode()}"
 
 
-def _one(seed: int, *, tell: bool, shorten: bool) -> bool:
-    story = make_story(seed)
-    result = simulate(story)
+def _one(seed: int, store: str, *, tell: bool, shorten: bool) -> bool:
+    story, real = make_story(seed), is_real(seed, store)
+    result = simulate(story, real=real)
     if result.failure and shorten:
-        story = shortest(story, result.failure)
-        result = simulate(story)
+        story = shortest(story, result.failure, real=real)
+        result = simulate(story, real=real)
         print(f"the shortest story found that fails so has {len(story.steps)} steps:")
     if tell or (result.failure and shorten):
         print(told(story))
     if result.failure:
         print(result.trace or result.failure)
-    print(f"seed {seed}: {result.failure or 'every promise was kept'}")
+    print(
+        f"seed {seed}, {'real' if real else 'simulated'} store: {result.failure or 'every promise was kept'}"
+    )
     print(f"    last digest {result.digest.hex()}, {result.counts}")
     return not result.failure
 
@@ -244,14 +269,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--shrink", action="store_true", help="with --seed: find a short story that fails likewise"
     )
+    parser.add_argument(
+        "--store", choices=("real", "simulated"), default="", help="which store (default: in turn)"
+    )
     args = parser.parse_args(arguments)
     if args.seed is not None:
-        return 0 if _one(args.seed, tell=args.story, shorten=args.shrink) else 1
+        return 0 if _one(args.seed, args.store, tell=args.story, shorten=args.shrink) else 1
     progress = _Progress(args.seeds)
-    simulate_many(args.first, args.seeds, args.jobs, progress)
+    simulate_many(args.first, args.seeds, args.jobs, progress, args.store)
     progress.finish()
     if progress.failures:
-        _one(min(result.seed for result in progress.failures), tell=True, shorten=True)
+        _one(min(result.seed for result in progress.failures), args.store, tell=True, shorten=True)
     return 1 if progress.failures else 0
 
 

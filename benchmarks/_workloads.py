@@ -7,19 +7,26 @@ two runs write the same facts. What the suite does in the background by the cloc
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from msgspec.structs import replace
 
 from tidelog.api.objects import (
-    AwsElasticBlockStore,
-    ClaimVolume,
     Condition,
     Node,
     Object,
     Pod,
     Volume,
+)
+from tidelog.benchmarks._claims import (
+    BACKED,
+    EBS,
+    backed_classes,
+    claiming,
+    devices_setup,
+    mounting,
+    volumes_setup,
 )
 from tidelog.testing.builders import (
     HOSTNAME,
@@ -34,7 +41,6 @@ from tidelog.testing.builders import (
     priority_class,
     service,
 )
-from tidelog.testing.storage import claim, csi_node, storage_class, volume
 
 SPREAD_ZONES = ("moon-1", "moon-2", "moon-3")
 NODES_PER_RACK = 100
@@ -408,32 +414,74 @@ def _node_update(nodes: int, pods: int) -> Story:
     return Story([*_ALL_SPACES, *without], measured, background)
 
 
-def _volumes(driver: str) -> Callable[[int, int], Story]:
-    """Pods with a claim each, bound to a volume of its own before the pod comes. An empty driver: volumes of the old in-tree kind, on nodes that tell no limit."""
+def _secrets(nodes: int, pods: int) -> Story:
+    """Volumes that have nothing to do with where a pod runs."""
+
+    def like(space: str) -> PodBuilder:
+        made = _default(space)
+        return replace(made, spec=replace(made.spec, volumes=(Volume(name="secret"),)))
+
+    setup = [*_ALL_SPACES, *_nodes(nodes), *_copies("init", min(1_000, nodes), like("init"))]
+    return Story(setup, _copies("pod", pods, like("measured")))
+
+
+def _volumes(
+    driver: str, init: int, *, limited: bool = False, migrated: bool = False
+) -> Callable[[int, int], Story]:
+    """Pods with a claim each, bound to a volume of its own before the pod comes. An empty driver: volumes of the old in-tree kind."""
 
     def build(nodes: int, pods: int) -> Story:
-        def used(name: str, space: str, count: int) -> Iterator[Object]:
-            for one in _copies(name, count, _default(space)):
-                assert isinstance(one, Pod)
-                yield from _with_volume(one, driver)
-
-        registered = [csi_node(n.metadata.name, {driver: 39}) for n in _nodes(nodes)] if driver else []
-        setup = [*_ALL_SPACES, storage_class("gp2"), *_nodes(nodes), *registered]
-        return Story([*setup, *used("init", "init", min(1_000, nodes))], list(used("pod", "measured", pods)))
+        there = _nodes(nodes)
+        setup = [*_ALL_SPACES, *there, *volumes_setup(there, limited=limited, migrated=migrated)]
+        before = mounting(_copies("init", min(init, nodes), _default("init")), driver)
+        return Story([*setup, *before], list(mounting(_copies("pod", pods, _default()), driver)))
 
     return build
 
 
-def _with_volume(one: Pod, driver: str) -> Iterator[Object]:
-    meta = one.metadata
-    name = f"pv-{meta.name}"
-    bound = claim(f"claim-{meta.name}", "1Gi", "gp2", namespace=meta.namespace, volume=name)
-    made = volume(name, "1Gi", "gp2", bound=bound, driver=driver)
-    if not driver:
-        disk = AwsElasticBlockStore(volume_id=f"vol-{name}")
-        made = replace(made, spec=replace(made.spec, csi=None, aws_elastic_block_store=disk))
-    mounted = Volume(name="vol", persistent_volume_claim=ClaimVolume(claim_name=bound.metadata.name))
-    yield from (bound, made, replace(one, spec=replace(one.spec, volumes=(mounted,))))
+def _preempting_with_volumes(nodes: int, pods: int) -> Story:
+    """PreemptionPVs: each pod has a volume, and must evict the four low pods of a node. It ends with the nominations: no kubelet ends the victims."""
+    high = _requesting(_pod("high", "measured"), cpu="3970m").priority_class("high").grace(0)
+    there = _nodes(nodes)
+    setup = [*_ALL_SPACES, *there, *volumes_setup(there, limited=False)]
+    return Story(
+        [*setup, *_copies("low", 4 * nodes, _low())], list(mounting(_copies("high", pods, high), ""))
+    )
+
+
+def _devices(claims: int = 1, *selectors: str) -> Callable[[int, int], Story]:
+    """Half of the pods are there before; each has claims of its own, of one device each."""
+
+    def build(nodes: int, pods: int) -> Story:
+        there, like = _nodes(nodes), _requesting(_pod("pod", "measured"), cpu="1m", memory="1Mi")
+        init = list(claiming(_copies("init", pods, like.named("init")), claims, *selectors))
+        setup = [*_ALL_SPACES, *there, *devices_setup(there, 2 * claims * -(-pods // nodes)), *init]
+        return Story(setup, list(claiming(_copies("pod", pods, like), claims, *selectors)))
+
+    return build
+
+
+def _extended_resources(classes: int) -> Callable[[int, int], Story]:
+    """Each pod asks for an extended resource that a class of devices backs; without classes the nodes have it themselves."""
+
+    def build(nodes: int, pods: int) -> Story:
+        like = _requesting(_pod("pod", "measured"), cpu="1m", memory="1Mi")
+        if not classes:
+            there = _nodes(nodes, lambda _, n: n.capacity({BACKED: 10}))
+            return Story([*_ALL_SPACES, *there], _copies("pod", pods, _of(like, BACKED)))
+        there = _nodes(nodes)
+        setup = [*_ALL_SPACES, *there, *devices_setup(there, -(-pods // nodes)), *backed_classes(classes)]
+        kinds = [
+            list(_copies(f"pod-{i}", -(-pods // classes), _of(like, f"{BACKED}-{i}"))) for i in range(classes)
+        ]
+        return Story(setup, [one for kind in kinds for one in kind][:pods])
+
+    return build
+
+
+def _of(like: PodBuilder, resource: str) -> PodBuilder:
+    """Asking for one of an extended resource."""
+    return like.request({resource: 1}).limit({resource: 1})
 
 
 def _roomy(_: int, n: NodeBuilder) -> NodeBuilder:
@@ -478,11 +526,38 @@ WORKLOADS: dict[str, Workload] = {
     "TopologyAwareSchedulingLarge": Workload(
         "gangs of 1,000, each in one rack", 5_000, 3_000, _gangs(1_000, RACK)
     ),
+    "SchedulingSecrets": Workload("pods with a secret each", 5_000, 10_000, _secrets),
     "SchedulingInTreePVs": Workload(
-        "pods with a bound volume of the old kind each", 5_000, 2_000, _volumes("")
+        "pods with a bound volume of the old kind each", 5_000, 2_000, _volumes("", 1_000)
+    ),
+    "SchedulingMigratedInTreePVs": Workload(
+        "the same, left to a CSI driver with limits",
+        5_000,
+        5_000,
+        _volumes("", 5_000, limited=True, migrated=True),
     ),
     "SchedulingCSIPVs": Workload(
-        "pods with a bound CSI volume each, on nodes with limits", 5_000, 5_000, _volumes("ebs.csi.aws.com")
+        "pods with a bound CSI volume each, on nodes with limits",
+        5_000,
+        5_000,
+        _volumes(EBS, 5_000, limited=True),
+    ),
+    "PreemptionPVs": Workload("pods with a volume that preempt", 1_000, 1_000, _preempting_with_volumes),
+    "SchedulingWithResourceClaimTemplate": Workload(
+        "pods with a claim of one device each", 500, 2_500, _devices()
+    ),
+    "SchedulingWithResourceClaimSelector": Workload(
+        "the same, chosen by an attribute",
+        500,
+        2_500,
+        _devices(1, "device.attributes['gpu.example.com'].index >= 0"),
+    ),
+    "SchedulingWithMultipleResourceClaims": Workload("pods with two claims each", 500, 2_500, _devices(2)),
+    "ExtendedResource": Workload(
+        "extended resources that 25 classes of devices back", 500, 5_000, _extended_resources(25)
+    ),
+    "SchedulingWithExtendedResource": Workload(
+        "extended resources that the nodes have", 5_000, 5_000, _extended_resources(0)
     ),
     "ManyDeployments": Workload(
         "deployments of 40 pods each, interleaved, on nodes of 20 sizes", 5_000, 20_000, _many_deployments
@@ -494,7 +569,7 @@ WORKLOADS: dict[str, Workload] = {
     "130kNodes": Workload("plain pods on 130,000 nodes", 130_000, 1_000_000, _scheduling_basic),
     "heterogeneous": Workload("no two pods alike", 5_000, 5_000, _heterogeneous),
 }
-"""By the suite's names; the last five are ours."""
+"""By the suite's names; the last five are ours, and so is that of the selector."""
 
 
 def pods_of(objects: Iterable[Object]) -> int:

@@ -237,9 +237,12 @@ class _Admission:
     def __call__(self, obj: Object) -> Object:
         if isinstance(obj, PriorityClass):
             self._priorities[obj.metadata.name] = obj.value
-        elif isinstance(obj, Pod) and obj.spec.priority_class_name:
-            priority = self._priorities[obj.spec.priority_class_name]
-            return replace(obj, spec=replace(obj.spec, priority=priority))
+        elif isinstance(obj, Pod):
+            meta = obj.metadata
+            obj = replace(obj, metadata=replace(meta, uid=f"{meta.namespace}/{meta.name}"))
+            if obj.spec.priority_class_name:
+                priority = self._priorities[obj.spec.priority_class_name]
+                return replace(obj, spec=replace(obj.spec, priority=priority))
         return obj
 
 

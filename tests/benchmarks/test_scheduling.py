@@ -55,7 +55,8 @@ async def test_log_of_a_workload_verifies_by_replay(
     figures = await scheduling.measured(workload, *small(workload), log=path)
 
     assert figures.keys() >= FIGURES
-    assert figures["placed"] > 0
+    done = figures["attempts"] if workload == "PreemptionPVs" else figures["placed"]
+    assert done > 0
     assert_replays(await records_of(path))
 
 

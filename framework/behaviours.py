@@ -35,6 +35,7 @@ OWN_LEVELS_WAKE = 2
 GENERATORS_AFTER_PRE_FILTER = 3
 ONE_IMAGE_SIZE = 4
 TIES_FOLLOW_PODS = 5
+DEVICE_PLACEMENTS = 6
 
 BEHAVIOURS: dict[int, Behaviour] = {
     GUARDED_STARTING_PODS: Behaviour(
@@ -61,6 +62,11 @@ BEHAVIOURS: dict[int, Behaviour] = {
         "ties-follow-pods",
         "0.1.0",
         "Of equally good nodes one with the fewest pods is taken; which of those follows from the pod, and no longer from the attempt's number.",
+    ),
+    DEVICE_PLACEMENTS: Behaviour(
+        "device-placements",
+        "0.1.0",
+        "A group whose members share a claim that has no devices yet is tried with each set of devices that belong together, as KEP-5732 asks.",
     ),
 }
 """Number → what changed."""

@@ -18,7 +18,6 @@ from tidelog.api.kinds.registry import register as register_kind
 from tidelog.framework.interface import Plugin
 from tidelog.plugins.default_binder import DefaultBinder
 from tidelog.plugins.default_preemption.plugin import DefaultPreemption
-from tidelog.plugins.devices.dra_test_plugin import DRATestPlugin
 from tidelog.plugins.devices.wait_for_driver import WaitForDriver
 from tidelog.plugins.dynamic_resources.plugin import DynamicResources
 from tidelog.plugins.gang_scheduling import GangScheduling
@@ -70,7 +69,6 @@ IN_TREE: tuple[type[Plugin], ...] = (
     PlacementPodCountScorer,
     PodGroupPodsCount,
     PlacementBinPacking,
-    DRATestPlugin,
     WaitForDriver,
 )
 

@@ -13,7 +13,7 @@ import msgspec
 from tidelog.api.objects import AllocationResult, DeviceClass, Node, ResourceClaim
 from tidelog.plugins.dynamic_resources.allocated import Allocated
 from tidelog.plugins.dynamic_resources.errors import AllocationError, NodeLocalFailure, SearchGivenUp
-from tidelog.plugins.dynamic_resources.inventory import DevicePool, Inventory
+from tidelog.plugins.dynamic_resources.inventory import DevicePool, Inventory, PoolDevice
 from tidelog.plugins.dynamic_resources.requests import PreparedClaim, prepare
 from tidelog.plugins.dynamic_resources.result import ShareName, results, share_name
 from tidelog.plugins.dynamic_resources.search import Budget, Search, given_up
@@ -111,6 +111,13 @@ class Allocator:
         found = self._allocate(node, special)
         self._spent[name] = before - self._budget.left
         return found
+
+    def allocate_among(
+        self, node: Node, keep: Callable[[PoolDevice], bool]
+    ) -> tuple[AllocationResult, ...] | None:
+        """As `allocate`, with these devices only; the others still use what they have of the pools' counters."""
+        pools = [pool.restricted(keep) for pool in self._inventory.pools(node)]
+        return self._search(node, pools, self._claims)
 
     def _allocate(self, node: Node, special: ResourceClaim | None) -> tuple[AllocationResult, ...] | None:
         pools = self._inventory.pools(node)

@@ -9,7 +9,7 @@ made when they are first asked for, and kept until the node changes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
 from typing import Any, NamedTuple
 
@@ -103,6 +103,16 @@ class DevicePool:
 
     def __str__(self) -> str:
         return f"{self.driver}/{self.name}"
+
+    def restricted(self, keep: Callable[[PoolDevice], bool]) -> DevicePool:
+        """As if the other devices were some other node's."""
+        other = DevicePool(self.driver, self.name)
+        other.is_incomplete, other.is_invalid = self.is_incomplete, self.is_invalid
+        other.counters, other.waits = self.counters, self.waits
+        other.devices = tuple(device for device in self.devices if keep(device))
+        left = (device for device in self.devices if not keep(device))
+        other.elsewhere = (*self.elsewhere, *left)
+        return other
 
 
 class _Slice(NamedTuple):

@@ -5,6 +5,7 @@
     Filter      can this node reach what is allocated, and has it devices for the rest (`search`)
     PostFilter  gives back what an earlier attempt allocated where no node can use it
     Score       alternatives that were wanted more
+    Generate    for a group that shares a claim, a placement for each set of devices that it may get (`placement`)
     PreBind     writes allocation and reservation to the claims, and waits for devices that have to get ready first (`binding`)
 
 What is taken is told by the claims alone, promised ones included, so nothing is kept here that a replay would not know: the inventory of
@@ -16,6 +17,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
+from msgspec.structs import replace
+
 from tidelog.api.errors import FieldError
 from tidelog.api.features import FeatureGates
 from tidelog.api.kinds.registry import object_key
@@ -23,6 +26,7 @@ from tidelog.api.objects import AllocationResult, DeviceSubRequest, NodeSelector
 from tidelog.api.selectors import NodeMatcher, SelectorError, node_selector_matcher
 from tidelog.api.times import DURATION_RULE, NANOS, parse_duration
 from tidelog.api.writes import Write
+from tidelog.framework.behaviours import DEVICE_PLACEMENTS
 from tidelog.framework.events import EventRegistration
 from tidelog.framework.interface import (
     SKIP,
@@ -31,7 +35,11 @@ from tidelog.framework.interface import (
     CycleState,
     Depends,
     FilterPlugin,
+    GroupInfo,
     Handle,
+    Placement,
+    PlacementGeneratePlugin,
+    PlacementStatePlugin,
     Plugin,
     PluginArgs,
     PostFilterPlugin,
@@ -77,6 +85,7 @@ from tidelog.plugins.dynamic_resources.extended_resources import (
 )
 from tidelog.plugins.dynamic_resources.hints import registrations
 from tidelog.plugins.dynamic_resources.inventory import Inventory
+from tidelog.plugins.dynamic_resources.placement import placement_of, proposals, shared_claims
 from tidelog.plugins.dynamic_resources.result import share_name
 
 CANNOT_ALLOCATE = "cannot allocate all claims"
@@ -134,11 +143,17 @@ class Cycle:
         """Of each claim that is allocated: the nodes from which it can be used."""
         self.allocator: Allocator | None = None
         self.plans: dict[str, NodePlan] = {}
+        self.given: dict[int, AllocationResult] = {}
+        """What the placement that is tried gives to claims that have no devices yet."""
 
     @property
     def to_allocate(self) -> list[ResourceClaim]:
-        """The user's claims that have no devices yet."""
-        return [claim for claim in self.claims if claim.status.allocation is None]
+        """The user's claims for which devices have to be found."""
+        return [
+            claim
+            for index, claim in enumerate(self.claims)
+            if claim.status.allocation is None and index not in self.given
+        ]
 
 
 class DynamicResources(Plugin):
@@ -158,6 +173,8 @@ class DynamicResources(Plugin):
         self._inventory: tuple[int, Inventory] = (-1, Inventory())
         self._allocated: tuple[int, Allocated] = (-1, Allocated())
         self._memory = Memory()
+        self._given: dict[str, AllocationResult] = {}
+        """Key of a claim → what the placement that is being tried gives it."""
         self._shared_changes = 0
         """How often a device changed hands that more than one node may reach."""
 
@@ -257,6 +274,9 @@ class DynamicResources(Plugin):
     def _told(self, claim: ResourceClaim) -> object | None:
         """None of a claim of which more matters: how long it has waited for its devices, or that it has them by a promise."""
         allocation = claim.status.allocation
+        given = self._given.get(object_key(claim)) if self._given else None
+        if allocation is None and given is not None:
+            return given.node_selector, _points(claim, given), False
         if allocation is None:
             return claim.spec
         if self.handle.upstream and self.handle.listers.devices.is_promised(claim):
@@ -294,8 +314,11 @@ class DynamicResources(Plugin):
             return PreFilterResult(status=SKIP)
         cycle = Cycle(claims, special, is_shared=state.is_shared)
         cycle.extended = extended
-        for claim in claims:
-            status = self._look_at(cycle, claim)
+        for index, claim in enumerate(claims):
+            given = self._given.get(object_key(claim)) if self._given else None
+            if given is not None and claim.status.allocation is None:
+                cycle.given[index] = given
+            status = self._look_at(cycle, claim, given)
             if status is not None:
                 return PreFilterResult(status=status)
         if cycle.to_allocate or special is not None:
@@ -312,9 +335,9 @@ class DynamicResources(Plugin):
         state.write(_STATE, cycle)
         return PreFilterResult()
 
-    def _look_at(self, cycle: Cycle, claim: ResourceClaim) -> Status | None:
+    def _look_at(self, cycle: Cycle, claim: ResourceClaim, given: AllocationResult | None) -> Status | None:
         """Note from where an allocated claim can be used; of the others only the classes are checked."""
-        allocation = claim.status.allocation
+        allocation = claim.status.allocation or given
         own = f"{claim.metadata.namespace}/{claim.metadata.name}"
         if self.handle.upstream and self.handle.listers.devices.is_promised(claim):
             # By default the pod shares what was promised: if the promise is not kept, its attempt is aborted.
@@ -389,17 +412,19 @@ class DynamicResources(Plugin):
         return [
             index
             for index, claim in enumerate(cycle.claims)
-            if not self._is_available(claim, cycle.reach[index], node, now)
+            if not self._is_available(claim, cycle.reach[index], node, now, is_given=index in cycle.given)
         ]
 
     def _is_available(
-        self, claim: ResourceClaim, reach: NodeMatcher | None, node: NodeInfo, now: int
+        self, claim: ResourceClaim, reach: NodeMatcher | None, node: NodeInfo, now: int, *, is_given: bool
     ) -> bool:
         """Whether an allocated claim can be used from the node, or may still be."""
-        if claim.status.allocation is None:
+        if claim.status.allocation is None and not is_given:
             return True
         if reach is not None and not reach(node.node):
             return False
+        if is_given:
+            return True
         try:
             missing = unready(claim)
         except Failed:
@@ -483,8 +508,8 @@ class DynamicResources(Plugin):
             return 0
         fresh = iter(plan.allocations)
         points = 0
-        for claim in cycle.claims:
-            points += _points(claim, claim.status.allocation or next(fresh))
+        for index, claim in enumerate(cycle.claims):
+            points += _points(claim, claim.status.allocation or cycle.given.get(index) or next(fresh))
         return points
 
     def normalize_scores(
@@ -524,8 +549,10 @@ class DynamicResources(Plugin):
         plan = cycle.plans.get(node)
         fresh = iter(() if plan is None else plan.allocations)
         found: list[Write] = []
-        for claim in cycle.claims:
-            given = None if claim.status.allocation is not None else next(fresh)
+        for index, claim in enumerate(cycle.claims):
+            given = cycle.given.get(index)
+            if claim.status.allocation is None and given is None:
+                given = next(fresh)
             found += claim_writes(claim, pod.pod, given, state.at)
         if plan is not None and plan.special is not None:
             found += special_writes(plan.special, pod.pod, next(fresh), plan.mappings, state.turn, state.at)
@@ -538,7 +565,7 @@ class DynamicResources(Plugin):
             return
         yield from map(object_key, cycle.claims)
         plan = cycle.plans.get(node)
-        for allocation in () if plan is None else plan.allocations:
+        for allocation in (*cycle.given.values(), *(() if plan is None else plan.allocations)):
             for result in allocation.devices.results:
                 yield f"Device/{result.driver}/{result.pool}/{result.device}"
 
@@ -550,6 +577,71 @@ class DynamicResources(Plugin):
         """Everything is written, and answered."""
         return None
 
+    # --- groups -----------------------------------------------------------------------------------------------------------
+
+    def generate(
+        self, state: CycleState, group: GroupInfo, parents: Sequence[Placement]
+    ) -> tuple[Sequence[Placement], Status | None]:
+        """A placement for each set of devices that the claims may get that all members share (`placement`); the parents, if there are none."""
+        if self.handle.upstream or not self.handle.behaves(DEVICE_PLACEMENTS):
+            return parents, None
+        placements = parents
+        for name in shared_claims(group):
+            claim = self.handle.listers.devices.claim(group.members[0].namespace, name)
+            if (
+                claim is not None
+                and claim.status.allocation is None
+                and not claim.metadata.deletion_timestamp
+            ):
+                placements = [one for parent in placements for one in self._split(parent, claim, state.turn)]
+        if placements is parents:
+            return parents, None
+        return sorted(placements, key=lambda placement: (placement.rank, placement.name)), None
+
+    def _split(self, parent: Placement, claim: ResourceClaim, turn: int) -> Sequence[Placement]:
+        """The parent's parts; itself where no devices are found: the members' own search says why."""
+        devices, snapshot = self.handle.listers.devices, self.handle.snapshot
+        nodes = [node for name in parent.nodes if (node := snapshot.get(name)) is not None]
+        earlier = [_with(claim, allocation) for _, allocation in parent.allocations]
+        own, taken = object_key(claim), self.allocated()
+        for one in earlier:
+            taken.add(one)
+        try:
+            allocator = Allocator(
+                self.inventory(),
+                taken,
+                devices.device_class,
+                [claim],
+                lambda claim, result: share_name(own, turn, claim, result),
+            )
+            found = list(proposals(claim, allocator, self.inventory(), nodes))
+        finally:
+            for one in earlier:
+                taken.remove(one)
+        return [placement_of(parent, own, one) for one in found] or [parent]
+
+    def assume(self, state: CycleState, group: GroupInfo, placement: Placement) -> Status | None:
+        """The members see the claims with the placement's devices, and nobody else gets these."""
+        for key, allocation in placement.allocations:
+            claim = self._claim_at(key)
+            if claim is not None and claim.status.allocation is None:
+                self._given[key] = allocation
+                self.allocated().add(_with(claim, allocation))
+                self._shared_changes += 1
+        return None
+
+    def revert(self, state: CycleState, group: GroupInfo, placement: Placement) -> Status | None:
+        for key, _ in placement.allocations:
+            claim, allocation = self._claim_at(key), self._given.pop(key, None)
+            if claim is not None and allocation is not None:
+                self.allocated().remove(_with(claim, allocation))
+                self._shared_changes += 1
+        return None
+
+    def _claim_at(self, key: str) -> ResourceClaim | None:
+        _, namespace, name = key.split("/")
+        return self.handle.listers.devices.claim(namespace, name)
+
     # --- hints ------------------------------------------------------------------------------------------------------------
 
     def events_to_register(self) -> list[EventRegistration]:
@@ -560,6 +652,10 @@ def cycle_of(state: CycleState) -> Cycle | None:
     """Return the findings of DynamicResources in this attempt."""
     found: Cycle | None = state.read(_STATE)
     return found
+
+
+def _with(claim: ResourceClaim, allocation: AllocationResult) -> ResourceClaim:
+    return replace(claim, status=replace(claim.status, allocation=allocation))
 
 
 def _reach(selector: NodeSelector | None) -> NodeMatcher | None:
@@ -590,6 +686,8 @@ _reserve: type[ReservePlugin] = DynamicResources
 _signs: type[SignsPods] = DynamicResources
 _concerns: type[ConcernsPods] = DynamicResources
 _signs_attempts: type[SignsAttempts] = DynamicResources
+_generate: type[PlacementGeneratePlugin] = DynamicResources
+_placement_state: type[PlacementStatePlugin] = DynamicResources
 _pre_bind: type[PreBindPlugin] = DynamicResources
 _writes: type[WritesBeforeBinding] = DynamicResources
 

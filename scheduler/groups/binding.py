@@ -89,6 +89,11 @@ class GroupBinding:
         return failure or framework.run_bind(step.state, step.pod, step.node)
 
     @property
+    def written(self) -> frozenset[str]:
+        """Keys of the objects that are written before members are bound."""
+        return frozenset(w.key for all_of in self.promised.values() for each in all_of for w in each.writes)
+
+    @property
     def must_wait(self) -> bool:
         """Somebody has to be waited for before any member is bound."""
         return bool(self.waits or self.promised)

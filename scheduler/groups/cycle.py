@@ -238,9 +238,9 @@ class _Cycle:
     def _outlook(self, placements: Sequence[Placement]) -> Outlook | None:
         """Return what is known of placements like these; None where each has to be tried."""
         framework, group = self.framework, self.group
-        if framework.fast is None or len(placements) == 1 or framework.placement_state:
+        if framework.fast is None or len(placements) == 1:
             return None
-        if any(self._may_reserve(plugin) for plugin in framework.reserve):
+        if any(self._concerns(plugin) for plugin in (*framework.reserve, *framework.placement_state)):
             return None
         if not all(getattr(plugin, "scores_by_sums", False) for plugin in framework.placement_score):
             return None
@@ -250,7 +250,7 @@ class _Cycle:
         )
         return outlook
 
-    def _may_reserve(self, plugin: Any) -> bool:
+    def _concerns(self, plugin: Any) -> bool:
         """Whether the plugin has anything to do with a member."""
         if plugin not in self.framework.choosy:
             return True
@@ -512,7 +512,11 @@ class _Cycle:
             candidates=sum(e.is_feasible for e in evaluations),
             evaluated=len(evaluations),
             explanation=tuple(placement_lines([e for e in evaluations if e is not chosen])),
-            claims=dict(chosen.placement.allocations),
+            claims={
+                claim: allocation
+                for claim, allocation in chosen.placement.allocations
+                if claim not in bound.written
+            },
         )
 
     def _infeasible(

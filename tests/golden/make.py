@@ -27,6 +27,7 @@ from tidelog.eventlog.transfer import export_log
 from tidelog.replay.driver import Driver
 from tidelog.replay.files import write_log
 from tidelog.testing import builders as b
+from tidelog.testing import devices
 
 HERE = Path(__file__).resolve().parent
 
@@ -208,6 +209,30 @@ def ties_follow_pods() -> Driver:
     return twice(5, happens)
 
 
+def device_placements() -> Driver:
+    """Four pods that want devices of one fabric; the node with the most room reaches one, and takes two of them."""
+
+    def happens(driver: Driver, when: str) -> None:
+        there = {"of": when}
+        wide = node(f"{when}-wide", "a", cpu="64").label({"of": when, "fabric": "1"}).capacity(pods="2")
+        large = node(f"{when}-large", "a", cpu="8").label({"of": when, "fabric": "2"})
+        driver.put(wide.build(), large.build(), devices.device_class())
+        for fabric in "12":
+            asked = [
+                {"key": key, "operator": "In", "values": [value]}
+                for key, value in (("of", when), ("fabric", fabric))
+            ]
+            reached = {"nodeSelectorTerms": [{"matchExpressions": asked}]}
+            name = f"{when}-fabric-{fabric}"
+            driver.put(devices.resource_slice(name, ["x", "y"], pool=name, nodeSelector=reached))
+        driver.put(devices.claim(f"shared-{when}", devices.request(count=2)), b.pod_group(when, min_count=4))
+        like = pod(when, "100m").group(when).claim("c", claim=f"shared-{when}").node_selector(there)
+        driver.put(*(like.named(f"{when}-{i}").build() for i in range(4)))
+        driver.settle()
+
+    return twice(6, happens)
+
+
 STORIES: dict[str, Callable[[], Driver]] = {
     "spread": spread,
     "preemption": preemption,
@@ -220,6 +245,7 @@ STORIES: dict[str, Callable[[], Driver]] = {
     "generators-after-pre-filter": generators_after_pre_filter,
     "one-image-size": one_image_size,
     "ties-follow-pods": ties_follow_pods,
+    "device-placements": device_placements,
 }
 
 

@@ -32,6 +32,7 @@ from tidelog.api.cluster import Stamp
 from tidelog.api.features import FeatureGates
 from tidelog.api.objects import (
     GroupSchedulingConstraints,
+    ResourceClaim,
     TopologyConstraint,
     Workload,
     WorkloadPodGroup,
@@ -56,6 +57,7 @@ from tidelog.plugins.registry import Registry
 from tidelog.replay.driver import Driver
 from tidelog.replay.verify import verify
 from tidelog.testing import builders as b
+from tidelog.testing.devices import devices_of
 
 
 def chosen(driver: Driver) -> PlacementChosen:
@@ -105,7 +107,7 @@ def test_story_1_ai_training_in_a_single_rack() -> None:
 
 def test_story_2_workload_using_interconnected_devices() -> None:
     """Story 2: "The scheduler finds a set of DRA resources (ResourceSlice) that are co-located and binds the workload's pods to them." """
-    driver = started("DRATestPlugin")
+    driver = started()
     driver.put(node("a1", "a", "8"), node("b1", "b", "8"), device_class())
     driver.put(devices("fa", "f1", 1, in_rack("a")), devices("fb", "f2", 2, in_rack("b")), claim())
     driver.put(b.pod_group("train", min_count=3), *members(3, claim="shared"))
@@ -113,7 +115,11 @@ def test_story_2_workload_using_interconnected_devices() -> None:
     driver.settle()
 
     assert nodes_of(driver) == ["b1"] * 3
-    assert list(chosen(driver).claims) == ["ResourceClaim/default/shared"]
+    assert chosen(driver).placement == "shared=f2"
+    shared = driver.core.objects["ResourceClaim/default/shared"]
+    assert isinstance(shared, ResourceClaim)
+    assert devices_of(shared) == ["fb/fb-0", "fb/fb-1"]
+    assert [user.name for user in shared.status.reserved_for] == ["train-0", "train-1", "train-2"]
     assert_replays(driver)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tests.worlds.dra_test_plugin import DRATestPlugin
 from tidelog.api.objects import (
     CelSelector,
     Device,
@@ -42,6 +43,8 @@ FABRIC = f"{DRIVER}/fabric"
 def started(*plugins: str, gates: dict[str, bool] | None = None, **section: Any) -> Driver:
     """A scheduler with these plugins beside the default ones."""
     registry = Registry()
+    if DRATestPlugin.name in plugins:
+        registry.register(DRATestPlugin)
     driver = Driver(registry)
     everywhere: dict[str, Any] = {"enabled": [{"name": name} for name in plugins]}
     if {"DRATestPlugin", "WaitForDriver"} & set(plugins):

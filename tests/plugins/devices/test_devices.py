@@ -7,6 +7,8 @@ from collections.abc import Sequence
 import pytest
 from msgspec.structs import replace
 
+from tests.worlds.device_sets import NoSuchClass, device_sets, devices_of
+from tests.worlds.dra_test_plugin import TAKEN, DRATestPlugin, shared_claims
 from tests.worlds.placements import group, handle, node
 from tidelog.api.objects import (
     AllocationResult,
@@ -35,8 +37,6 @@ from tidelog.framework.events import Hint
 from tidelog.framework.interface import Code, CycleState, Placement
 from tidelog.framework.node_info import PodInfo
 from tidelog.framework.placements import whole
-from tidelog.plugins.devices.allocation import NoSuchClass, device_sets, devices_of
-from tidelog.plugins.devices.dra_test_plugin import TAKEN, DRATestPlugin, shared_claims
 from tidelog.plugins.devices.wait_for_driver import WaitForDriver, claim_names
 from tidelog.queue.entity import QueuedPod
 from tidelog.testing import builders as b

@@ -151,7 +151,7 @@ def test_law_1_deciding_leaves_no_trace(driver: Driver) -> None:
 @few
 @given(worlds(), st.integers(1, 3))
 def test_law_1_holds_for_devices_too(driver: Driver, count: int) -> None:
-    with_devices = started("DRATestPlugin")
+    with_devices = started()
     with_devices.put(*(o for o in driver.core.objects.values() if isinstance(o, Node)))
     with_devices.put(devices("fa", "f1", 1), devices("fb", "f2", 2), device_class(), claim(count=count))
     members = [

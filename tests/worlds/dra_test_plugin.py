@@ -1,4 +1,4 @@
-"""DRATestPlugin: placements from devices that a whole group shares (KEP-5732). For trying the interfaces; off by default.
+"""DRATestPlugin, as KEP-5732 has it: a generator of placements that is not ours, for trying the interfaces. DynamicResources does the real thing.
 
 Every claim that all members of the group name is given a set of devices, and the placement the nodes from which these can be reached:
 
@@ -13,6 +13,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from tests.worlds.device_sets import (
+    DeviceId,
+    DeviceSet,
+    NoSuchClass,
+    allocated_devices,
+    device_ids,
+    device_sets,
+    devices_of,
+)
 from tidelog.api.objects import AllocationResult, ResourceClaim
 from tidelog.api.selectors import node_selector_matcher
 from tidelog.framework.events import Action, ClusterEvent, EventRegistration, Hint, Resource, WaitingPod
@@ -25,15 +34,6 @@ from tidelog.framework.interface import (
     Plugin,
     Status,
     unschedulable,
-)
-from tidelog.plugins.devices.allocation import (
-    DeviceId,
-    DeviceSet,
-    NoSuchClass,
-    allocated_devices,
-    device_ids,
-    device_sets,
-    devices_of,
 )
 
 TAKEN = "DRATestPlugin.taken"

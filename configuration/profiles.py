@@ -108,7 +108,13 @@ def expand(
     everywhere = _merged(default_plugins(registry, gates, upstream=upstream), plugins.multi_point)
     points = {}
     for point in POINTS:
-        entries = _at_point(point, everywhere, plugins.at(point), registry)
+        taking_part = [
+            entry
+            for entry in everywhere
+            if implements(plugin := _known(registry, entry.name), point)
+            and not (upstream and point in plugin.ours_at)
+        ]
+        entries = _at_point(taking_part, plugins.at(point))
         if entries:
             weighted = point in WEIGHTED_POINTS
             points[point] = tuple(EnabledPlugin(e.name, (e.weight or 1) if weighted else 0) for e in entries)
@@ -126,18 +132,13 @@ def _merged(defaults: Iterable[PluginEntry], given: PluginSet) -> list[PluginEnt
     return [*merged.values(), *(entry for name, entry in enabled.items() if name not in merged)]
 
 
-def _at_point(
-    point: str, everywhere: Sequence[PluginEntry], given: PluginSet, registry: Registry
-) -> list[PluginEntry]:
+def _at_point(everywhere: Sequence[PluginEntry], given: PluginSet) -> list[PluginEntry]:
+    """`everywhere` are those of multiPoint that take part at the point."""
     disabled = {entry.name for entry in given.disabled}
     named = {entry.name for entry in given.enabled}
     if ALL in disabled:
         return list(given.enabled)
-    spread = [
-        entry
-        for entry in everywhere
-        if entry.name not in disabled and implements(_known(registry, entry.name), point)
-    ]
+    spread = [entry for entry in everywhere if entry.name not in disabled]
     spread_names = {entry.name for entry in spread}
     overriding = [entry for entry in given.enabled if entry.name in spread_names]
     rest = [entry for entry in given.enabled if entry.name not in spread_names]

@@ -344,6 +344,8 @@ class Plugin:
     """Kinds of object that come with the plugin; registering it registers them."""
     filter_depends: ClassVar[Depends] = Depends.CLUSTER
     score_depends: ClassVar[Depends] = Depends.CLUSTER
+    ours_at: ClassVar[tuple[str, ...]] = ()
+    """Extension points at which kube-scheduler's plugin of this name takes no part: with `compat: upstream` nor does this one, unless it is named there."""
     tries_resolvable_only: ClassVar[bool] = False
     """Of a PostFilter plugin: where no node has a status Unschedulable it looks at no state."""
     scores_by_sums: ClassVar[bool] = False

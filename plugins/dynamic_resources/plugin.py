@@ -144,7 +144,7 @@ class Cycle:
         self.allocator: Allocator | None = None
         self.plans: dict[str, NodePlan] = {}
         self.given: dict[int, AllocationResult] = {}
-        """What the placement that is tried gives to claims that have no devices yet."""
+        """Index of a claim that has no devices yet → those that the placement being tried gives it."""
 
     @property
     def to_allocate(self) -> list[ResourceClaim]:
@@ -164,6 +164,7 @@ class DynamicResources(Plugin):
     filter_depends = Depends.NODE | Depends.OCCUPANTS | Depends.CLUSTER
     score_depends = Depends.NODE | Depends.OCCUPANTS | Depends.CLUSTER
     signed_depends: ClassVar[Depends] = Depends.CLUSTER
+    ours_at = ("placementGenerate", "placementState")
     tries_resolvable_only = True
     too_late: ClassVar[str] = "device binding timeout"
 

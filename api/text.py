@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from tidelog.api.errors import printable_json
-from tidelog.api.times import NANOS
+from tidelog.api.times import NANOS, format_time
 
 Row = Sequence[object]
 
@@ -108,6 +108,22 @@ def as_yaml(value: object) -> str:
 
 
 def formatted(value: object, output: str) -> str:
-    """The value in the format that `-o json|yaml` names."""
+    """The value in the format that `-o json|yaml` names, with moments as RFC 3339."""
     assert output in ("json", "yaml"), output
-    return as_json(value) if output == "json" else as_yaml(value)
+    data = with_times(msgspec.to_builtins(value, str_keys=True))
+    return as_json(data) if output == "json" else as_yaml(data)
+
+
+MOMENTS = frozenset(("at", "deadline", "first_rejected_at", "last_at", "since", "until"))
+"""Fields of answers and records that are moments: nanoseconds since 1970, which tools that count in doubles would cut."""
+
+
+def with_times(data: Any, *, is_moment: bool = False) -> Any:
+    """Plain data with its moments as RFC 3339; one that is 0, which means never, as null."""
+    if isinstance(data, dict):
+        return {name: with_times(part, is_moment=is_moment or name in MOMENTS) for name, part in data.items()}
+    if isinstance(data, list | tuple):
+        return [with_times(part, is_moment=is_moment) for part in data]
+    if is_moment and type(data) is int:
+        return format_time(data) if data else None
+    return data

@@ -5,7 +5,7 @@
     backlog?bins=            how many pods waited where over the whole log, and the marks
     chunk?n=                 a state and the steps behind it (`tidelog.page.fold`)
     spans?first=&last=       which pod was where in that part of the log
-    why?pod=&seq=            what `tidelog why POD --at SEQ -o json` prints
+    why?pod=&seq=            what `tidelog why POD --at SEQ -o json` prints, with times as integers
     why-not?pod=&node=&seq=  what `tidelog why-not` prints
     record?seq=              what `tidelog log show SEQ -o json` prints, and its digest
     figures                  what `replay what-if` compares logs by

@@ -8,7 +8,7 @@ import msgspec
 
 from tidelog.api.errors import LogError
 from tidelog.api.manifests.manifests import to_builtins
-from tidelog.api.text import as_json_line, formatted, safe
+from tidelog.api.text import as_json_line, formatted, safe, with_times
 from tidelog.api.times import NANOS, format_duration, format_time
 from tidelog.eventlog.records import (
     AttemptAborted,
@@ -165,5 +165,5 @@ def rendered(record: Record, output: str) -> str:
     if output == "table":
         return line(record)
     if output == "json":
-        return as_json_line(in_full(record))
+        return as_json_line(with_times(in_full(record)))
     return f"---\n{formatted(in_full(record), 'yaml')}"

@@ -51,6 +51,10 @@ conformance: $(STAMP) ## the recorded answers of the real kube-scheduler
 docs: $(STAMP) ## write docs/cli.md from --help
 	$(BIN)/python tools/make_cli_docs.py
 
+.PHONY: completions
+completions: $(STAMP) ## write the completion scripts in cli/completions from the options of every verb
+	$(BIN)/python tools/make_completions.py
+
 screenshots: $(STAMP) ## take the README's pictures of the page anew (needs Chromium)
 	@$(BIN)/python tools/make_screenshots.py
 

@@ -51,8 +51,8 @@ VERBS: tuple[Verb, ...] = (
     Verb("load a cluster", "apply", "load manifests"),
     Verb("load a cluster", "delete", "delete objects"),
     Verb("load a cluster", "patch-condition", "set a condition of a pod's status"),
-    Verb("ask", "get", "list objects, now or at an earlier moment"),
-    Verb("ask", "describe", "a pod with its conditions and events"),
+    Verb("ask", "get", "list objects, or events, now or at an earlier moment"),
+    Verb("ask", "describe", "a pod with its conditions and events, or a node with its pods"),
     Verb("ask", "why", "a pod's story: what it waits for, what would help, why this node"),
     Verb("ask", "why-not", "every plugin's verdict on one node for a pod"),
     Verb("ask", "queue", "the pending pods: where each waits, and until when"),
@@ -72,6 +72,7 @@ VERBS: tuple[Verb, ...] = (
     Verb("replay", "replay what-if", "decide again under another configuration, and compare"),
     Verb("replay", "shadow report", "a cluster's own scheduler, judged by our rules"),
     Verb("measure", "bench", "run a benchmark of the repository"),
+    Verb("measure", "completion", "the completion script of bash, zsh or fish"),
     Verb("measure", "version", "the versions of program, log format, Python and SQLite"),
 )
 _VERB_BY_NAME = {verb.name: verb for verb in VERBS}
@@ -107,7 +108,7 @@ KUBECTL = frozenset(
 )
 """Verbs that kubectl has, and that it does on the log by way of `tidelog serve`."""
 MEANT = {
-    "events": "log tail", "explain": "why", "help": "--help", "history": "log tail", "logs": "log tail",
+    "events": "get events", "explain": "why", "help": "--help", "history": "log tail", "logs": "log tail",
     "pending": "queue", "pods": "get pods", "nodes": "get nodes", "status": "queue", "start": "run", "simulate": "replay what-if",
     "what-if": "replay what-if", "verify": "log verify", "ui": "page", "dashboard": "page", "show": "log show",
 }  # fmt: skip

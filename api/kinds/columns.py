@@ -21,7 +21,15 @@ from tidelog.api.objects import (
     Taint,
     pod_condition,
 )
-from tidelog.api.resources import Requests, occupied_requests, parse_requests
+from tidelog.api.resources import (
+    CPU,
+    EPHEMERAL_STORAGE,
+    MEMORY,
+    PODS,
+    Requests,
+    occupied_requests,
+    parse_requests,
+)
 
 _O = TypeVar("_O")
 
@@ -128,6 +136,16 @@ def used_memory(node: Node, view: View) -> str:
 def used_pods(node: Node, view: View) -> str:
     """`pods/allocatable`."""
     return f"{len(view.pods_on.get(node.metadata.name, ()))}/{_allocatable(node).get('pods', 0)}"
+
+
+def used_extended(node: Node, view: View) -> str:
+    """`name=used/allocatable` of each resource that only some nodes have."""
+    pods = [_requests_of(pod) for pod in view.pods_on.get(node.metadata.name, ())]
+    return ",".join(
+        f"{name}={sum(found.get(name, 0) for found in pods)}/{allocatable}"
+        for name, allocatable in sorted(_allocatable(node).items())
+        if allocatable and name not in (CPU, MEMORY, EPHEMERAL_STORAGE, PODS)
+    )
 
 
 def _allocatable(node: Node) -> Requests:

@@ -14,6 +14,7 @@ from tidelog.api.kinds.columns import (
     node_status,
     taint_words,
     used_cpu,
+    used_extended,
     used_memory,
     used_pods,
 )
@@ -100,6 +101,7 @@ NODE = Kind(
         Column("MEMORY", used_memory),
         Column("PODS", used_pods),
         column(Node, "TAINTS", lambda n: ",".join(map(taint_words, n.spec.taints))),
+        Column("EXTENDED", used_extended, wide=True),
         column(Node, "REGION", lambda n: n.metadata.labels.get(REGION), wide=True),
     ),
     redaction=Redaction(

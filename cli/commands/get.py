@@ -9,15 +9,21 @@ from tidelog.cli.commands.options import DEFAULT_NAMESPACE, add_namespace, add_o
 
 DESCRIPTION = """\
 List objects as the log has them: now, or with --at after an earlier record or at an earlier time. Ages count from that
-moment. `all` stands for every kind; short names are kubectl's (po, no, pdb, pc, …)."""
+moment. `all` stands for every kind; short names are kubectl's (po, no, pdb, pc, …). `get events` lists what the scheduler
+has said of pods and groups in the last hour of the log, as an API server does, or with --since further back."""
 EXAMPLES = """\
   tidelog get pods
   tidelog get nodes,pods -A -o wide
   tidelog get pod web-1 -o yaml
   tidelog get pods -l 'app in (web, api), !canary, tier!=test'
+  tidelog get events --for pod/web-1 --since 2d
   tidelog get pods --at 120
   tidelog get pods --at 2026-03-01T14:03:00Z
 """
+
+
+EVENTS = ("events", "event", "ev")
+"""They are no objects of the log, but made of its outcomes."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -38,6 +44,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="SEQ|TIME",
         help="as it was after this record, or at this time: 14:03, yesterday 14:03, 2026-03-01T14:03:00Z, or 5m ago",
     )
+    parser.add_argument(
+        "--for", dest="about", metavar="KIND/NAME", help="of events: only those about this object"
+    )
+    parser.add_argument(
+        "--since", default="1h", metavar="DURATION", help="of events: how far back (default: %(default)s)"
+    )
     parser.add_argument("--no-headers", action="store_true", help="leave out the headings of tables")
     add_output(parser, "table", "wide", "json", "yaml", "name")
 
@@ -50,6 +62,10 @@ def run(args: argparse.Namespace) -> int:
     from tidelog.cli.object_names import named_objects
     from tidelog.cli.tables.listing import Listing, selected
 
+    if args.objects[0].lower() in EVENTS:
+        from tidelog.cli.events import print_events
+
+        return print_events(args)
     wanted = named_objects(args.objects)
     names = [(kind, name) for kind, name in wanted if name is not None]
     if names and (args.all_namespaces or args.selector):

@@ -8,7 +8,7 @@ import msgspec
 
 from tidelog.api.kinds.columns import selector_words
 from tidelog.api.objects import Affinity, Pod, Toleration, TopologySpreadConstraint
-from tidelog.api.resources import pod_requests
+from tidelog.api.resources import Requests, pod_requests
 from tidelog.api.text import age, safe, table
 from tidelog.cli.text.why import wait_lines
 from tidelog.replay.advice import amount
@@ -70,45 +70,49 @@ def _event(entry: StoryEntry, found: Why) -> PodEvent:
 def describe_lines(pod: Pod, found: Why, events: Iterable[PodEvent]) -> Iterator[str]:
     """The pod, section by section."""
     meta, spec = pod.metadata, pod.spec
-    yield _line("Name", meta.name)
-    yield _line("Namespace", meta.namespace)
-    yield _line("Priority", spec.priority or 0)
+    yield named("Name", meta.name)
+    yield named("Namespace", meta.namespace)
+    yield named("Priority", spec.priority or 0)
     if spec.priority_class_name:
-        yield _line("Priority Class Name", spec.priority_class_name)
-    yield _line("Scheduler", spec.scheduler_name)
-    yield _line("Node", spec.node_name or "<none>")
+        yield named("Priority Class Name", spec.priority_class_name)
+    yield named("Scheduler", spec.scheduler_name)
+    yield named("Node", spec.node_name or "<none>")
     if pod.status.nominated_node_name:
-        yield _line("Nominated Node", pod.status.nominated_node_name)
-    yield from _pairs("Labels", meta.labels)
-    yield from _pairs("Annotations", meta.annotations)
-    yield _line("Status", _status(pod))
+        yield named("Nominated Node", pod.status.nominated_node_name)
+    yield from pairs("Labels", meta.labels)
+    yield from pairs("Annotations", meta.annotations)
+    yield named("Status", _status(pod))
     yield from _wishes(pod)
     yield "Conditions:"
     rows = [(c.type, c.status, c.reason, c.message) for c in pod.status.conditions]
-    yield from _indented(table(["Type", "Status", "Reason", "Message"], rows) if rows else "<none>")
+    yield from indented(table(["Type", "Status", "Reason", "Message"], rows) if rows else "<none>")
     if found.waits is not None:
         yield "Waits:"
         yield from (f"  {safe(line)}" for line in wait_lines(found.waits, found.at))
     yield "Events:"
     lines = [(e.type, e.reason, _ages(e, found.at), e.source, e.message) for e in events]
-    yield from _indented(table(["Type", "Reason", "Age", "From", "Message"], lines) if lines else "<none>")
+    yield from indented(table(["Type", "Reason", "Age", "From", "Message"], lines) if lines else "<none>")
 
 
-def _line(name: str, value: object) -> str:
+def named(name: str, value: object) -> str:
+    """A line of a name and its value."""
     return f"{name + ':':<{INDENT}}{safe(value)}"
 
 
-def _pairs(name: str, pairs: Mapping[str, str]) -> Iterator[str]:
-    texts = [f"{key}={value}" for key, value in pairs.items()] or ["<none>"]
-    yield from _listed(name, texts)
+def pairs(name: str, found: Mapping[str, str]) -> Iterator[str]:
+    """Labels and their like, one a line."""
+    texts = [f"{key}={value}" for key, value in found.items()] or ["<none>"]
+    yield from listed(name, texts)
 
 
-def _listed(name: str, texts: Iterable[str]) -> Iterator[str]:
+def listed(name: str, texts: Iterable[str]) -> Iterator[str]:
+    """Several values of one name, one below the other."""
     for number, text in enumerate(texts):
-        yield _line(name, text) if not number else f"{'':<{INDENT}}{safe(text)}"
+        yield named(name, text) if not number else f"{'':<{INDENT}}{safe(text)}"
 
 
-def _indented(text: str) -> Iterator[str]:
+def indented(text: str) -> Iterator[str]:
+    """The lines of a section."""
     yield from (f"  {line}" for line in text.splitlines())
 
 
@@ -132,21 +136,28 @@ def _wishes(pod: Pod) -> Iterator[str]:
         requests = pod_requests(pod)
     except ValueError:
         requests = {}
-    yield _line(
-        "Requests", ", ".join(f"{name} {amount(name, value)}" for name, value in requests.items()) or "<none>"
-    )
-    yield from _pairs("Node-Selectors", spec.node_selector)
-    yield from _listed("Tolerations", [_toleration(t) for t in spec.tolerations] or ["<none>"])
+    yield named("Requests", amount_words(requests) or "<none>")
+    yield from pairs("Node-Selectors", spec.node_selector)
+    yield from listed("Tolerations", [_toleration(t) for t in spec.tolerations] or ["<none>"])
     if spec.topology_spread_constraints:
-        yield from _listed("Topology Spread", [_spread(c) for c in spec.topology_spread_constraints])
+        yield from listed("Topology Spread", [_spread(c) for c in spec.topology_spread_constraints])
     if spec.affinity is not None:
-        yield from _listed("Affinity", _affinity(spec.affinity))
+        yield from listed("Affinity", _affinity(spec.affinity))
     if spec.scheduling_gates:
-        yield _line("Scheduling Gates", ", ".join(gate.name for gate in spec.scheduling_gates))
+        yield named("Scheduling Gates", ", ".join(gate.name for gate in spec.scheduling_gates))
     if spec.scheduling_group is not None:
-        yield _line("Pod Group", spec.scheduling_group.pod_group_name)
+        yield named("Pod Group", spec.scheduling_group.pod_group_name)
     if spec.volumes:
-        yield _line("Volumes", ", ".join(volume.name for volume in spec.volumes))
+        yield named("Volumes", ", ".join(volume.name for volume in spec.volumes))
+
+
+def amount_words(requests: Requests, of: Requests | None = None) -> str:
+    """`cpu 500m (12%), memory 1Gi (3%)`; the parts only where a whole is given."""
+    found = []
+    for name, value in requests.items():
+        whole = (of or {}).get(name, 0)
+        found.append(f"{name} {amount(name, value)}" + (f" ({value * 100 // whole}%)" if whole else ""))
+    return ", ".join(found)
 
 
 def _toleration(toleration: Toleration) -> str:

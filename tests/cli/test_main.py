@@ -235,7 +235,7 @@ def test_version_says_what_it_runs_on(tidelog) -> None:
     ("words", "said"),
     [
         (["explain", "web-1"], "did you mean `tidelog why`?"),
-        (["events"], "did you mean `tidelog log tail`?"),
+        (["events"], "did you mean `tidelog get events`?"),
         (["drain", "node-1"], "`kubectl drain` works on it"),
         (["aply"], "did you mean `tidelog apply`?"),
     ],

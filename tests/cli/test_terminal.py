@@ -29,6 +29,7 @@ ELSEWHERE = {
     "bench": "reads no log",
     "version": "reads no log",
     "demo": "makes its own names",
+    "completion": "reads no log",
     "log repair": "asks for a damaged log; what it prints of one are numbers and the path",
     "log compact": "prints numbers and the path",
     "serve": "prints addresses; what it serves is tested in tests/kube",
@@ -108,6 +109,13 @@ COMMANDS: list[list[str]] = [
         )
         for form in ([], ["-o", "json"], ["-o", "yaml"])
     ),
+    *(["get", "events", "-A", *form] for form in ([], ["-o", "wide"], ["-o", "json"], ["-o", "yaml"])),
+    *(
+        ["describe", "node", name, *form]
+        for name in (EVIL, "n1", f"no{EVIL}")
+        for form in ([], ["-o", "json"])
+    ),
+    ["get", "events", "--for", f"pod/{EVIL}"],
     ["get", "pods", f"no{EVIL}"],
     ["get", EVIL],
     ["describe", "pod", f"no{EVIL}"],

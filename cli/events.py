@@ -1,0 +1,110 @@
+"""`tidelog get events`: what the log's outcomes say of its objects, in kubectl's columns."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from tidelog.api.errors import UsageError
+from tidelog.api.kinds.registry import KIND_BY_NAME
+from tidelog.api.text import age, formatted, safe, table
+from tidelog.api.times import parse_duration
+from tidelog.cli.commands.options import DEFAULT_NAMESPACE, log_path
+from tidelog.cli.moments import NOW, At, parse_at, seq_of
+from tidelog.cli.object_names import key_of, named_objects
+from tidelog.eventlog.reader import open_reader
+from tidelog.eventlog.records import Unschedulable, decode_body
+from tidelog.replay.cluster_events import EventTable, ToldEvent
+
+
+def print_events(args: argparse.Namespace) -> int:
+    """Read, select, print."""
+    import asyncio
+
+    if args.objects[1:]:
+        raise UsageError("events have no names here: `tidelog get events --for pod/web-1`")
+    if args.selector:
+        raise UsageError("events have no labels: leave out -l, or name an object with --for")
+    at = parse_at(args.at)
+    found, now = asyncio.run(_read(log_path(args), at, _nanos(args.since)))
+    chosen = [event for event in found if _is_asked_for(event, args)]
+    if args.output == "name":
+        raise UsageError("events have no names here: -o table, wide, json or yaml")
+    if args.output in ("json", "yaml"):
+        print(formatted(chosen, args.output))
+    elif not chosen:
+        print(f"no events in the last {args.since} of the log", file=sys.stderr)
+    else:
+        print(_table(chosen, args, now))
+    return 0
+
+
+def _nanos(text: str) -> int:
+    try:
+        return parse_duration(f"{int(text[:-1]) * 24}h" if text[-1:] == "d" and text[:-1].isdigit() else text)
+    except ValueError:
+        raise UsageError(f"--since {text}: must be a duration such as 30m, 12h or 2d") from None
+
+
+async def _read(path: Path, at: At, since: int) -> tuple[list[ToldEvent], int]:
+    """The events of the time before the moment, and the moment. Time counts from the log's last record: one that has stopped has events too."""
+    async with open_reader(path) as log:
+        last = await seq_of(log, at)
+        if last <= log.anchor.seq:
+            return [], time.time_ns()
+        end = (await log.record(last)).at
+        events = EventTable()
+        first = max(await log.seq_at(end - since - 1), log.anchor.seq) + 1
+        async for batch in log.read_batches(first, last):
+            for record in batch:
+                events.add(record)
+        for seq, waiting in events.unknown.items():
+            # What a repetition refers to, where it is older than all this.
+            body = decode_body(await log.record(seq)) if seq > log.anchor.seq else None
+            for event in waiting:
+                event.message = body.message if isinstance(body, Unschedulable) else "as before"
+    now = time.time_ns() if at == NOW else at.time if at.time is not None else end
+    return events.events(), now
+
+
+def _is_asked_for(event: ToldEvent, args: argparse.Namespace) -> bool:
+    namespace = event.object.split("/")[1]
+    if args.about:
+        return event.object in _keys(args.about, args.namespace or DEFAULT_NAMESPACE)
+    return args.all_namespaces or namespace in ("", args.namespace or DEFAULT_NAMESPACE)
+
+
+def _keys(words: str, namespace: str) -> Sequence[str]:
+    pairs = named_objects(words.split(","))
+    if any(name is None for _, name in pairs):
+        raise UsageError(f"--for {words}: name an object as KIND/NAME, for example pod/web-1")
+    return [key_of(kind, namespace, name or "") for kind, name in pairs]
+
+
+def _table(events: Sequence[ToldEvent], args: argparse.Namespace, now: int) -> str:
+    wide = args.output == "wide"
+    columns = ["LAST SEEN", "TYPE", "REASON", "OBJECT", "MESSAGE"]
+    if args.all_namespaces:
+        columns.insert(0, "NAMESPACE")
+    if wide:
+        columns += ["FIRST SEEN", "COUNT", "RECORD"]
+    rows = []
+    for event in events:
+        kind, namespace, name = event.object.split("/")
+        singular = KIND_BY_NAME[kind].singular if kind in KIND_BY_NAME else kind.lower()
+        row: list[object] = [
+            age(now - event.last_at),
+            event.type,
+            event.reason,
+            f"{singular}/{name}",
+            safe(event.message),
+        ]
+        if args.all_namespaces:
+            row.insert(0, namespace)
+        if wide:
+            row += [age(now - event.at), event.count, event.seq]
+        rows.append(row)
+    return table(columns, rows, headings=not args.no_headers)

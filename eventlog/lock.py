@@ -1,7 +1,7 @@
 """One writing process per log: an operating-system lock on `<log>.lock`, in which its holder writes who it is.
 
-The lock falls free when its holder ends, however it ends; the file stays, because removing it would let two processes
-lock two different files of the same name. What is written in it is for messages and for finding the holder's socket:
+The lock falls free when its holder ends, however it ends; the file stays, except where no log was made after all. Whoever has locked a file looks whether it
+is still the one of that name: two processes cannot hold two files. What is written in it is for messages and for finding the holder's socket:
 only the lock itself decides who writes.
 
 A holder that lets go of a log that is well leaves the file empty. One that was killed, or that found its files taken away, leaves its name
@@ -52,15 +52,11 @@ class WriterLock:
     def __init__(self, path: str, what: str) -> None:
         """Take the lock of the log at `path`, or raise `LogLocked`."""
         self.path = path + ".lock"
-        try:
-            self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        except OSError as error:
-            raise LogError(f"{self.path}: cannot be opened for writing: {error.strerror}") from error
-        try:
-            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        self._fd = self._taken(path)
+        while not self._is_in_place():
+            # Removed by one that made no log after all, between our opening and its letting go.
             os.close(self._fd)
-            raise LogLocked(path, str(read_holder(path) or "another process")) from None
+            self._fd = self._taken(path)
         self._found = self._read()
         left = _decoded(self._found) or Holder(pid=0, host="", since="")
         self._holder = Holder(
@@ -74,11 +70,28 @@ class WriterLock:
         )
         self._write(msgspec.json.encode(self._holder))
 
+    def _taken(self, path: str) -> int:
+        """The file, locked."""
+        try:
+            fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise LogError(f"{self.path}: cannot be opened for writing: {error.strerror}") from error
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(fd)
+            raise LogLocked(path, str(read_holder(path) or "another process")) from None
+        return fd
+
+    def _is_in_place(self) -> bool:
+        with contextlib.suppress(OSError):
+            return os.path.samestat(os.stat(self.path), os.fstat(self._fd))
+        return False
+
     def check(self) -> None:
         """Raise `LogError` if the file was removed or replaced: somebody else may hold the one in its place. Costs a stat."""
-        with contextlib.suppress(OSError):
-            if os.path.samestat(os.stat(self.path), os.fstat(self._fd)):
-                return
+        if self._is_in_place():
+            return
         raise LogError(
             f"{self.path}: was removed or replaced, and another process may be writing the log: "
             "nothing more is written or acknowledged; start again"
@@ -106,6 +119,13 @@ class WriterLock:
     def give_up(self) -> None:
         """Let the next one try what this one could not: what was found in the file is what it will find. Does nothing after `release`."""
         self._let_go(self._found)
+
+    def undo(self) -> None:
+        """Leave no file behind, of a log that was not made after all. Does nothing after `release`, or where a file with a holder's name was found."""
+        if self._fd >= 0 and not self._found:
+            with contextlib.suppress(OSError):
+                os.unlink(self.path)
+        self.give_up()
 
     def abandon(self, seq: int, epoch: int) -> None:
         """Let the next one write, and know that so much had been acknowledged: who knows what became of it."""

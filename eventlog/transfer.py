@@ -226,7 +226,7 @@ def _import(path: str, lines: Iterable[bytes], progress: Callable[[int], None] |
     except OSError as error:
         raise LogError(f"{path}: cannot be written: {error}") from error
     finally:
-        lock.give_up()
+        lock.undo()
 
 
 class _Import:

@@ -91,7 +91,7 @@ def run(args: argparse.Namespace) -> int:
     from tidelog.page.site import PageSite
 
     gates = named_gates(args.feature_gates)
-    logs.configure(args.log_format, args.verbosity)
+    logs.configure(args.log_format, args.verbosity, level=args.log_level)
     if args.write_config_to is not None:
         write_configuration_file(args.config, gates, args.write_config_to)
         return 0
@@ -117,6 +117,7 @@ def run(args: argparse.Namespace) -> int:
         standby=not args.no_standby,
         end_silent_leader=end_silent,
         limits=Limits(snapshot_every=args.snapshot_every, keep=keep),
+        flags=flags_of(args),
     )
 
     site = PageSite({"a": log})
@@ -143,6 +144,11 @@ def fast_loop() -> Callable[[], AbstractEventLoop] | None:
         return None
     made: Callable[[], AbstractEventLoop] = uvloop.new_event_loop
     return made
+
+
+def flags_of(args: argparse.Namespace) -> dict[str, str]:
+    """The options and their values, for `/flagz`."""
+    return {name.replace("_", "-"): "" if value is None else str(value) for name, value in vars(args).items()}
 
 
 def seconds_of(text: str) -> float:

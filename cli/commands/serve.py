@@ -92,7 +92,7 @@ def run(args: argparse.Namespace) -> int:
 
     from tidelog.api.errors import TidelogError, UsageError
     from tidelog.cli.commands.options import log_path
-    from tidelog.cli.commands.run import fast_loop, named_gates
+    from tidelog.cli.commands.run import fast_loop, flags_of, named_gates
     from tidelog.daemon.actors.catalogue import read_actors
     from tidelog.daemon.process import logs
     from tidelog.daemon.process.process import Options
@@ -106,7 +106,7 @@ def run(args: argparse.Namespace) -> int:
     except ModuleNotFoundError as error:
         raise TidelogError(f"tidelog serve needs {error.name}: pip install 'tidelog[kube]'") from error
 
-    logs.configure(args.log_format, args.verbosity)
+    logs.configure(args.log_format, args.verbosity, level=args.log_level)
     if args.snapshot_every < 0:
         raise UsageError(f"--snapshot-every {args.snapshot_every}: must not be below 0")
     keep = None if args.keep is None else read_retention(args.keep)
@@ -125,6 +125,7 @@ def run(args: argparse.Namespace) -> int:
         listen=None if args.metrics_listen == "off" else args.metrics_listen,
         standby=not args.no_standby,
         limits=Limits(snapshot_every=args.snapshot_every, keep=keep, decides=not args.no_scheduler),
+        flags=flags_of(args),
     )
     settings = Settings(
         listen=args.listen,

@@ -39,6 +39,7 @@ _tidelog() {
         "run:--unsettled") return ;;
         "run:--events") COMPREPLY=($(compgen -W "all problems none" -- "$cur")); return ;;
         "run:--log-format") COMPREPLY=($(compgen -W "text json" -- "$cur")); return ;;
+        "run:--log-level") COMPREPLY=($(compgen -W "error warning info debug" -- "$cur")); return ;;
         "run:--log") compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$cur")); return ;;
         "run:--feature-gates") return ;;
         "serve:--config") compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$cur")); return ;;
@@ -52,6 +53,7 @@ _tidelog() {
         "serve:--snapshot-every") return ;;
         "serve:--keep") return ;;
         "serve:--log-format") COMPREPLY=($(compgen -W "text json" -- "$cur")); return ;;
+        "serve:--log-level") COMPREPLY=($(compgen -W "error warning info debug" -- "$cur")); return ;;
         "serve:--log") compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$cur")); return ;;
         "serve:--feature-gates") return ;;
         "apply:-f" | "apply:--filename") compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$cur")); return ;;
@@ -186,8 +188,8 @@ _tidelog() {
         "replay") words="verify what-if"; options="--help" ;;
         "shadow") words="report"; options="--help" ;;
         "demo") words=""; options="-h --help --log --feature-gates --debug" ;;
-        "run") words=""; options="-h --help --config --write-config-to --listen --actors --snapshot-every --keep --end-silent-leader --no-standby --kubeconfig --context --mode --lease --redact --redact-key --keep-annotations --record-kinds --shadow-records --unsettled --events --reattach --replace-kube-scheduler --log-format -v --verbose --log --feature-gates --debug"; files=1 ;;
-        "serve") words=""; options="-h --help --config --listen --kubeconfig-out --no-scheduler --actors --metrics-listen --token-file --client-ca --insecure-http --snapshot-every --keep --no-standby --log-format -v --verbose --log --feature-gates --debug"; files=1 ;;
+        "run") words=""; options="-h --help --config --write-config-to --listen --actors --snapshot-every --keep --end-silent-leader --no-standby --kubeconfig --context --mode --lease --redact --redact-key --keep-annotations --record-kinds --shadow-records --unsettled --events --reattach --replace-kube-scheduler --log-format --log-level -v --verbose --log --feature-gates --debug"; files=1 ;;
+        "serve") words=""; options="-h --help --config --listen --kubeconfig-out --no-scheduler --actors --metrics-listen --token-file --client-ca --insecure-http --snapshot-every --keep --no-standby --log-format --log-level -v --verbose --log --feature-gates --debug"; files=1 ;;
         "apply") words=""; options="-h --help -f --filename -R --recursive -n --namespace --dry-run --strict -o --output --log --feature-gates --debug"; files=1 ;;
         "delete") words="pods nodes namespaces priorityclasses poddisruptionbudgets services replicationcontrollers replicasets statefulsets workloads podgroups resourceslices deviceclasses resourceclaims resourceclaimtemplates devicetaintrules persistentvolumeclaims persistentvolumes storageclasses csinodes csidrivers csistoragecapacities volumeattachments deployments jobs events all"; options="-h --help -f --filename -R --recursive -n --namespace --grace-period --force --ignore-not-found --dry-run -o --output --log --feature-gates --debug" ;;
         "patch-condition") words=""; options="-h --help --type --status --reason --message -n --namespace --dry-run -o --output --log --feature-gates --debug" ;;

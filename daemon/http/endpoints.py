@@ -78,6 +78,10 @@ class Sources(Protocol):
         """The configuration in force: anything that JSON can show."""
         ...
 
+    def flags(self) -> Mapping[str, str]:
+        """The options of the command line, by name."""
+        ...
+
     def status(self) -> Mapping[str, object]:
         """Facts for people, the most wanted first."""
         ...
@@ -179,7 +183,7 @@ def parse_listen(listen: str) -> tuple[str, int]:
         host = ""
     if not (host and host.isprintable() and port.isascii() and port.isdigit() and int(port) < 65536):
         raise UsageError(
-            f"cannot listen on {quoted(listen)}: write an address and a port, for example {DEFAULT_LISTEN} or [::1]:10259"
+            f"cannot listen on {quoted(listen)}: write an address and a port from 0 to 65535, for example {DEFAULT_LISTEN} or [::1]:10259"
         )
     return host, int(port)
 
@@ -228,6 +232,7 @@ class Endpoints:
             "/metrics": self._metrics,
             "/metrics/resources": self._resources,
             "/configz": self._configz,
+            "/flagz": self._flagz,
             "/statusz": self._statusz,
         }
         self._checks = {"livez": sources.live, "healthz": sources.live, "readyz": sources.ready}
@@ -279,6 +284,13 @@ class Endpoints:
         return Response(
             as_json({"componentconfig": self._ask(self._sources.configuration)}) + "\n", type=JSON
         )
+
+    def _flagz(self) -> Response:
+        # In kube-scheduler's form.
+        rows = [
+            f"{safe(name)}={safe(value)}" for name, value in sorted(self._ask(self._sources.flags).items())
+        ]
+        return Response("\n".join(["tidelog flagz", "", *rows, ""]))
 
     def _statusz(self) -> Response:
         status = self._ask(self._sources.status)

@@ -28,8 +28,12 @@ from tidelog.scheduler.core import Core
 class ProcessState:
     """Implements `tidelog.daemon.http.endpoints.Sources`."""
 
-    def __init__(self, path: str, configuration: SchedulerConfiguration) -> None:
+    def __init__(
+        self, path: str, configuration: SchedulerConfiguration, flags: Mapping[str, str] | None = None
+    ) -> None:
+        """`flags` are the options of the command line."""
         self.path = path
+        self.given = flags or {}
         self.wanted = configuration
         """The configuration from the file, in force when this process leads."""
         self.phase = "recovering"
@@ -54,8 +58,14 @@ class ProcessState:
     def metrics(self) -> Scrape:
         return self.measured.read()
 
+    def flags(self) -> Mapping[str, str]:
+        return self.given
+
     def pods(self) -> Sequence[Pod]:
-        return [] if self.core is None else [o for o in self.core.objects.values() if isinstance(o, Pod)]
+        """The leader's: a standby that told the same would have each pod counted twice."""
+        if self.core is None or self.phase == "standby":
+            return []
+        return [o for o in self.core.objects.values() if isinstance(o, Pod)]
 
     def live(self) -> Checks:
         failure = None if self.runtime is None else self.runtime.failure
@@ -91,7 +101,9 @@ class ProcessState:
         if self.phase == "standby":
             rows["Leader silent for"] = f"{self.leader_silent:.0f} s"
         core, runtime = self.core, self.runtime
-        if core is not None:
+        if core is not None and self.phase == "standby":
+            rows |= {"Followed up to": core.seq, "Objects": len(core.objects)}
+        elif core is not None:
             rows |= {
                 "Consumed": core.seq,
                 "Epoch": core.epoch,
@@ -110,9 +122,13 @@ class ProcessState:
         """The values of the gauges."""
         core, runtime = self.core, self.runtime
         ready = not any(self.ready().values())
-        if core is None or core.queue is None:
+        if core is None or core.queue is None or self.phase == "standby":
+            # A standby's core is the leader's a moment ago: half of it told again would be counted twice.
             return Statistics(
-                ready=ready, log_bytes=_size(self.path), leader_silent_seconds=self.leader_silent
+                ready=ready,
+                log_bytes=_size(self.path),
+                leader_silent_seconds=self.leader_silent,
+                log_head_seq=0 if core is None else core.seq,
             )
         queue = core.queue.statistics()
         cache = core.cluster.cache

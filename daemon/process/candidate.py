@@ -194,8 +194,8 @@ class LeadershipCandidate:
             runtime,
             self.leading(runtime),
             await self._place.serve(log, runtime.facts.handle),
-            _beside(self._reload_when_told(runtime)),
-            _beside(self._look_after(log)),
+            beside(self._reload_when_told(runtime)),
+            beside(self._look_after(log)),
         ):
             _log.info("scheduling", extra=fields(log=log.name, seq=core.seq, epoch=core.epoch))
             await self._unless_stopped(self.led(runtime))
@@ -242,7 +242,7 @@ class LeadershipCandidate:
 
 
 @contextlib.asynccontextmanager
-async def _beside(work: Coroutine[object, object, None]) -> AsyncIterator[None]:
+async def beside(work: Coroutine[object, object, None]) -> AsyncIterator[None]:
     """Work that goes on while the block runs. Not a task group: what ends the block is to be raised as it is."""
     task = asyncio.create_task(work)
     try:

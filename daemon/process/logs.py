@@ -25,6 +25,7 @@ from tidelog.api.times import NANOS, format_time
 
 Format = Literal["text", "json"]
 FORMATS: tuple[Format, ...] = ("text", "json")
+LEVELS = {"error": logging.ERROR, "warning": logging.WARNING, "info": logging.INFO, "debug": logging.DEBUG}
 HINTS = "tidelog.hints"
 """Each answer of a QueueingHint is a line of this logger."""
 VALUE_MAX = 4096
@@ -40,9 +41,15 @@ def fields(**values: object) -> dict[str, object]:
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """`--log-format` and `-v`, as `configure` takes them."""
+    """`--log-format`, `--log-level` and `-v`, as `configure` takes them."""
     parser.add_argument(
         "--log-format", choices=FORMATS, default="text", help="how log lines look (default: text)"
+    )
+    parser.add_argument(
+        "--log-level",
+        choices=tuple(LEVELS),
+        default="info",
+        help="the least important log lines to show (default: %(default)s; debug is -v)",
     )
     parser.add_argument(
         "-v",
@@ -59,8 +66,11 @@ def configure(
     verbosity: int = 0,
     stream: TextIO | None = None,
     clock: Callable[[], int] | None = None,
+    level: str = "info",
 ) -> None:
     """Send all log lines of the process to `stream` (stderr). A second call replaces the first.
+
+    `level` is one of LEVELS; -v shows more, whatever it is.
 
     `clock` gives the time of a line in nanoseconds, where that is not the time of the record.
     """
@@ -69,10 +79,11 @@ def configure(
     root = logging.getLogger()
     root.handlers = [other for other in root.handlers if not isinstance(other, _Handler)]
     root.addHandler(handler)
-    root.setLevel(logging.DEBUG if verbosity > 2 else logging.WARNING)
-    logging.getLogger("tidelog").setLevel(logging.DEBUG if verbosity else logging.INFO)
+    least = LEVELS[level]
+    root.setLevel(logging.DEBUG if verbosity > 2 else max(least, logging.WARNING))
+    logging.getLogger("tidelog").setLevel(logging.DEBUG if verbosity else least)
     # There are many of these: a level of their own.
-    logging.getLogger(HINTS).setLevel(logging.DEBUG if verbosity > 1 else logging.INFO)
+    logging.getLogger(HINTS).setLevel(logging.DEBUG if verbosity > 1 else max(least, logging.INFO))
     logging.captureWarnings(True)
 
 

@@ -71,6 +71,9 @@ class Scheduler:
     def configuration(self) -> object:
         return {"profiles": [{"schedulerName": "default-scheduler"}]}
 
+    def flags(self) -> Mapping[str, str]:
+        return {"log": "/var/x\x1b.db", "config": ""}
+
     def status(self) -> Mapping[str, object]:
         return self.status_rows
 
@@ -214,12 +217,18 @@ async def test_configuration_is_shown_under_kube_schedulers_key(server: HttpServ
     }
 
 
+async def test_flags_are_told_as_they_were_given(server: HttpServer) -> None:
+    reply = await get(server, "/flagz")
+
+    assert reply.body == "tidelog flagz\n\nconfig=\nlog=/var/x\\x1b.db\n"
+
+
 async def test_status_is_for_people(server: HttpServer) -> None:
     reply = await get(server, "/statusz")
 
     assert reply.body == (
         "tidelog statusz\n\nVersion: 0.1.0\nHead: 12\n"
-        "Paths: /metrics /metrics/resources /configz /statusz /livez /healthz /readyz\n"
+        "Paths: /metrics /metrics/resources /configz /flagz /statusz /livez /healthz /readyz\n"
     )
 
 
@@ -614,8 +623,8 @@ def test_run_listens_on_the_loopback_interface_unless_told_otherwise() -> None:
 
 
 def test_nothing_that_is_answered_can_change_anything() -> None:
-    """The endpoints know their sources by six questions, none of which takes an argument."""
+    """The endpoints know their sources by seven questions, none of which takes an argument."""
     asked = [name for name in vars(Sources) if not name.startswith("_")]
 
-    assert asked == ["metrics", "pods", "live", "ready", "configuration", "status"]
+    assert asked == ["metrics", "pods", "live", "ready", "configuration", "flags", "status"]
     assert all(list(inspect.signature(getattr(Sources, name)).parameters) == ["self"] for name in asked)

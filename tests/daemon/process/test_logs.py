@@ -209,10 +209,34 @@ def test_options_of_the_command_line_are_what_configure_takes() -> None:
     parser = argparse.ArgumentParser()
     add_options(parser)
 
-    assert vars(parser.parse_args([])) == {"log_format": "text", "verbosity": 0}
-    assert vars(parser.parse_args(["-vv", "--log-format", "json"])) == {"log_format": "json", "verbosity": 2}
+    assert vars(parser.parse_args([])) == {
+        "log_format": "text",
+        "log_level": "info",
+        "verbosity": 0,
+    }
+    assert vars(parser.parse_args(["-vv", "--log-format", "json", "--log-level", "error"])) == {
+        "log_format": "json",
+        "log_level": "error",
+        "verbosity": 2,
+    }
     with pytest.raises(SystemExit):
         parser.parse_args(["--log-format", "xml"])
+
+
+@pytest.mark.parametrize(("level", "shown"), [("error", 1), ("warning", 2), ("info", 3), ("debug", 4)])
+def test_level_says_what_is_least_important_enough(level: str, shown: int) -> None:
+    stream = io.StringIO()
+    before = logging.getLogger().handlers[:]
+    try:
+        configure("text", stream=stream, level=level)
+        log = logging.getLogger("tidelog.test")
+        for number in (logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR):
+            log.log(number, "said")
+    finally:
+        configure("text")
+        logging.getLogger().handlers[:] = before
+
+    assert len(stream.getvalue().splitlines()) == shown
 
 
 anything = st.recursive(

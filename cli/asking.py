@@ -10,6 +10,7 @@ from typing import NamedTuple
 from tidelog.api.errors import UsageError
 from tidelog.cli.commands.options import DEFAULT_NAMESPACE
 from tidelog.cli.moments import NOW, At, seq_of
+from tidelog.cli.progress import Progress
 from tidelog.eventlog.address import LogAddress
 from tidelog.replay.history import History, open_history
 from tidelog.scheduler.core import Core
@@ -69,5 +70,6 @@ def _collect_little() -> None:
 async def state_at(path: LogAddress, at: At) -> tuple[Core, QuestionTime]:
     """The scheduler's state at a moment, attempts in flight included."""
     async with open_history(path) as history:
-        moment = await moment_of(history, at)
-        return await history.core_at(moment.seq), moment
+        with Progress("reading the log", "records") as progress, progress.reading(history.log):
+            moment = await moment_of(history, at)
+            return await history.core_at(moment.seq), moment

@@ -15,6 +15,7 @@ from tidelog.api.times import parse_duration
 from tidelog.cli.commands.options import DEFAULT_NAMESPACE, log_path
 from tidelog.cli.moments import NOW, At, parse_at, seq_of
 from tidelog.cli.object_names import key_of, named_objects
+from tidelog.cli.progress import Progress
 from tidelog.eventlog.reader import open_reader
 from tidelog.eventlog.records import Unschedulable, decode_body
 from tidelog.replay.cluster_events import EventTable, ToldEvent
@@ -58,9 +59,10 @@ async def _read(path: Path, at: At, since: int) -> tuple[list[ToldEvent], int]:
         end = (await log.record(last)).at
         events = EventTable()
         first = max(await log.seq_at(end - since - 1), log.anchor.seq) + 1
-        async for batch in log.read_batches(first, last):
-            for record in batch:
-                events.add(record)
+        with Progress("reading the log", "records") as progress, progress.reading(log):
+            async for batch in log.read_batches(first, last):
+                for record in batch:
+                    events.add(record)
         for seq, waiting in events.unknown.items():
             # What a repetition refers to, where it is older than all this.
             body = decode_body(await log.record(seq)) if seq > log.anchor.seq else None

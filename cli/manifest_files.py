@@ -13,6 +13,7 @@ from tidelog.api.kinds.kind import Kind
 from tidelog.api.manifests.documents import INPUT_BYTES_MAX
 from tidelog.api.manifests.manifests import Remarks, load
 from tidelog.api.objects import Object
+from tidelog.cli.progress import Progress
 from tidelog.cli.terminal import notice
 from tidelog.daemon.intake.messages import Refused, RefusedObject
 from tidelog.kube.schema import misspelled
@@ -39,14 +40,15 @@ def read_manifests(
     refusals: list[RefusedObject] = []
     remarks = Remarks(_unknown_fields)
     texts = 0
-    for source, data in _texts(names, recursive):
-        texts += 1
-        try:
-            found += (
-                Manifest(source, obj) for obj in load(data, source, namespace=namespace, remarks=remarks)
-            )
-        except InvalidObjects as error:
-            refusals.append(RefusedObject(subject=error.subject, errors=error.errors))
+    with Progress("reading manifests", "files") as progress:
+        for source, data in _texts(names, recursive):
+            try:
+                objects = load(data, source, namespace=namespace, remarks=remarks)
+                found += (Manifest(source, obj) for obj in objects)
+            except InvalidObjects as error:
+                refusals.append(RefusedObject(subject=error.subject, errors=error.errors))
+            texts += 1
+            progress.update(texts)
     if strict:
         refusals += [RefusedObject(subject=subject, errors=odd) for subject, odd in remarks.odd]
     if refusals:

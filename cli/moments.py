@@ -8,6 +8,7 @@ from typing import NamedTuple
 from tidelog.api.errors import LogError
 from tidelog.api.times import format_time
 from tidelog.cli.clock import moment_named, zone_notice
+from tidelog.cli.progress import Progress
 from tidelog.cli.terminal import notice
 from tidelog.eventlog.address import LogAddress
 from tidelog.eventlog.objects import ObjectTable, load_objects
@@ -60,7 +61,8 @@ async def seq_of(log: LogReader, at: At) -> int:
 async def objects_at(path: LogAddress, at: At) -> tuple[ObjectTable, int]:
     """The objects at that moment, and the time that ages count from."""
     async with open_reader(path) as log:
-        table = await load_objects(log, await seq_of(log, at))
+        with Progress("reading the log", "records") as progress, progress.reading(log):
+            table = await load_objects(log, await seq_of(log, at))
     if at == NOW:
         return table, time.time_ns()
     return table, at.time if at.time is not None else table.at

@@ -1,11 +1,9 @@
-"""Output beside the results: notices, progress, errors. All of it goes to stderr."""
+"""Output beside the results: notices and errors. All of it goes to stderr; progress is in `tidelog.cli.progress`."""
 
 from __future__ import annotations
 
 import os
 import sys
-from types import TracebackType
-from typing import Self
 
 from tidelog.api.errors import InternalError, InvalidObjects, TidelogError
 from tidelog.api.text import safe
@@ -14,41 +12,14 @@ from tidelog.daemon.intake.messages import Refused
 
 def notice(text: str) -> None:
     """Something that the user should know but that is not the result: one line on stderr."""
-    print(f"tidelog: {safe(text)}", file=sys.stderr)
+    # A line of progress may stand there.
+    start = "\r\x1b[K" if sys.stderr.isatty() else ""
+    print(f"{start}tidelog: {safe(text)}", file=sys.stderr)
 
 
 def colourful() -> bool:
     """Whether stdout is a terminal that wants colour (https://no-color.org)."""
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-
-
-class Progress:
-    """A line on a terminal's stderr that long work keeps up to date and leaves clean; nothing in a pipe."""
-
-    def __init__(self, doing: str, unit: str) -> None:
-        self._doing = doing
-        self._unit = unit
-        self._shown = -1
-        self._visible = sys.stderr.isatty()
-
-    def update(self, done: int, total: int = 0) -> None:
-        """Show the progress. Redraws a hundred times in all where the total is known, else each 10,000."""
-        if not self._visible:
-            return
-        step = done * 100 // total if total else done // 10_000
-        if step != self._shown:
-            self._shown = step
-            of = f" of {total:,} ({step} %)" if total else ""
-            print(f"\r\x1b[K{self._doing}: {done:,}{of} {self._unit}", end="", file=sys.stderr, flush=True)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._shown >= 0:
-            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
 
 
 # --- errors ---------------------------------------------------------------------------------------------------------

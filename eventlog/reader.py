@@ -7,7 +7,7 @@ Nothing damaged is ever returned: each record's digest is checked when it is rea
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 from tidelog.api.errors import LogDamaged, LogError
 from tidelog.eventlog.address import LogAddress, is_database, needs_postgres
@@ -33,6 +33,9 @@ async def open_reader(path: LogAddress, *, disk: Disk | None = None) -> LogReade
 
 class LogReader(Closing):
     """A log to read from: its records in order, checked, and its snapshots. Of a log that another process writes."""
+
+    on_read: Callable[[int, int], object] | None = None
+    """Told how many records of a pass have been read, and of how many, before each further batch."""
 
     def __init__(self, store: ReadStore) -> None:
         self._store = store
@@ -75,6 +78,8 @@ class LogReader(Closing):
         place = await self._place_before(first)
         while place.seq < last:
             records = await self._next(place, last)
+            if self.on_read is not None:
+                self.on_read(records[0].seq - first, last - first + 1)
             yield records
             place = _after(records[-1])
 

@@ -41,6 +41,7 @@ def run(args: argparse.Namespace) -> int:
     from tidelog.cli.asking import moment_of, pod_key
     from tidelog.cli.moments import parse_at
     from tidelog.cli.object_names import named_objects
+    from tidelog.cli.progress import Progress
     from tidelog.cli.text.describe import describe_lines, events_of
     from tidelog.replay.history import open_history
     from tidelog.replay.why import Why, why
@@ -56,10 +57,11 @@ def run(args: argparse.Namespace) -> int:
 
     async def read() -> tuple[Pod | None, Why, str]:
         async with open_history(log_path(args)) as history:
-            moment = await moment_of(history, at)
-            past = await history.past_of(key, moment.seq)
-            found = why(past.records, past.core, key, later=past.later, seq=moment.seq, at=moment.at)
-            return past.core.cluster.pod(key), found, past.dropped
+            with Progress("reading the log", "records") as progress, progress.reading(history.log):
+                moment = await moment_of(history, at)
+                past = await history.past_of(key, moment.seq)
+                found = why(past.records, past.core, key, later=past.later, seq=moment.seq, at=moment.at)
+                return past.core.cluster.pod(key), found, past.dropped
 
     pod, found, dropped = asyncio.run(read())
     if pod is None:

@@ -50,6 +50,7 @@ def run(args: argparse.Namespace) -> int:
     import asyncio
 
     from tidelog.api.text import formatted
+    from tidelog.cli.progress import Progress
     from tidelog.cli.terminal import notice
     from tidelog.daemon.process.retention import read_retention
 
@@ -62,7 +63,8 @@ def run(args: argparse.Namespace) -> int:
         if plan.last >= plan.first and args.output == "table":
             notice(f"{path}: {plan}")
 
-    plan = asyncio.run(_compact(path, args.to, keep, begin, dry_run=args.dry_run))
+    with Progress("compacting"):
+        plan = asyncio.run(_compact(path, args.to, keep, begin, dry_run=args.dry_run))
     first, last, before, after = plan.first, plan.last, plan.size, _size(path)
     if args.output != "table":
         data: dict[str, object] = {"dropped": last - first + 1, "first": last + 1, "bytes_before": before}

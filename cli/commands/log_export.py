@@ -54,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 async def _export(args: argparse.Namespace, file: BinaryIO) -> int:
-    from tidelog.cli.terminal import Progress
+    from tidelog.cli.progress import Progress
     from tidelog.eventlog.reader import open_reader
     from tidelog.eventlog.transfer import export_log
 

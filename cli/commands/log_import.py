@@ -48,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
 def _import(path: LogAddress, lines: Iterable[bytes]) -> int:
     import asyncio
 
-    from tidelog.cli.terminal import Progress
+    from tidelog.cli.progress import Progress
     from tidelog.eventlog.transfer import import_log
 
     with Progress("importing", "records") as progress:

@@ -30,7 +30,7 @@ def run(args: argparse.Namespace) -> int:
     import asyncio
 
     from tidelog.api.errors import TidelogError, UsageError
-    from tidelog.cli.terminal import Progress
+    from tidelog.cli.progress import Progress
     from tidelog.replay.files import refuse_existing, write_log
     from tidelog.replay.history import open_history
     from tidelog.replay.redact import Redacted, redact
@@ -48,10 +48,12 @@ def run(args: argparse.Namespace) -> int:
                     f"{path}: the log was compacted to record {history.log.anchor.seq}: redacting needs it from its first record; "
                     "import an export made before (`tidelog log import`), if there is one"
                 )
-            records = [record async for record in history.records()]
+            with Progress("reading the log", "records") as progress, progress.reading(history.log):
+                records = [record async for record in history.records()]
             with Progress("redacting", "records") as progress:
                 made = redact(records, history.registry, progress.update)
-        await write_log(copy, made.records)
+        with Progress("writing the copy"):
+            await write_log(copy, made.records)
         return made
 
     made = asyncio.run(make())

@@ -30,9 +30,11 @@ def run(args: argparse.Namespace) -> int:
     import asyncio
 
     from tidelog.api.text import formatted
+    from tidelog.cli.progress import Progress
     from tidelog.eventlog.repair import Repaired, repair
 
-    done: Repaired = asyncio.run(repair(log_path(args), accept_loss=args.accept_loss))
+    with Progress("repairing"):
+        done: Repaired = asyncio.run(repair(log_path(args), accept_loss=args.accept_loss))
     if args.output != "table":
         print(formatted(done, args.output))
     elif not done.reason:

@@ -38,6 +38,7 @@ def run(args: argparse.Namespace) -> int:
     import asyncio
 
     from tidelog.api.errors import LogError, UsageError
+    from tidelog.cli.progress import Progress
     from tidelog.replay.history import open_history
     from tidelog.replay.to_test import slice_of, to_test
 
@@ -54,8 +55,9 @@ def run(args: argparse.Namespace) -> int:
                     raise LogError(f"{path}: there is no record {seq}: the log has {oldest} to {head}")
             if args.first and args.to and args.first > args.to:
                 raise UsageError(f"--from {args.first} --to {args.to}: there is nothing in between")
-            core, records = await slice_of(history, args.first, args.to)
-            return to_test(records, name, Path(path).name, core)
+            with Progress("reading the log", "records") as progress, progress.reading(history.log):
+                core, records = await slice_of(history, args.first, args.to)
+                return to_test(records, name, Path(path).name, core)
 
     print(asyncio.run(read()), end="")
     return 0

@@ -59,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 async def _verify(args: argparse.Namespace) -> Verified:
-    from tidelog.cli.terminal import Progress
+    from tidelog.cli.progress import Progress
     from tidelog.eventlog.reader import open_reader
     from tidelog.eventlog.verify import verify
 

@@ -63,7 +63,8 @@ def _export(logs: dict[str, str | Path], args: argparse.Namespace) -> int:
     import asyncio
     import os
 
-    from tidelog.cli.terminal import Progress, notice
+    from tidelog.cli.progress import Progress
+    from tidelog.cli.terminal import notice
     from tidelog.eventlog.disk import owner_only
     from tidelog.page.export import export
 

@@ -54,6 +54,7 @@ async def _planned(args: argparse.Namespace) -> Plan:
     from tidelog.cli.asking import moment_of
     from tidelog.cli.manifest_files import read_manifests
     from tidelog.cli.moments import parse_at
+    from tidelog.cli.progress import Progress
     from tidelog.eventlog.objects import load_objects
     from tidelog.replay.history import open_history
     from tidelog.replay.plan import plan
@@ -63,7 +64,9 @@ async def _planned(args: argparse.Namespace) -> Plan:
         args.filename, namespace=namespace, recursive=args.recursive, strict=args.strict
     )
     async with await open_history(log_path(args)) as history:
-        moment = await moment_of(history, parse_at(args.at))
-        core = await history.core_at(moment.seq, in_flight=False)
-        table = await load_objects(history.log, moment.seq)
-        return plan(core, table, [manifest.object for manifest in manifests], moment.at)
+        with Progress("reading the log", "records") as progress, progress.reading(history.log):
+            moment = await moment_of(history, parse_at(args.at))
+            core = await history.core_at(moment.seq, in_flight=False)
+            table = await load_objects(history.log, moment.seq)
+        with Progress("planning"):
+            return plan(core, table, [manifest.object for manifest in manifests], moment.at)

@@ -44,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
     import asyncio
 
     from tidelog.api.text import formatted
-    from tidelog.cli.terminal import Progress
+    from tidelog.cli.progress import Progress
     from tidelog.cli.text.verify import as_data, report_lines
     from tidelog.replay.segments import verify_log
 

@@ -89,7 +89,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 async def _made(path: LogAddress, args: argparse.Namespace) -> WhatIf:
-    from tidelog.cli.terminal import Progress
+    from tidelog.cli.progress import Progress
     from tidelog.replay.history import open_history
 
     async with open_history(path) as history:

@@ -8,22 +8,24 @@ import sys
 
 from tidelog.api.text import formatted, safe
 from tidelog.cli.commands.options import feature_gates, log_path
+from tidelog.cli.progress import Progress
 from tidelog.cli.submit import submit
 from tidelog.daemon.intake.messages import Answer, Facts
 
 
 def submit_and_report(args: argparse.Namespace, facts: Facts, verb: str, *, create: bool = True) -> int:
     """Get the facts into the log and print a line for each object."""
-    answer = asyncio.run(
-        submit(
-            log_path(args),
-            facts,
-            verb=verb,
-            create=create,
-            dry_run=args.dry_run,
-            gates=feature_gates(args),
+    with Progress(verb):
+        answer = asyncio.run(
+            submit(
+                log_path(args),
+                facts,
+                verb=verb,
+                create=create,
+                dry_run=args.dry_run,
+                gates=feature_gates(args),
+            )
         )
-    )
     for result in answer.results:
         for warning in result.warnings:
             print(f"tidelog: warning: {safe(result.name)}: {safe(warning)}", file=sys.stderr)

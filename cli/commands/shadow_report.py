@@ -54,6 +54,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 async def _report(path: LogAddress, args: argparse.Namespace) -> ShadowReport:
+    from tidelog.cli.progress import Progress
     from tidelog.eventlog.objects import load_objects
     from tidelog.replay.history import open_history
     from tidelog.replay.shadow.follower import Follower
@@ -72,9 +73,10 @@ async def _report(path: LogAddress, args: argparse.Namespace) -> ShadowReport:
             table = await load_objects(history.log, first - 1)
             follower.begin(core.configuration, core.objects.values(), table.attachment)
         cluster = server = ""
-        async for record in history.records(first, last):
-            for judged in follower.take(record):
-                summary.add(judged)
+        with Progress("judging", "records") as progress, progress.reading(history.log):
+            async for record in history.records(first, last):
+                for judged in follower.take(record):
+                    summary.add(judged)
         for judged in follower.finish():
             summary.add(judged)
         if not follower.world.configurations:

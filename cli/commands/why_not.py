@@ -33,6 +33,7 @@ def run(args: argparse.Namespace) -> int:
     from tidelog.api.text import formatted
     from tidelog.cli.asking import moment_of, pod_key
     from tidelog.cli.moments import parse_at
+    from tidelog.cli.progress import Progress
     from tidelog.cli.text.why import why_not_lines
     from tidelog.replay.history import open_history
     from tidelog.replay.why import WhyNot
@@ -40,8 +41,9 @@ def run(args: argparse.Namespace) -> int:
     async def ask() -> WhyNot:
         key, at = pod_key(args.pod, args.namespace), parse_at(args.at)
         async with open_history(log_path(args)) as history:
-            moment = await moment_of(history, at)
-            return await history.why_not(key, args.node, seq=moment.seq)
+            with Progress("reading the log", "records") as progress, progress.reading(history.log):
+                moment = await moment_of(history, at)
+                return await history.why_not(key, args.node, seq=moment.seq)
 
     found = asyncio.run(ask())
     if args.output == "table":

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
+import re
+import sys
+import time
+from pathlib import Path
+
 import pytest
 
 from tidelog.api.errors import FieldError, InvalidObjects, LogDamaged, UsageError
+from tidelog.cli import progress as progress_module
 from tidelog.cli import terminal
+from tidelog.cli.progress import Progress
+from tidelog.eventlog.log import open_log
+from tidelog.eventlog.records import Draft, Tick
 
 HOSTILE = "a\x1b[2Jb\u202ec\x9bd\ne\x7f"
 
 
 def test_progress_is_silent_without_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    with terminal.Progress("verifying", "records") as progress:
+    with Progress("verifying", "records") as progress:
         progress.update(5, 10)
 
     assert capsys.readouterr().err == ""
@@ -20,14 +30,48 @@ def test_progress_is_silent_without_a_terminal(capsys: pytest.CaptureFixture[str
 def test_progress_is_drawn_and_cleaned_on_a_terminal(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import sys
-
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    with terminal.Progress("verifying", "records") as progress:
+    monkeypatch.setattr(progress_module, "PATIENCE_SECONDS", 0.01)
+    monkeypatch.setattr(progress_module, "REDRAW_SECONDS", 0.01)
+    with Progress("verifying", "records") as progress:
         progress.update(1000, 2000)
-        progress.update(1001, 2000)
+        while not progress._shown:
+            time.sleep(0.01)
 
-    assert capsys.readouterr().err == "\r\x1b[Kverifying: 1,000 of 2,000 (50 %) records\r\x1b[K"
+    drawn = capsys.readouterr().err
+    assert re.match(r"\r\x1b\[Kverifying: 1,000 of 2,000 records \(50 %\), [\d,]+/s, \d+ s left", drawn)
+    assert drawn.endswith("\r\x1b[K")
+
+
+def test_short_work_shows_no_progress(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    with Progress("verifying", "records") as progress:
+        progress.update(1, 2)
+
+    assert capsys.readouterr().err == ""
+
+
+def test_work_that_counts_nothing_shows_its_time() -> None:
+    assert Progress("compacting").line() == "compacting: 0 s"
+
+
+def test_what_is_read_from_a_log_is_counted(tmp_path: Path) -> None:
+    async def read() -> list[int]:
+        async with open_log(tmp_path / "c.db") as log:
+            await log.append([Draft(body=Tick(), author="ticker") for _ in range(20_000)])
+            progress = Progress("reading the log", "records")
+            seen: list[int] = []
+            with progress.reading(log):
+                seen += [progress._done async for _ in log.read_batches()]
+            assert log.on_read is None
+            return seen
+
+    seen = asyncio.run(read())
+    assert seen[0] == 0
+    assert len(seen) > 1
+    assert 0 < seen[-1] < 20_000
 
 
 def test_no_color_is_respected(monkeypatch: pytest.MonkeyPatch) -> None:

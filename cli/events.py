@@ -6,7 +6,6 @@ import argparse
 import sys
 import time
 from collections.abc import Sequence
-from pathlib import Path
 
 from tidelog.api.errors import UsageError
 from tidelog.api.kinds.registry import KIND_BY_NAME
@@ -16,6 +15,7 @@ from tidelog.cli.commands.options import DEFAULT_NAMESPACE, log_path
 from tidelog.cli.moments import NOW, At, parse_at, seq_of
 from tidelog.cli.object_names import key_of, named_objects
 from tidelog.cli.progress import Progress
+from tidelog.eventlog.address import LogAddress
 from tidelog.eventlog.reader import open_reader
 from tidelog.eventlog.records import Unschedulable, decode_body
 from tidelog.replay.cluster_events import EventTable, ToldEvent
@@ -50,7 +50,7 @@ def _nanos(text: str) -> int:
         raise UsageError(f"--since {text}: must be a duration such as 30m, 12h or 2d") from None
 
 
-async def _read(path: Path, at: At, since: int) -> tuple[list[ToldEvent], int]:
+async def _read(path: LogAddress, at: At, since: int) -> tuple[list[ToldEvent], int]:
     """The events of the time before the moment, and the moment. Time counts from the log's last record: one that has stopped has events too."""
     async with open_reader(path) as log:
         last = await seq_of(log, at)

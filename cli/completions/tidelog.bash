@@ -116,6 +116,11 @@ _tidelog() {
         "page:--to") return ;;
         "page:--log") compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$cur")); return ;;
         "page:--feature-gates") return ;;
+        "log init:--grant") return ;;
+        "log init:--grant-reading") return ;;
+        "log init:-o" | "log init:--output") COMPREPLY=($(compgen -W "table json yaml" -- "$cur")); return ;;
+        "log init:--log") compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$cur")); return ;;
+        "log init:--feature-gates") return ;;
         "log tail:-n" | "log tail:--lines") return ;;
         "log tail:--from") return ;;
         "log tail:-o" | "log tail:--output") COMPREPLY=($(compgen -W "table json yaml" -- "$cur")); return ;;
@@ -184,7 +189,7 @@ _tidelog() {
     case "$verb" in
         "") words="demo run serve apply delete patch-condition get describe why why-not queue plan page bench completion version log replay shadow help"; options="--log --feature-gates --debug --help --version" ;;
         help) words="demo run serve apply delete patch-condition get describe why why-not queue plan page bench completion version log replay shadow" ;;
-        "log") words="tail show verify repair compact export import redact to-test"; options="--help" ;;
+        "log") words="init tail show verify repair compact export import redact to-test"; options="--help" ;;
         "replay") words="verify what-if"; options="--help" ;;
         "shadow") words="report"; options="--help" ;;
         "demo") words=""; options="-h --help --log --feature-gates --debug" ;;
@@ -200,6 +205,7 @@ _tidelog() {
         "queue") words=""; options="-h --help -n --namespace --at -o --output --log --feature-gates --debug"; files=1 ;;
         "plan") words=""; options="-h --help -f --filename -R --recursive -n --namespace --strict --at -o --output --log --feature-gates --debug"; files=1 ;;
         "page") words=""; options="-h --help -o --output --open --listen --no-browser --against --from --to --log --feature-gates --debug"; files=1 ;;
+        "log init") words=""; options="-h --help --grant --grant-reading -o --output --log --feature-gates --debug"; files=1 ;;
         "log tail") words=""; options="-h --help -n --lines --from -f --follow -o --output --log --feature-gates --debug"; files=1 ;;
         "log show") words=""; options="-h --help -o --output --log --feature-gates --debug"; files=1 ;;
         "log verify") words=""; options="-h --help --rebuild -o --output --log --feature-gates --debug"; files=1 ;;

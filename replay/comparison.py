@@ -7,12 +7,13 @@ from typing import Any
 
 import msgspec
 
-from tidelog.api.objects import Pod
+from tidelog.api.objects import Object, Pod
 from tidelog.api.pod_status import is_preempted
 from tidelog.api.times import NANOS
-from tidelog.eventlog.attachment import Attachment, attached
+from tidelog.eventlog.attachment import attached
+from tidelog.eventlog.objects import ObjectTable
 from tidelog.eventlog.records import OUTCOME_KINDS, ObjectPut, Record, Scheduled, decode_body, decode_outcome
-from tidelog.replay.figures import Figures, figures, waits_of_log
+from tidelog.replay.figures import Figures, creation_times, figures, waits_of_log
 from tidelog.replay.foreign import only_records
 from tidelog.replay.what_if import Divergence, WhatIfOutcomes
 
@@ -60,17 +61,22 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
         return not self.outcomes["differing"]
 
 
-def compare(recorded: Sequence[Record], made: WhatIfOutcomes) -> Comparison:
-    """The recorded log beside the what-if. Costs a few passes over both."""
+def compare(recorded: Sequence[Record], made: WhatIfOutcomes, beginning: bytes = b"") -> Comparison:
+    """The recorded log beside the what-if. Costs a few passes over both.
+
+    `beginning` is the encoded table of the objects before the first record, where that is not the log's first.
+    """
     driver = made.driver
-    rows = _rows(_results(recorded), _results(driver.records), {key for key, _ in made.as_good})
+    rows = _rows(
+        _results(recorded, beginning), _results(driver.records, beginning), {key for key, _ in made.as_good}
+    )
     return Comparison(
         outcomes=_outcomes(recorded, driver.records, made.as_good),
         pods=_pods(rows),
         first_difference=made.divergence,
         figures={
-            "recorded": figures(recorded),
-            "what_if": figures(driver.records, waits_of_log(recorded)),
+            "recorded": figures(recorded, beginning=beginning),
+            "what_if": figures(driver.records, waits_of_log(recorded, beginning), beginning),
         },
         by_pod=rows,
     )
@@ -107,12 +113,13 @@ def _content(record: Record) -> dict[str, Any]:
     return {k: v if k not in ("sameAs", "conflict") else bool(v) for k, v in body.items() if k not in _BESIDE}
 
 
-def _results(records: Sequence[Record]) -> dict[str, PodResult]:
+def _results(records: Sequence[Record], beginning: bytes) -> dict[str, PodResult]:
     """By pod key. A pod that was created again counts from then on."""
-    created: dict[str, int] = {}
-    found: dict[str, PodResult] = {}
+    table = ObjectTable.decode(beginning) if beginning else ObjectTable()
+    created = {key: at for key, at in creation_times(table).items() if key.startswith("Pod/")}
+    found = {key: _at_first(table.get(key)) for key in created}
     end = records[-1].at if records else 0
-    attachment: Attachment | None = None
+    attachment = table.attachment
     for record in records:
         key = record.key
         if record.kind == "ClusterAttached":
@@ -133,6 +140,11 @@ def _results(records: Sequence[Record]) -> dict[str, PodResult]:
         else msgspec.structs.replace(result, pending_seconds=(end - created[key]) / NANOS)
         for key, result in found.items()
     }
+
+
+def _at_first(pod: Object | None) -> PodResult:
+    assert isinstance(pod, Pod)
+    return PodResult(node=pod.spec.node_name, attempts=0, pending_seconds=0.0, evicted=is_preempted(pod))
 
 
 def _shown(result: PodResult, record: Record, created: int) -> PodResult:

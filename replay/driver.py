@@ -41,11 +41,19 @@ class Driver:
     """A core and its log. `now` is the virtual clock; nothing moves it but the caller."""
 
     def __init__(
-        self, registry: Registry | None = None, *, now: int = START, core: Core | None = None
+        self,
+        registry: Registry | None = None,
+        *,
+        now: int = START,
+        core: Core | None = None,
+        digest: bytes = GENESIS,
     ) -> None:
-        """Begin with an empty log, or behind `core`, whose own records are not known here."""
+        """Begin with an empty log, or behind `core`, whose own records are not known here; `digest` is that of the last one."""
         self.core = Core(registry or Registry()) if core is None else core
         self.registry = self.core.registry
+        self.base = self.core.seq
+        """The record before the first of `records`."""
+        self._digest = digest
         self.records: list[Record] = []
         self.now = now
         self.submitted: list[Decision] = []
@@ -87,7 +95,7 @@ class Driver:
     def _record(self, draft: Draft) -> Record:
         seq, at = self.core.seq + 1, max(self.core.at, self.now)
         kind, body = KIND_OF_BODY[type(draft.body)], encode_body(draft.body)
-        previous = self.records[-1].digest if self.records else GENESIS
+        previous = self.records[-1].digest if self.records else self._digest
         digest = chain_digest(previous, seq, at, draft.author, kind, draft.key, draft.cause, body)
         record = Record(seq, at, draft.author, kind, draft.key, draft.cause, body, digest)
         self.records.append(record)

@@ -11,11 +11,12 @@ from statistics import fmean, median, pstdev
 
 import msgspec
 
+from tidelog.api.kinds.registry import object_key
 from tidelog.api.objects import Node, Object, Pod, PodDisruptionBudget, PodGroup
 from tidelog.api.pod_status import is_preempted, is_terminal
 from tidelog.api.resources import CPU, MEMORY
 from tidelog.api.selectors import SelectorError, label_matcher, selector_key
-from tidelog.api.times import NANOS
+from tidelog.api.times import NANOS, parse_time
 from tidelog.eventlog.objects import ObjectTable
 from tidelog.eventlog.records import ObjectPut, Record, decode_body
 from tidelog.framework.node_info import NodeInfo, PodInfo
@@ -74,18 +75,19 @@ Waits = dict[str, list[Wait]]
 """By the key of a pod or group: each time that it was placed."""
 
 
-def figures(records: Sequence[Record], beside: Waits | None = None) -> Figures:
+def figures(records: Sequence[Record], beside: Waits | None = None, beginning: bytes = b"") -> Figures:
     """Sum these records up, which are a log's from its first. Costs a few microseconds a record.
 
     `beside` are the waits of the log that a what-if was made of: what took as many attempts here waits as long as there. A what-if decides
-    without delay, and that it does is no merit of its configuration.
+    without delay, and that it does is no merit of its configuration. `beginning` is the encoded table of the objects before the first record,
+    where that is not the log's first.
     """
-    return _Count(beside or {}).of(records)
+    return _Count(beside or {}, beginning).of(records)
 
 
-def waits_of_log(records: Sequence[Record]) -> Waits:
+def waits_of_log(records: Sequence[Record], beginning: bytes = b"") -> Waits:
     """How long each pod and group waited, each time."""
-    count = _Count({})
+    count = _Count({}, beginning)
     count.of(records)
     return count.waits
 
@@ -96,10 +98,10 @@ def fair(own: Wait, beside: Wait | None) -> int:
 
 
 class _Count:
-    def __init__(self, beside: Waits) -> None:
+    def __init__(self, beside: Waits, beginning: bytes) -> None:
         self.beside = beside
-        self.table = ObjectTable()
-        self.created: dict[str, int] = {}
+        self.table = ObjectTable.decode(beginning) if beginning else ObjectTable()
+        self.created = creation_times(self.table)
         self.waits: Waits = {}
         self.placed_at: dict[str, int] = {}
         self.tries: dict[str, int] = {}
@@ -224,6 +226,17 @@ class _Count:
                 self.waits[key] = [own]
                 waits.append(fair(own, next(iter(self.beside.get(key, ())), None)))
         return complete, waits, len(groups)
+
+
+def creation_times(table: ObjectTable) -> dict[str, int]:
+    """When each object of the table was created; those that do not tell, at the moment of the table."""
+    found: dict[str, int] = {}
+    for entry in table:
+        try:
+            found[object_key(entry.object)] = parse_time(entry.object.metadata.creation_timestamp)
+        except ValueError:
+            found[object_key(entry.object)] = table.at
+    return found
 
 
 def _is_daemon(pod: Pod) -> bool:

@@ -24,6 +24,7 @@ from tidelog.api.objects import Pod
 from tidelog.api.times import format_time
 from tidelog.configuration.configuration import SchedulerConfiguration, resolve_configuration
 from tidelog.eventlog.closing import Closing, opens
+from tidelog.eventlog.objects import load_objects
 from tidelog.eventlog.reader import LogReader, open_reader
 from tidelog.eventlog.records import (
     ConfigurationLoaded,
@@ -172,20 +173,30 @@ class History(Closing):
         """Decide everything anew and compare with what was decided.
 
         Under another configuration: one, what would be in a file, or a function of each recorded one. `drop` leaves out facts, by record
-        number or by object key; `inject` puts objects that were never there. Raises TidelogError for a compacted log.
+        number or by object key; `inject` puts objects that were never there. Of a compacted log, what was decided before its first record stays.
         """
         from tidelog.replay.comparison import compare
-        from tidelog.replay.what_if import run_what_if
+        from tidelog.replay.what_if import Beginning, run_what_if
 
-        if self.log.anchor.seq:
-            raise TidelogError(
-                f"{self.log.name}: the log was compacted to record {self.log.anchor.seq}: a what-if needs it from its "
-                "first record; import an export made before (`tidelog log import`), if there is one"
+        beginning = None
+        if anchor := self.log.anchor.seq:
+            objects = (await load_objects(self.log, anchor)).encode()
+            beginning = Beginning(
+                await self.core_at(anchor, in_flight=False), objects, self.log.anchor.digest
             )
         records = [record async for record in self.records()]
         configure = self._configure(configuration)
-        made = run_what_if(records, self.registry, configure, drop=drop, inject=inject, progress=progress)
-        return WhatIf(compare(records, made), made.driver.records)
+        made = run_what_if(
+            records,
+            self.registry,
+            configure,
+            drop=drop,
+            inject=inject,
+            progress=progress,
+            beginning=beginning,
+        )
+        compared = compare(records, made, b"" if beginning is None else beginning.objects)
+        return WhatIf(compared, made.driver.records)
 
     def _configure(self, given: SchedulerConfiguration | Mapping[str, Any] | Configure | None) -> Configure:
         if given is None:

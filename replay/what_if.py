@@ -55,6 +55,7 @@ from tidelog.plugins.registry import Registry
 from tidelog.replay.driver import Driver
 from tidelog.replay.examine import examine
 from tidelog.replay.foreign import is_complete, only_records, undecided
+from tidelog.scheduler.core import Core
 from tidelog.scheduler.decision import Decision
 from tidelog.scheduler.recorded import RecordedAttempt, RecordedAttempts, following
 
@@ -91,6 +92,17 @@ class Divergence(msgspec.Struct, frozen=True, kw_only=True):
     computed: Any = None
 
 
+class Beginning(NamedTuple):
+    """Where the records begin, in a log whose first ones were dropped."""
+
+    core: Core
+    """The state before the first record; it is used up."""
+    objects: bytes
+    """The encoded `ObjectTable` of the same moment."""
+    digest: bytes
+    """Of the last record that was dropped."""
+
+
 class WhatIfOutcomes(NamedTuple):
     """A what-if log, and where it left the recorded one; None: nowhere."""
 
@@ -108,12 +120,15 @@ def run_what_if(
     drop: Collection[str | int] = (),
     inject: Sequence[Injection] = (),
     progress: Progress | None = None,
+    beginning: Beginning | None = None,
 ) -> WhatIfOutcomes:
     """Make the log again, whose records these are from its first, under another configuration.
 
+    `beginning` is where they begin if those before them are gone: what was decided there stays.
+
     `drop`: record numbers and object keys whose facts are left out; without its creation an object's later facts are left out too.
     """
-    run = _WhatIf(records, registry, configure, drop, inject)
+    run = _WhatIf(records, registry, configure, drop, inject, beginning)
     run.run(progress)
     return WhatIfOutcomes(run.driver, run.divergence, frozenset(run.driver.as_good))
 
@@ -155,8 +170,18 @@ class _Comparing(Driver):
     It is if it has as many points as the recorded one had, under the same configuration, or as the recorded node has now.
     """
 
-    def __init__(self, registry: Registry, recorded: Mapping[str, Sequence[_Placement]], *, now: int) -> None:
-        super().__init__(registry, now=now)
+    def __init__(
+        self,
+        registry: Registry,
+        recorded: Mapping[str, Sequence[_Placement]],
+        beginning: Beginning | None,
+        *,
+        now: int,
+    ) -> None:
+        if beginning is None:
+            super().__init__(registry, now=now)
+        else:
+            super().__init__(now=now, core=beginning.core, digest=beginning.digest)
         self.recorded = recorded
         self.is_as_configured = True
         """The configuration in force is the recorded one."""
@@ -213,13 +238,17 @@ class _WhatIf:
         configure: Configure,
         drop: Collection[str | int],
         inject: Sequence[Injection],
+        beginning: Beginning | None,
     ) -> None:
         self.records = records
         self.configure = configure
         self.drop = frozenset(drop)
         self.injections = sorted(inject, key=lambda i: i.seq)
-        self.driver = _Comparing(registry, _placements_of(records), now=records[0].at if records else 0)
-        self.recorded = ObjectTable()
+        self.driver = _Comparing(
+            registry, _placements_of(records), beginning, now=records[0].at if records else 0
+        )
+        self.base = self.driver.base
+        self.recorded = ObjectTable() if beginning is None else ObjectTable.decode(beginning.objects)
         """The objects as the recorded log had them."""
         self.divergence: Divergence | None = None
         self.ahead = RecordedAttempts(records)
@@ -232,7 +261,7 @@ class _WhatIf:
         """Reactions to come: when, in which order, what."""
         self.occasions: dict[Occasion, int] = {}
         """How often each outcome has come up so far."""
-        self.heard = 0
+        self.heard = self.base
         """Up to which of the driver's records reactions were looked for."""
         self.evicted: dict[str, int] = {}
         """Pods that go without a recorded reaction → when."""
@@ -246,7 +275,7 @@ class _WhatIf:
                 place[record.seq] = []
                 found.setdefault((record.kind, record.key), []).append(place[record.seq])
             elif (root := self.roots.get(record.seq)) is not None:
-                place[root].append(_Reaction(record.at - self.records[root - 1].at, record))
+                place[root].append(_Reaction(record.at - self.records[root - self.base - 1].at, record))
         return found
 
     # --- in step ----------------------------------------------------------------------------------------------------------
@@ -451,7 +480,7 @@ class _WhatIf:
     def _listen(self) -> None:
         """Line up the reactions to outcomes that are new."""
         driver = self.driver
-        for made in driver.records[self.heard :]:
+        for made in driver.records[self.heard - self.base :]:
             if made.kind not in OUTCOME_KINDS:
                 continue
             occasion = (made.kind, made.key)
@@ -463,7 +492,7 @@ class _WhatIf:
                     heapq.heappush(self.due, (made.at + reaction.delay, reaction.record.seq, reaction.record))
             if made.kind == "Evicted" and not any(r.record.kind == "ObjectDeleted" for r in reactions):
                 self._end_evicted(made)
-        self.heard = len(driver.records)
+        self.heard = self.base + len(driver.records)
 
     def _end_evicted(self, made: Record) -> None:
         pod = self.driver.core.cluster.pod(made.key)

@@ -59,7 +59,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--before",
         type=int,
-        default=1,
         metavar="SEQ",
         help="where the injected objects come (default: at the beginning)",
     )
@@ -95,7 +94,11 @@ async def _made(path: LogAddress, args: argparse.Namespace) -> WhatIf:
     async with open_history(path) as history:
         drop = [await _dropped(history, word, args.namespace) for word in args.drop]
         configure = _configure(args, history.registry)
-        inject = _injections(args, history.log.head.seq)
+        if args.save and history.log.anchor.seq:
+            raise UsageError(
+                f"--save {args.save}: the log was compacted to record {history.log.anchor.seq}, and a log that begins in the middle is not written"
+            )
+        inject = _injections(args, history.log.anchor.seq + 1, history.log.head.seq)
         with Progress("deciding anew", "records") as progress:
             return await history.what_if(configure, drop=drop, inject=inject, progress=progress.update)
 
@@ -107,8 +110,9 @@ async def _dropped(history: History, word: str, namespace: str | None) -> str | 
     from tidelog.eventlog.records import decode_outcome
 
     if word.isascii() and word.isdigit():
-        if not 1 <= int(word) <= history.log.head.seq:
-            raise UsageError(f"--drop {word}: the log has the records 1 to {history.log.head.seq}")
+        oldest, newest = history.log.anchor.seq + 1, history.log.head.seq
+        if not oldest <= int(word) <= newest:
+            raise UsageError(f"--drop {word}: the log has the records {oldest} to {newest}")
         record = await history.log.record(int(word))
         if decode_outcome(record) is not None:
             raise UsageError(
@@ -121,7 +125,10 @@ async def _dropped(history: History, word: str, namespace: str | None) -> str | 
     first, inner, last = name.rpartition("/")
     key = key_of(kind_named(kind), first if inner else namespace or DEFAULT_NAMESPACE, last)
     if await history.span_of(key) is None:
-        raise UsageError(f"--drop {word}: there is no such object in the log")
+        kept = (
+            f" since record {history.log.anchor.seq + 1}, where it begins" if history.log.anchor.seq else ""
+        )
+        raise UsageError(f"--drop {word}: nothing is said of such an object in the log{kept}")
     return key
 
 
@@ -167,15 +174,16 @@ def _gates(words: Sequence[str]) -> dict[str, bool]:
     return {name: value for name, value in plain.items() if name in named}
 
 
-def _injections(args: argparse.Namespace, head: int) -> list[Injection]:
+def _injections(args: argparse.Namespace, first: int, head: int) -> list[Injection]:
     from tidelog.cli.manifest_files import read_manifests
     from tidelog.replay.what_if import Injection
 
     if not args.inject:
         return []
-    if args.before < 1:
-        raise UsageError(f"--before {args.before}: the first record is 1")
-    if args.before > head:
-        raise UsageError(f"--before {args.before}: the log has the records 1 to {head}")
+    before = first if args.before is None else args.before
+    if before < first:
+        raise UsageError(f"--before {before}: the first record is {first}")
+    if before > head:
+        raise UsageError(f"--before {before}: the log has the records {first} to {head}")
     found = read_manifests(args.inject, namespace=args.namespace or DEFAULT_NAMESPACE, recursive=False)
-    return [Injection(args.before, manifest.object) for manifest in found]
+    return [Injection(before, manifest.object) for manifest in found]

@@ -110,7 +110,7 @@ def test_group_word_alone_names_the_words_that_may_follow(tidelog) -> None:
     ran = tidelog("log")
 
     assert ran.code == 2
-    assert "`tidelog log` needs one more word: log tail, log show, log verify" in ran.err
+    assert "`tidelog log` needs one more word: log init, log tail, log show, log verify" in ran.err
 
 
 def test_unknown_choice_names_the_choices(tidelog) -> None:

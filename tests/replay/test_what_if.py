@@ -14,14 +14,17 @@ from tests.worlds.histories import node, pod, random_history
 from tidelog.api.times import NANOS
 from tidelog.cli.main import main
 from tidelog.configuration.configuration import SchedulerConfiguration, resolve_configuration
-from tidelog.eventlog.records import Draft, ObjectDeleted, ObjectPut, Scheduled, decode_body
+from tidelog.daemon.process.scheduler import Scheduler
+from tidelog.eventlog.objects import ObjectTable
+from tidelog.eventlog.records import Draft, ObjectDeleted, ObjectPut, Scheduled, decode_body, decode_outcome
 from tidelog.plugins.registry import Registry
 from tidelog.replay.comparison import Comparison, compare
 from tidelog.replay.driver import Driver
 from tidelog.replay.figures import figures
 from tidelog.replay.files import write_log
+from tidelog.replay.playback import recover
 from tidelog.replay.verify import verify
-from tidelog.replay.what_if import Injection, WhatIfOutcomes, run_what_if
+from tidelog.replay.what_if import Beginning, Injection, WhatIfOutcomes, run_what_if
 from tidelog.scheduler.recorded import CannotFollow
 from tidelog.testing import builders as b
 
@@ -304,7 +307,7 @@ def test_command_injects_manifests(log: Path, tmp_path: Path, capsys: pytest.Cap
     [
         (["--drop", "99"], "--drop 99: the log has the records 1 to 9"),
         (["--drop", "9"], "--drop 9: that record is a decision (Scheduled); only facts can be left out"),
-        (["--drop", "node/ghost"], "--drop node/ghost: there is no such object in the log"),
+        (["--drop", "node/ghost"], "--drop node/ghost: nothing is said of such an object in the log"),
         (["--drop", "ghost"], "must be the number of a record, or an object as KIND/NAME"),
         (["--gate", "NoSuchGate=true"], "NoSuchGate"),
         (["--config", "nowhere.yaml"], "cannot read nowhere.yaml"),
@@ -430,3 +433,98 @@ def test_nodes_in_use_do_not_count_those_of_daemons_alone(driver: Driver) -> Non
     found = figures(driver.records)
 
     assert (found.nodes, found.nodes_in_use) == (3, 1)
+
+
+# --- from where a compacted log begins ----------------------------------------------------------------------------------
+
+
+def behind(driver: Driver, seq: int) -> Beginning:
+    """What a compaction to this record leaves."""
+    core = recover(driver.records[:seq], Registry())
+    table = ObjectTable()
+    for record in driver.records[:seq]:
+        table.apply(record)
+    return Beginning(core, table.encode(), driver.records[seq - 1].digest)
+
+
+def quiet_places(driver: Driver) -> list[int]:
+    """Records behind which no attempt is in flight."""
+    observed = [
+        (record.seq, body.observed)
+        for record in driver.records
+        if (body := decode_outcome(record)) is not None
+    ]
+    return [
+        seq for seq in range(40, len(driver.records)) if not any(seen < seq < at for at, seen in observed)
+    ]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_same_configuration_gives_no_difference_behind_a_compaction(seed: int) -> None:
+    driver = random_history(200 + seed, steps=120)
+    places = quiet_places(driver)
+    seq = places[len(places) // 2]
+    beginning = behind(driver, seq)
+
+    made = run_what_if(driver.records[seq:], Registry(), beginning=beginning)
+    found = compare(driver.records[seq:], made, beginning.objects)
+
+    assert found.outcomes["differing"] == 0
+    assert found.figures["recorded"] == found.figures["what_if"]
+    assert made.driver.records == driver.records[seq:]
+    assert found.figures["recorded"].nodes == figures(driver.records).nodes
+    assert found.figures["recorded"].cpu_imbalance == figures(driver.records).cpu_imbalance
+
+
+def test_what_was_decided_before_the_beginning_stays(driver: Driver) -> None:
+    driver.put(node("n1", cpu="2").build(), pod("old").build())
+    driver.settle()
+    seq = len(driver.records)
+    beginning = behind(driver, seq)
+    driver.put(pod("waits", cpu="3").build())
+    driver.settle()
+    driver.advance(seconds=20)
+    records = driver.records[seq:]
+
+    made = run_what_if(
+        records, Registry(), inject=[Injection(seq + 2, node("new").build())], beginning=beginning
+    )
+    found = compare(records, made, beginning.objects)
+
+    assert made.driver.placements() == {"default/old": "n1", "default/waits": "new"}
+    assert found.pods == {
+        "same": 1, "as_good": 0, "another_node": 0, "placed_only_recorded": 0, "placed_only_what_if": 1, "other": 0,
+    }  # fmt: skip
+    assert (found.figures["recorded"].nodes, found.figures["what_if"].nodes) == (1, 2)
+
+
+def test_compacted_log_is_asked_what_if(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "c.db"
+
+    async def some_history() -> None:
+        async with Scheduler.open(path) as scheduler:
+            await scheduler.apply([node(f"n{i}").build() for i in range(3)])
+            await scheduler.apply([pod(f"p{i}").build() for i in range(5)])
+            await scheduler.settled()
+
+    async def more() -> None:
+        async with Scheduler.open(path) as scheduler:
+            await scheduler.apply([pod(f"q{i}").build() for i in range(5)])
+            await scheduler.settled()
+
+    asyncio.run(some_history())
+    assert main(["log", "compact", str(path)]) == 0
+    asyncio.run(more())
+    capsys.readouterr()
+
+    assert main(["replay", "what-if", str(path), "-o", "json"]) == 0
+    same = json.loads(capsys.readouterr().out)
+    assert main(["replay", "what-if", str(path), "--drop", "node/n1"]) == 2
+    assert "nothing is said of such an object in the log since record" in capsys.readouterr().err
+    assert main(["replay", "what-if", str(path), "--drop", "pod/q1"]) == 0
+    assert main(["replay", "what-if", str(path), "--save", str(tmp_path / "w.db")]) == 2
+
+    assert same["outcomes"]["differing"] == 0
+    assert same["outcomes"]["recorded"] == 5
+    assert same["figures"]["recorded"]["nodes_in_use"] == 3
+    assert "begins in the middle" in capsys.readouterr().err

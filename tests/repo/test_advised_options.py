@@ -18,7 +18,9 @@ def test_every_option_in_a_message_is_one() -> None:
     known = {name for verb in VERBS for action in parser_of(verb)._actions for name in action.option_strings}
     wrong = []
     for path in tracked():
-        if path.suffix == ".py" and path.relative_to(ROOT).parts[0] in FOLDERS:
+        parts = path.relative_to(ROOT).parts
+        # PostgreSQL's tools have options of their own.
+        if path.suffix == ".py" and parts[0] in FOLDERS and "postgres" not in parts:
             for node in ast.walk(ast.parse(path.read_text())):
                 if (
                     isinstance(node, ast.Constant)

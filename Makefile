@@ -87,6 +87,10 @@ client-loops: $(STAMP) ## client libraries' list-watch loops through cuts, compa
 soak: $(STAMP) ## a daemon under churn for MINUTES: does it grow, does it slow down
 	$(BIN)/python tools/soak.py --minutes $(MINUTES)
 
+.PHONY: retention
+retention: $(STAMP) ## a day of churn under --keep 100000: is the file bounded, do decisions pause, is all that lives explained (long)
+	$(BIN)/python tools/retention_day.py
+
 live-soak: $(STAMP) ## a scheduler on a real API server that breaks, under churn for MINUTES (needs TIDELOG_KUBE_APISERVER and TIDELOG_ETCD)
 	TIDELOG_LIVE_SOAK=$(MINUTES) $(BIN)/python -m pytest -q -s -n 0 tests/kube/test_real_soak.py
 

@@ -19,7 +19,7 @@ from typing import Self
 from tidelog.eventlog.reader import LogReader
 
 PATIENCE_SECONDS = 2.0
-"""What takes no longer needs no progress."""
+"""Shorter work needs no progress."""
 REDRAW_SECONDS = 0.25
 
 

@@ -67,7 +67,7 @@ def picture_of(core: Core) -> Picture:
 
 
 class Differences(NamedTuple):
-    """What the log has and memory lacks, and the other way round."""
+    """Everything that the log has and memory lacks, and the other way round."""
 
     missed: tuple[str, ...]
     redundant: tuple[str, ...]

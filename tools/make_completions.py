@@ -52,7 +52,7 @@ def _option(action: argparse.Action) -> Opt:
 
 
 def choices_of(verb: Verb) -> tuple[str, ...]:
-    """What the verb's own words may be, where that is known."""
+    """The words that the verb takes, where they are known."""
     if verb.name in TAKES_KINDS:
         return KIND_WORDS if verb.name != "describe" else ("pod", "node")
     for action in parser_of(verb)._actions:

@@ -140,7 +140,7 @@ def pod(number: int, dice: random.Random) -> b.PodBuilder:
 
 
 async def checked(path: Path, live: list[str], dice: random.Random) -> dict[str, Any]:
-    """What the log that is left says of itself."""
+    """The verdicts of the log that is left on itself."""
     async with open_reader(path) as log:
         found = await verify(log)
         chain = found.head.seq == log.head.seq

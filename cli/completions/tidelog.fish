@@ -89,7 +89,7 @@ complete -c tidelog -n '__tidelog_verb serve' -l listen -x -d 'where the API is 
 complete -c tidelog -n '__tidelog_verb serve' -l kubeconfig-out -r -F -d 'where to write the kubeconfig (default: LOG.kubeconfig)'
 complete -c tidelog -n '__tidelog_verb serve' -l no-scheduler -d 'decide nothing: somebody else schedules'
 complete -c tidelog -n '__tidelog_verb serve' -l actors -r -F -d 'who plays the parts of a cluster that is not there: node agent, controllers, … (default: nobody)'
-complete -c tidelog -n '__tidelog_verb serve' -l metrics-listen -x -d 'where metrics and health are served (default: off)'
+complete -c tidelog -n '__tidelog_verb serve' -l metrics-listen -x -d 'where metrics, health and the page (/ui/) are served (default: off)'
 complete -c tidelog -n '__tidelog_verb serve' -l token-file -r -F -d 'more tokens that are let in: lines of TOKEN,USER as kube-apiserver takes them'
 complete -c tidelog -n '__tidelog_verb serve' -l client-ca -r -F -d 'let in who has a certificate of this authority, without a token'
 complete -c tidelog -n '__tidelog_verb serve' -l insecure-http -x -a 'read-only read-write' -d 'plain HTTP without a token, on this machine only; without a word it only answers questions'

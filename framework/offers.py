@@ -101,8 +101,13 @@ class Domains(Protocol):
         """It reads more of the nodes' own objects than these labels: then any change of a label or taint counts."""
         ...
 
+    @property
+    def reads_pods(self) -> bool:
+        """It looks at the pods on the nodes. Else it is told of a node only where the nodes' own objects have changed."""
+        ...
+
     def follow(self, place: int, node: NodeInfo) -> None:
-        """The pods on the node at this place have changed."""
+        """The node at this place has changed, or the pods on it."""
         ...
 
     def allowed(self) -> Bits | None:

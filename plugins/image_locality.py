@@ -77,6 +77,7 @@ class ImageDomains:
     skips_filter = True
     reads_labels: Sequence[str] = ()
     reads_nodes = False
+    reads_pods = False
 
     def __init__(self, plugin: ImageLocality, images: Sequence[str], nodes: NodeSets) -> None:
         self._plugin = plugin

@@ -37,26 +37,22 @@ class _Pairs:
         self._index = index
         self._keys = keys
         self._counts: dict[TopologyPair, int] = {}
-        self._at: dict[int, Counter[TopologyPair]] = {}
+        self.at: dict[int, Counter[TopologyPair]] = {}
         """Place → what its pods contribute; nodes whose pods contribute nothing are left out."""
         self.sets: dict[str, Bits] = {}
         """Key → nodes of its pairs with a count. Keys without any are left out."""
 
-    def has(self, place: int) -> bool:
-        """Whether the node at this place contributes."""
-        return place in self._at
-
     def set(self, place: int, new: Counter[TopologyPair]) -> None:
         """The node at this place contributes this from now on."""
-        old = self._at.get(place)
+        old = self.at.get(place)
         if not old and not new:
             return
         if old == new:
             return
         if new:
-            self._at[place] = new
+            self.at[place] = new
         else:
-            del self._at[place]
+            del self.at[place]
         for pair, count in new.items():
             self._add(pair, count)
         if old:
@@ -100,27 +96,23 @@ class _Weights:
         self._index = index
         self._keys = keys
         self._pairs: dict[TopologyPair, int] = {}
-        self._at: dict[int, _Weighed] = {}
+        self.at: dict[int, _Weighed] = {}
         """Place → what its pods contribute; nodes whose pods contribute nothing, not even a sum of 0, are left out."""
         self.sets: dict[str, dict[int, Bits]] = {}
 
     def __bool__(self) -> bool:
         """Whether any term contributes: else there is nothing to score."""
-        return bool(self._at)
-
-    def has(self, place: int) -> bool:
-        """Whether the node at this place contributes."""
-        return place in self._at
+        return bool(self.at)
 
     def set(self, place: int, new: _Weighed) -> None:
         """The node at this place contributes this from now on."""
-        old = self._at.get(place, _NOTHING)
+        old = self.at.get(place, _NOTHING)
         if old == new:
             return
         if new:
-            self._at[place] = new
+            self.at[place] = new
         else:
-            del self._at[place]
+            del self.at[place]
         for pair, weight in new.items():
             self._keys[pair[0]] = None
             self._add(pair, weight - old.get(pair, 0))
@@ -174,8 +166,9 @@ class AffinityDomains:
         self._unwanted, self._weights = _Pairs(index, self._keys), _Weights(index, self._keys)
         self._is_near_asked, self._is_far_asked = bool(terms.affinity), bool(terms.anti_affinity)
         self._asks = self._is_near_asked or self._is_far_asked
-        self._prefers = bool(terms.preferred_affinity or terms.preferred_anti_affinity)
+        self._prefers = prefers = bool(terms.preferred_affinity or terms.preferred_anti_affinity)
         self._scores = self._prefers or not ignores_preferred_of_others
+        self._looks_at_all = self._asks or prefers
         self._meets_itself = incoming.selects_with_all(terms.affinity, incoming.pod)
         snapshot = index.snapshot
         # Sets of nodes do not depend on the order in which they are filled.
@@ -192,18 +185,26 @@ class AffinityDomains:
         return self.skips_filter and not self._weights
 
     @property
+    def reads_pods(self) -> bool:
+        if self._looks_at_all or self._unwanted.at or self._weights.at:
+            return True
+        # Pods with terms may select this one, or drop out of what was counted.
+        return any(True for _ in self._index.snapshot.nodes_with_affinity_pods())
+
+    @property
     def reads_labels(self) -> Sequence[str]:
         return tuple(self._keys)
 
     def follow(self, place: int, node: NodeInfo) -> None:
-        if (
-            not (node.affinity_pods or self._asks or self._prefers)
-            and not self._unwanted.has(place)
-            and not self._weights.has(place)
+        if not (
+            self._looks_at_all
+            or node.affinity_pods
+            or place in self._unwanted.at
+            or place in self._weights.at
         ):
             return
         incoming, labels = self._incoming, node.labels
-        if node.required_anti_affinity_pods or self._unwanted.has(place):
+        if node.required_anti_affinity_pods or place in self._unwanted.at:
             existing: Counter[TopologyPair] = Counter()
             incoming.add_existing(existing, node.required_anti_affinity_pods.values(), labels)
             self._unwanted.set(place, existing)

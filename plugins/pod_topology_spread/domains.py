@@ -161,6 +161,8 @@ def _move(frequency: dict[int, int], old: int, new: int) -> None:
 class SpreadDomains:
     """Implements `tidelog.framework.offers.Domains`."""
 
+    reads_pods = True
+
     def __init__(
         self,
         pod: PodInfo,

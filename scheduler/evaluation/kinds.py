@@ -62,24 +62,24 @@ class TraitKinds:
             known = self._kinds[traits] = self._made(sample())
         return known
 
-    def verdict(self, state: NodeState, sample: Callable[[], NodeInfo]) -> tuple[int, ...] | None:
-        """The sum of the scores and the raw scores to be normalised; None where a filter does not let the pod on such nodes."""
+    def verdict(self, state: NodeState, sample: Callable[[NodeState], NodeInfo]) -> tuple[int, ...] | None:
+        """`sample` gives a node in a state. The sum of the scores and the raw scores to be normalised; None where a filter does not let the pod on such nodes."""
         cell = state.cell
         if cell.is_full:
             return None
-        kind = self.of(cell.traits, sample)
+        kind = self._kinds.get(cell.traits)
+        if kind is None:
+            kind = self.of(cell.traits, lambda: sample(state))
         if not kind.passes:
             return None
-        use = state.use
-        if kind.rooms:
-            alone = UseRange(use, use)
-            for room in kind.rooms:
-                if not room(alone):
-                    return None
-        level = kind.fixed
+        alone = state.alone
+        for room in kind.rooms:
+            if not room(alone):
+                return None
+        use, level = state.use, kind.fixed
         for weight, one in kind.scores:
             level += weight * one.score(use)
-        return (level, *kind.raws)
+        return level, *kind.raws
 
     def _made(self, node: NodeInfo) -> TraitKind:
         evaluation = self._evaluation

@@ -11,6 +11,7 @@ are other ones.
 from __future__ import annotations
 
 from bisect import insort
+from collections.abc import Sequence
 
 from tidelog.api.objects import Node
 from tidelog.api.resources import CPU, MEMORY
@@ -25,6 +26,9 @@ GRID = 128
 EMPTY_STATES_MAX = 1_000
 """So many states are kept although no node is in them: the next node is likely to come into one of them, and its verdicts are known."""
 
+CHANGES_SPARE = 10_000
+"""Twice as many changes as there are nodes are remembered, and so many more: who comes later looks at all nodes."""
+
 TRAITS_SPARE = 1_000
 """So many sets of traits that no node has any more are remembered at most before the index is made anew."""
 
@@ -32,12 +36,13 @@ TRAITS_SPARE = 1_000
 class NodeState:
     """Nodes that are alike in everything but name, labels, images and who is on them."""
 
-    __slots__ = ("bits", "cell", "pods", "use")
+    __slots__ = ("alone", "bits", "cell", "pods", "use")
 
     def __init__(self, cell: Cell, node: NodeInfo) -> None:
         self.cell = cell
         self.pods = len(node.pods)
-        self.use = _use(node)
+        self.use = use = _use(node)
+        self.alone = UseRange(use, use)
         self.bits: Bits = 0
         """Its nodes, as of now; often none."""
 
@@ -104,6 +109,10 @@ class NodeIndex:
         self._traits_numbers: dict[tuple[object, ...], int] = {}
         self._layout = -1
         self._generation = -1
+        self._changes: list[int] = []
+        """Places of nodes that changed, in that order."""
+        self._dropped = 0
+        """How many of these have been dropped."""
 
     def refresh(self) -> None:
         """Be as the snapshot is."""
@@ -116,9 +125,24 @@ class NodeIndex:
         if changed is None:
             self._rebuild()
         else:
-            for name in changed:
-                self._follow(snapshot.place_of(name))
+            places = [snapshot.place_of(name) for name in changed]
+            for place in places:
+                self._follow(place)
+            self._changes += places
+            if len(self._changes) > 2 * len(self.state_at) + CHANGES_SPARE:
+                self._dropped += len(self._changes)
+                self._changes = []
         self._generation = snapshot.generation
+
+    @property
+    def changes(self) -> int:
+        """How many changes of nodes there have been."""
+        return self._dropped + len(self._changes)
+
+    def changed_since(self, changes: int) -> Sequence[int]:
+        """The places of the nodes that changed after there had been so many changes; one may be there twice."""
+        first = changes - self._dropped
+        return self._changes[first:] if first >= 0 else range(len(self.state_at))
 
     def topology(self, key: str) -> Topology:
         """The domains of this key. The first question costs a step a node; the index follows it from then on."""

@@ -21,7 +21,7 @@ from tidelog.scheduler.evaluation.asking import (
 )
 from tidelog.scheduler.evaluation.columns import AnswerColumn
 from tidelog.scheduler.evaluation.node_index import NodeIndex
-from tidelog.scheduler.evaluation.shape import Counted, Shape, changed_places
+from tidelog.scheduler.evaluation.shape import Counted, Shape
 
 NARROWED_FEW = 16
 """Where PreFilter leaves so few nodes, to ask about each of them costs less than a table of all."""
@@ -57,8 +57,8 @@ class Prepared:
                 self.domains.append(Counted(index, plugin.name, weight, first, counting))
             elif plugin.name in ways.pre_filtering:
                 self._skipped.add(plugin.name)
-        self._generation = index.snapshot.generation
-        """As of which the domains were counted, until there is a table."""
+        self._changes = index.changes
+        """Those of the index that the domains follow, until there is a table."""
         self.shape: Shape | None = None
         self.beyond: tuple[Hashable, ...] = tuple(p.beyond_node(pod) for p in ways.looking_beyond)
         """Versions of what plugins read beyond the nodes, when this was made."""
@@ -110,12 +110,11 @@ class Prepared:
 
     def follow(self) -> None:
         """Be as the index is, where no table does it."""
-        generation = self._index.snapshot.generation
-        if self.domains and generation != self._generation:
-            places = changed_places(self._index, self._generation)
+        places = self._index.changed_since(self._changes)
+        self._changes = self._index.changes
+        if places:
             for counted in self.domains:
                 counted.follow(places)
-        self._generation = generation
 
     def made_shape(self) -> Shape:
         """The table, which is made when it is first asked for: in the attempt for which this was prepared."""

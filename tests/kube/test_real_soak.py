@@ -40,6 +40,10 @@ GROWTH_MAX = 0.10
 """Of memory, from the second third to the last one."""
 
 
+def fits_nowhere(name: str) -> bool:
+    return int(name.partition("-")[2]) % 50 == 0
+
+
 class Churn:
     """Creates pods and deletes the oldest ones, as many as the rate says, whatever the server does."""
 
@@ -55,8 +59,8 @@ class Churn:
             due = time.monotonic()
             while not self._done.is_set():
                 name = f"p-{self._number}"
+                cpu = "1000" if fits_nowhere(name) else "50m"
                 self._number += 1
-                cpu = "1000" if self._number % 50 == 0 else "50m"  # Some fit nowhere.
                 pool.submit(self._try, "POST", "", self._server.pod(name, cpu=cpu))
                 self._living.append(name)
                 if len(self._living) > LIVING:
@@ -133,12 +137,8 @@ def test_soak(server: RealServer, tmp_path: Path) -> None:
         proxy.delay, proxy.silent, proxy.refusing = 0.0, False, False
 
     def all_bound() -> bool:
-        found = [
-            p
-            for p in server.pods().values()
-            if p["spec"]["containers"][0]["resources"]["requests"]["cpu"] != "1000"
-        ]
-        return all(pod["spec"].get("nodeName") for pod in found)
+        found = server.pods()
+        return all(pod["spec"].get("nodeName") or fits_nowhere(name) for name, pod in found.items())
 
     until(all_bound, "all bound", seconds=600)
     until(lambda: scheduler.metric('tidelog_unsettled{effect="bind"}') == 0, "all settled", seconds=120)

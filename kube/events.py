@@ -1,9 +1,16 @@
-"""Events in their two forms: `v1`, as everybody reads them, and `events.k8s.io/v1`, as they are written today. One object under both names."""
+"""Events: what a scheduler says in them, and their two forms.
+
+    Scheduled           Normal   Binding      Successfully assigned default/web to n1
+    FailedScheduling    Warning  Scheduling   0/3 nodes are available: …
+    Preempted           Normal   Preempting   Preempted by pod … on node n1
+
+`v1` is how everybody reads them, `events.k8s.io/v1` how they are written today: one object under both names. The words are kube-scheduler's.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 GROUP = "events.k8s.io"
 _NEW_NAMES = {
@@ -17,6 +24,40 @@ _NEW_NAMES = {
 }
 _OLD_NAMES = {new: old for old, new in _NEW_NAMES.items()}
 NOTE_BYTES_MAX = 1024
+"""A longer note is refused by API servers."""
+
+
+class Saying(NamedTuple):
+    """The words of an event."""
+
+    type: str
+    reason: str
+    action: str
+    note: str
+
+
+def scheduled(namespace: str, name: str, node: str) -> Saying:
+    """The pod was bound."""
+    return Saying("Normal", "Scheduled", "Binding", f"Successfully assigned {namespace}/{name} to {node}")
+
+
+def rejected(message: str) -> Saying:
+    """No place was found for the pod."""
+    return Saying("Warning", "FailedScheduling", "Scheduling", cut(message))
+
+
+def preempted(preemptor_uid: str, node: str) -> Saying:
+    """The pod was asked to go. `preemptor_uid`: empty if nobody knows for whom any more."""
+    who = f"pod {preemptor_uid}" if preemptor_uid else "a pod"
+    return Saying("Normal", "Preempted", "Preempting", f"Preempted by {who} on node {node}")
+
+
+def cut(note: str) -> str:
+    """As much of it as an API server takes."""
+    text = note.encode()
+    return (
+        note if len(text) <= NOTE_BYTES_MAX else text[: NOTE_BYTES_MAX - 4].decode("utf-8", "ignore") + " ..."
+    )
 
 
 def as_core(manifest: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from typing import Any, NamedTuple
 
 from tidelog.api.kinds.registry import KIND_OF_TYPE
@@ -18,12 +18,11 @@ from tidelog.daemon.process.clock import Clock
 from tidelog.daemon.process.logs import fields
 from tidelog.kube.cluster.port import STRATEGIC_MERGE, ClusterError, ClusterPort, Request
 from tidelog.kube.cluster.waiting import micro_time, pause
+from tidelog.kube.events import Saying, preempted, rejected, scheduled
 
 WAITING_MAX = 20_000
 """So many wait; what comes then is dropped and counted. Arbitrary: 4 MB."""
 UNDER_WAY = 8
-NOTE_BYTES_MAX = 1_024
-"""A longer note is refused by the server."""
 SERIES_NANOS = 360 * NANOS
 """A repetition after more than this is an event of its own."""
 SERIES_WRITTEN_NANOS = 1_800 * NANOS
@@ -35,10 +34,7 @@ _log = logging.getLogger("tidelog.cluster")
 class _Said(NamedTuple):
     regarding: Object
     related: Object | None
-    reason: str
-    action: str
-    type: str
-    note: str
+    saying: Saying
     at: int
 
 
@@ -51,7 +47,7 @@ class _Series(NamedTuple):
 
 
 class Events:
-    """Posts what is said. Implementations of `note` never wait."""
+    """Posts what is said. `say` never waits."""
 
     def __init__(
         self, port: ClusterPort, clock: Clock, identity: str, *, enabled: bool = True, scheduled: bool = True
@@ -64,7 +60,7 @@ class Events:
         self._port = port
         self._clock = clock
         self._identity = identity
-        self._waiting: list[_Said] = []
+        self._waiting: deque[_Said] = deque()
         self._come = asyncio.Event()
         self._series: OrderedDict[tuple[str, ...], _Series] = OrderedDict()
         self._numbers = 0
@@ -77,46 +73,25 @@ class Events:
     def scheduled(self, pod: Pod, node: str) -> None:
         """The pod was bound."""
         if self._scheduled:
-            meta = pod.metadata
-            text = f"Successfully assigned {meta.namespace}/{meta.name} to {node}"
-            self.note(pod, "Scheduled", "Binding", text, type="Normal")
+            self.say(pod, scheduled(pod.metadata.namespace, pod.metadata.name, node))
 
     def rejected(self, pod: Pod, message: str) -> None:
         """No place was found for the pod."""
-        self.note(pod, "FailedScheduling", "Scheduling", message)
+        self.say(pod, rejected(message))
 
     def preempted(self, victim: Pod, preemptor: Pod | None, node: str) -> None:
         """The pod was asked to go."""
-        by = "a pod" if preemptor is None else f"pod {preemptor.metadata.uid}"
-        self.note(
-            victim,
-            "Preempted",
-            "Preempting",
-            f"Preempted by {by} on node {node}",
-            type="Normal",
-            related=preemptor,
-        )
+        uid = "" if preemptor is None else preemptor.metadata.uid
+        self.say(victim, preempted(uid, node), related=preemptor)
 
-    def note(
-        self,
-        regarding: Object,
-        reason: str,
-        action: str,
-        note: str,
-        *,
-        type: str = "Warning",
-        related: Object | None = None,
-    ) -> None:
-        """Say it, sooner or later."""
+    def say(self, regarding: Object, saying: Saying, *, related: Object | None = None) -> None:
+        """Post it, sooner or later."""
         if not self.enabled:
             return
         if len(self._waiting) >= WAITING_MAX:
             self.dropped += 1
             return
-        text = note.encode()
-        if len(text) > NOTE_BYTES_MAX:
-            note = text[: NOTE_BYTES_MAX - 4].decode("utf-8", "ignore") + " ..."
-        self._waiting.append(_Said(regarding, related, reason, action, type, note, self._clock.now()))
+        self._waiting.append(_Said(regarding, related, saying, self._clock.now()))
         self._come.set()
 
     async def run(self) -> None:
@@ -130,7 +105,7 @@ class Events:
             while not self._waiting:
                 self._come.clear()
                 await self._come.wait()
-            said = self._waiting.pop(0)
+            said = self._waiting.popleft()
             try:
                 await self._say(said)
             except ClusterError as error:
@@ -139,7 +114,7 @@ class Events:
                 await pause(self._clock, 1.0)
 
     async def _say(self, said: _Said) -> None:
-        key = (said.regarding.metadata.uid, said.reason, said.note)
+        key = (said.regarding.metadata.uid, said.saying.reason, said.saying.note)
         known = self._series.pop(key, None)
         if known is not None and said.at - known.at < SERIES_NANOS:
             known = known._replace(times=known.times + 1, at=said.at)
@@ -172,10 +147,10 @@ class Events:
             "eventTime": micro_time(said.at),
             "reportingController": _scheduler(said.regarding),
             "reportingInstance": self._identity[:128],
-            "action": said.action,
-            "reason": said.reason,
-            "type": said.type,
-            "note": said.note,
+            "action": said.saying.action,
+            "reason": said.saying.reason,
+            "type": said.saying.type,
+            "note": said.saying.note,
             "regarding": _reference(said.regarding),
         }
         if said.related is not None:

@@ -46,6 +46,7 @@ from tidelog.kube.cluster.throttle import throttled
 from tidelog.kube.cluster.view import AUTHOR, KindView
 from tidelog.kube.cluster.waiting import Backoff, pause
 from tidelog.kube.cluster.writer import Writer, WriterCounts, WriterSettings
+from tidelog.kube.events import Saying, cut
 from tidelog.scheduler.core import Core
 from tidelog.scheduler.decision import Decision
 
@@ -511,7 +512,7 @@ class LiveCluster(DecisionGate):
         self._warned[uid] = None
         _log.warning("annotations are ignored", extra=fields(name=obj.metadata.name, why="; ".join(texts)))
         if self.events is not None and self.leadership.leading:
-            self.events.note(obj, "InvalidAnnotation", "Reading", "; ".join(texts))
+            self.events.say(obj, Saying("Warning", "InvalidAnnotation", "Reading", cut("; ".join(texts))))
 
 
 class _Starting(ClusterError):

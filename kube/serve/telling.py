@@ -1,9 +1,5 @@
 """Events about what the scheduler decides, so that `kubectl describe pod` and `kubectl get events` say it: made of the log's outcomes as they come.
 
-    Scheduled       Normal   Scheduled          Successfully assigned default/web to n1
-    Unschedulable   Warning  FailedScheduling   0/3 nodes are available: …
-    Evicted         Normal   Preempted          Preempted by pod … on node n1
-
 They are in memory like all events; the same thing said again of a pod is one event with a count. The truth is the log (`tidelog why`).
 """
 
@@ -17,7 +13,7 @@ from tidelog.api.cluster import Stamp
 from tidelog.api.objects import Pod
 from tidelog.api.times import NANOS, format_time
 from tidelog.eventlog.records import Body, Evicted, Record, Scheduled, Unschedulable
-from tidelog.kube.events import NOTE_BYTES_MAX
+from tidelog.kube.events import Saying, preempted, rejected, scheduled
 from tidelog.kube.serve.items import Item
 from tidelog.kube.serve.memory import MemoryView
 from tidelog.kube.serve.view import LogView
@@ -39,43 +35,29 @@ class Telling:
         """A record has been consumed."""
         match body:
             case Scheduled():
-                place = record.key.partition("/")[2]
-                self._say(
-                    record,
-                    record.key,
-                    "Normal",
-                    "Scheduled",
-                    "Binding",
-                    f"Successfully assigned {place} to {body.node}",
-                )
+                _, namespace, name = record.key.split("/")
+                self._say(record, record.key, scheduled(namespace, name, body.node))
             case Unschedulable(same_as=0):
                 for key in body.members or (record.key,):
-                    self._say(record, key, "Warning", "FailedScheduling", "Scheduling", body.message)
+                    self._say(record, key, rejected(body.message))
             case Unschedulable():
-                self._say(record, record.key, "Warning", "FailedScheduling", "Scheduling", "")
+                self._say(record, record.key, rejected(""))
             case Evicted():
                 by = self._pod(body.preemptor)
-                who = "a pod" if by is None else f"pod {by.uid}"
-                self._say(
-                    record,
-                    record.key,
-                    "Normal",
-                    "Preempted",
-                    "Preempting",
-                    f"Preempted by {who} on node {body.node}",
-                )
+                self._say(record, record.key, preempted("" if by is None else by.uid, body.node))
 
     def _pod(self, key: str) -> Item | None:
         kind, _, rest = key.partition("/")
         namespace, _, name = rest.partition("/")
         return self._pods.get(namespace, name) if kind == "Pod" else None
 
-    def _say(self, record: Record, key: str, type: str, reason: str, action: str, message: str) -> None:
-        """Without a message: what was said of this pod for this reason the last time."""
+    def _say(self, record: Record, key: str, saying: Saying) -> None:
+        """Without a note: what was said of this pod for this reason the last time."""
         item = self._pod(key)
         if item is None or not isinstance(item.typed, Pod):
             return
         now = format_time(record.at // NANOS * NANOS)
+        reason, message = saying.reason, saying.note
         if not message:
             message = next(
                 (text for uid, why, text in reversed(self._said) if (uid, why) == (item.uid, reason)), ""
@@ -89,8 +71,8 @@ class Telling:
             return
         if not message:
             return
-        self._beside.put("Event", _event(record, item, type, reason, action, message, now))
-        if type != "Normal":
+        self._beside.put("Event", _event(record, item, saying._replace(note=message), now))
+        if saying.type != "Normal":
             self._said[said] = _name(record, item)
             if len(self._said) > REMEMBERED:
                 self._said.popitem(last=False)
@@ -100,15 +82,10 @@ def _name(record: Record, item: Item) -> str:
     return f"{item.name[:200]}.{record.seq:x}"
 
 
-def _event(
-    record: Record, item: Item, type: str, reason: str, action: str, message: str, now: str
-) -> dict[str, Any]:
+def _event(record: Record, item: Item, saying: Saying, now: str) -> dict[str, Any]:
     assert isinstance(item.typed, Pod)
     name = _name(record, item)
     scheduler = item.typed.spec.scheduler_name
-    text = message.encode()
-    if len(text) > NOTE_BYTES_MAX:
-        message = text[: NOTE_BYTES_MAX - 4].decode("utf-8", "ignore") + " ..."
     return {
         "metadata": {
             "name": name,
@@ -124,10 +101,10 @@ def _event(
             "uid": item.uid,
             "resourceVersion": str(item.revision),
         },
-        "reason": reason,
-        "message": message,
-        "type": type,
-        "action": action,
+        "reason": saying.reason,
+        "message": saying.note,
+        "type": saying.type,
+        "action": saying.action,
         "source": {"component": scheduler},
         "reportingComponent": scheduler,
         "firstTimestamp": now,

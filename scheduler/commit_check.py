@@ -60,6 +60,8 @@ class Disturbance(msgspec.Struct, frozen=True, gc=False):
     """How a place that was found for this very pod may not be one any more; None if it does not."""
     opens: AbortReason | None = None
     """How it helps a pod that found no node, and cannot know by an event."""
+    stays: bool = False
+    """It is about a pod that was on the node before and asks for no more than it did, so it takes no room."""
     devices: frozenset[str] = frozenset()
     """Devices that somebody else has now, or that are gone: `Device/driver/pool/name`, as plugins name what they read."""
 
@@ -102,10 +104,16 @@ def promised_again(seq: int, node: str) -> Disturbance:
 
 def conflict(relies: Relies, notes: Iterable[Disturbance]) -> Conflict | None:
     """The first of the notes that takes away what the decision relies on."""
+    found = hurting(relies, notes)
+    return None if found is None else Conflict(found[0].seq, found[1])
+
+
+def hurting(relies: Relies, notes: Iterable[Disturbance]) -> tuple[Disturbance, AbortReason] | None:
+    """As `conflict`, with the note itself."""
     for note in notes:
         reason = _hurt(relies, note)
         if reason is not None:
-            return Conflict(note.seq, reason)
+            return note, reason
     return None
 
 
@@ -175,7 +183,9 @@ def _of_pod(seq: int, old: Pod | None, new: Pod | None) -> Disturbance | None:
         # Budgets count it differently from now on, which only matters to who wants its place.
         return Disturbance(seq, key, taken, None, Depends.POD, own)
     takes = AbortCause.ROOM_TAKEN.of(_name(key), taken) if taken else None
-    return Disturbance(seq, key, taken or left, takes, _TOPOLOGY, own, bool(taken) and _repels(after))
+    repels = bool(taken) and _repels(after)
+    stays = left == taken and _asks_for_as_much(before, after)
+    return Disturbance(seq, key, taken or left, takes, _TOPOLOGY, own, repels, stays=stays)
 
 
 def _of_group(seq: int, old: Object | None, new: Object | None) -> Disturbance | None:
@@ -283,6 +293,18 @@ def _withdrawn(before: Pod | None, after: Pod | None) -> AbortReason | None:
     if before is None or after is None or not withdraws_fallback(before, after):
         return None
     return AbortCause.FALLBACK_WITHDRAWN.of()
+
+
+def _asks_for_as_much(before: Pod | None, after: Pod | None) -> bool:
+    """Whether the pod needs the same of its node in both versions."""
+    return (
+        before is not None
+        and after is not None
+        and before.metadata.uid == after.metadata.uid
+        and before.spec == after.spec
+        and before.status.container_statuses == after.status.container_statuses
+        and before.status.init_container_statuses == after.status.init_container_statuses
+    )
 
 
 def _counts_differently(before: Pod, after: Pod) -> bool:

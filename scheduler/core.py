@@ -77,7 +77,7 @@ from tidelog.scheduler.assembly import Assembly
 from tidelog.scheduler.attempts import Attempts, record_key_of
 from tidelog.scheduler.cache import CacheLayout
 from tidelog.scheduler.cluster import Cluster, is_confirmed, wants_node
-from tidelog.scheduler.commit_check import conflict
+from tidelog.scheduler.commit_check import conflict, hurting
 from tidelog.scheduler.decision import Decision, Relies
 from tidelog.scheduler.flights import Flights
 from tidelog.scheduler.groups.flights import GroupFlights, aborted_group
@@ -402,11 +402,20 @@ class Core:
         self._flights.let_go(attempt)
 
     def disturbed(self, relies: Relies, observed: int) -> Conflict | None:
-        """As `conflict`, for one pod of a decision that is in the log."""
+        """As `conflict`, for one pod of a decision that is in the log, which is not called off for a pod that only stays where it was.
+
+        (At the commit it is: that such a pod takes no room would be a numbered change of what is decided.)
+        """
         notes = self.cluster.notes
-        if notes is None or notes.latest <= observed:
-            return None
-        return conflict(relies, notes.concerning(relies, observed))
+        while notes is not None and notes.latest > observed:
+            found = hurting(relies, notes.concerning(relies, observed))
+            if found is None:
+                break
+            note, reason = found
+            if not note.stays or reason is not note.takes:
+                return Conflict(note.seq, reason)
+            observed = note.seq
+        return None
 
     def aborted(self, decision: Decision, found: Conflict) -> Decision:
         """Return the abort to append in place of a decision that cannot be committed."""

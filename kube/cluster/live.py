@@ -318,7 +318,7 @@ class LiveCluster(DecisionGate):
         if settings.lease is not None:
             needed += rights.lease_rights(settings.lease.namespace, settings.lease.name)
         backoff = Backoff(0.8, 30.0, self._random)
-        while lacking := await rights.missing(self._port, needed):
+        while lacking := await self._missing(needed):
             # An API server that has just started knows no roles yet.
             if backoff.failures >= 5:
                 told = ", ".join(map(str, lacking))
@@ -326,9 +326,19 @@ class LiveCluster(DecisionGate):
                     f"{self._port.name} does not let this user {told}: apply deploy/kubernetes/scheduler, or run with --mode record"
                 )
             await pause(self._clock, backoff.next())
-        if settings.events and await rights.missing(self._port, (rights.EVENTS,)):
+        if settings.events and await self._missing((rights.EVENTS,)):
             self._may_post = False
             _log.warning("events are not allowed, and are left out", extra=fields(right=str(rights.EVENTS)))
+
+    async def _missing(self, needed: tuple[rights.Right, ...]) -> list[rights.Right]:
+        """Those of these rights that this user does not have, asked until there is an answer."""
+        backoff = Backoff(0.8, 30.0, self._random)
+        while True:
+            try:
+                return await rights.missing(self._port, needed)
+            except (NotSent, NoAnswer) as error:
+                _log.warning("the cluster cannot be reached", extra=fields(error=str(error)))
+                await pause(self._clock, backoff.next())
 
     async def _met(self) -> tuple[str, str, dict[str, Watched]]:
         """(uid, version, kinds) of the cluster, asked until there is an answer."""

@@ -105,6 +105,18 @@ async def test_who_may_post_no_events_schedules_without() -> None:
         await world.verify()
 
 
+async def test_answer_about_rights_that_is_lost_is_asked_for_again() -> None:
+    server, asked = denying()
+    lost = [True, True]
+    server.lose = lambda request: request.path == REVIEWS and bool(lost) and lost.pop()
+    server.refuse = lambda request: None
+    async with LiveWorld(server) as world:
+        assert lost == []
+        assert server.bound() == {"default/web": "n0"}
+        await world.verify()
+    assert asked == []
+
+
 async def test_recorder_is_not_asked_what_it_may() -> None:
     server, asked = denying("pods/binding")
     async with LiveWorld(server, mode="record"):

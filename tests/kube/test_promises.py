@@ -17,6 +17,7 @@ from tidelog.api.errors import LogError, LogFull
 from tidelog.api.pod_status import POD_SCHEDULED
 from tidelog.daemon.process.runtime import Limits
 from tidelog.kube.cluster.port import Answer, Request
+from tidelog.kube.cluster.writer import WriterSettings
 
 
 def a_server(nodes: int = 3, cpu: str = "4") -> MemoryServer:
@@ -107,6 +108,26 @@ async def test_event_that_is_late_settles_after_the_answer() -> None:
 
         assert (open_before, world.core.promises.binds) == (1, 0)
         assert_same(world)
+        await world.verify()
+
+
+async def test_pod_that_begins_to_go_takes_no_room_from_a_binding_that_waits() -> None:
+    server = a_server(nodes=1)
+    async with LiveWorld(server, writer=WriterSettings(concurrency=1)) as world:
+        server.add_pod("old")
+        await world.quiet()
+        server.gate = asyncio.Event()
+        for name in ("first", "second"):
+            server.add_pod(name)
+        await world.quiet()
+        server.put("pods", "default", "old", metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"})
+        await world.quiet()
+        server.gate.set()
+        await world.advance(2)
+
+        assert server.bound().keys() == {"default/old", "default/first", "default/second"}
+        assert not await world.bodies("WriteFailed")
+        await assert_bound_once(world)
         await world.verify()
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from tidelog.eventlog.records import Body, Record, Scheduled
+from tidelog.eventlog.records import Body, Nominated, Record, Scheduled
 from tidelog.framework.events import ClusterEvent
 from tidelog.queue.entity import AnyEntity, QueuedGroup, QueuedPod, pod_uid
 from tidelog.replay.choice import NodeChoice, choice_of, placement_of
@@ -73,6 +73,8 @@ class Stories:
     def made(self, attempt: RecordedAttempt) -> None:
         """Compute why pods were placed where they were. The core is in the state in which the attempt was made."""
         for record, body in attempt.outcomes:
+            if isinstance(body, Nominated):
+                self._teller(record.key).hear(attempt)
             pod = self._core.cluster.pod(record.key)
             if pod is None or placement_of(attempt, record.key) is None:
                 continue

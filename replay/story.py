@@ -44,6 +44,7 @@ from tidelog.framework.events import ClusterEvent
 from tidelog.queue.entity import AnyEntity, QueuedGroup, QueuedPod, Where
 from tidelog.replay.foreign import rejection_shown
 from tidelog.replay.playback import playback
+from tidelog.replay.preempting import deciding_rule
 from tidelog.replay.words import event_name, short
 from tidelog.scheduler.core import Core
 from tidelog.scheduler.groups.group import group_record_key
@@ -118,12 +119,6 @@ def story(records: Sequence[Record], core: Core, key: str) -> PodStory:
     return teller.told()
 
 
-LEAST_HARM = (
-    "of the nodes where it would do, the one chosen breaks the fewest disruption budgets; then its most important victim has the lowest "
-    "priority, then the priorities sum up to the least, then it has the fewest victims, then the one that started last"
-)
-
-
 class Teller:
     """Listens to a playback. `hear` is to be called with each of its steps."""
 
@@ -141,6 +136,8 @@ class Teller:
         self._rejection: Unschedulable | None = None
         """The content of the last rejection, to which repetitions refer."""
         self._numbers: dict[int, int] = {}
+        self._rule = ""
+        """By which rule the preemption under way was chosen."""
         self._folding: StoryEntry | None = None
         """The last attempt, while nothing but wake-ups has happened since."""
         self._pod = None if is_new else core.cluster.pod(key)
@@ -179,6 +176,7 @@ class Teller:
     def hear(self, step: RecordedAttempt | Record) -> None:
         """The next step of the playback has been made, or, for a pop, is about to be."""
         if isinstance(step, RecordedAttempt):
+            self._rule = deciding_rule(self.core, step, self.key)
             return
         self._record = step
         if step.kind == "ConfigurationLoaded":
@@ -473,8 +471,8 @@ class Teller:
             victim = self.core.cluster.pod(key)
             if victim is not None:
                 yield f"{short(key)} has priority {victim.spec.priority or 0}"
-        if body.victims and body.candidates > 1:
-            yield LEAST_HARM
+        if self._rule:
+            yield self._rule
         if body.spared:
             yield f"of lower priority and on the node, but can stay: {', '.join(map(short, body.spared))}"
 

@@ -1,7 +1,7 @@
 // How many pods waited where over the whole log, with marks; dragging on it is the main gesture.
 import { byId, clock, el, fitted, grouped, inks } from "./format.js";
 
-const PLACES = [["active", "active"], ["in flight", "flight"], ["permit", "permit"], ["answers", "permit"], ["backoff", "backoff"], ["unschedulable", "unschedulable"], ["gated", "gated"]];
+const PLACES = [["active", "active"], ["in flight", "flight"], ["permit", "permit"], ["answers", "answers"], ["backoff", "backoff"], ["unschedulable", "unschedulable"], ["gated", "gated"]];
 export const MARKS = [["bound", "|"], ["group placed", "◆"], ["preempted", "✕"], ["fell back", "↓"], ["aborted", "○"]];
 const HEIGHT = 92;
 const MARK_ROOM = 30;
@@ -16,15 +16,21 @@ export class BacklogView {
     const drag = (event) => { if (event.buttons & 1) this.go(this.seqOf(event.offsetX)); };
     this.canvas.addEventListener("pointerdown", (event) => { this.canvas.setPointerCapture(event.pointerId); drag(event); });
     this.canvas.addEventListener("pointermove", drag);
-    byId("backlog-legend").append(
-      ...PLACES.map(([name, css]) => { const i = el("i"); i.style.background = `var(--${css})`; return el("span", {}, i, name); }),
-      ...MARKS.map(([name, sign]) => el("span", {}, `${sign} ${name}`)),
+  }
+
+  /** Name what occurs in this log, and no more. */
+  explain() {
+    const occurs = (name) => this.data.places[name].some((count) => count);
+    byId("backlog-legend").replaceChildren(
+      ...PLACES.filter(([name]) => occurs(name)).map(([name, css]) => { const i = el("i"); i.style.background = `var(--${css})`; return el("span", {}, i, name); }),
+      ...MARKS.filter(([name]) => (this.data.marks[name] || []).length).map(([name, sign]) => el("span", {}, `${sign} ${name}`)),
     );
   }
 
   show(data, model) {
     this.data = data;
     this.model = model;
+    this.explain();
     this.draw();
   }
 
@@ -114,7 +120,7 @@ export class BacklogView {
     }
     pen.fillStyle = inks().faint;
     pen.textAlign = "left";
-    pen.fillText(`${grouped(most)} pending`, 2, 10);
+    pen.fillText(`at most ${grouped(most)} pending`, 2, 10);
     this.drawMarks(pen, width, room);
   }
 

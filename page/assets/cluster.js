@@ -111,11 +111,17 @@ export class ClusterView {
     const across = Math.max(Math.floor(width / (size + GAP)), 1);
     const tall = Math.min(size, 44);
     const skew = this.skewOf(model, groups);
-    const height = groups.reduce((sum, [, members]) => sum + HEAD + (skew ? BAR : 0) + Math.ceil(members.length / across) * (tall + GAP), 4);
+    const height = groups.reduce((sum, [, members]) => sum + HEAD + (skew ? BAR : 0) + Math.ceil(members.length / across) * (tall + GAP), this.other ? HEAD + 4 : 4);
     const pen = fitted(canvas, width, height);
     const ink = inks();
     const boxes = [];
     let y = 2;
+    if (this.other) {
+      pen.fillStyle = ink.text;
+      pen.textAlign = "left";
+      pen.fillText(fit(pen, `${id === "cells" ? "A" : "B"}: ${visible(model.meta.log)}`, width - 8), 4, y + 12);
+      y += HEAD;
+    }
     for (const [value, members] of groups) {
       pen.fillStyle = ink.faint;
       pen.textAlign = "left";
@@ -177,6 +183,17 @@ export class ClusterView {
 export const collator = new Intl.Collator("en", { numeric: true });
 const byName = ([a], [b]) => collator.compare(a, b);
 
+/** Text that can be read across the edge of what is filled. */
+function clear(pen, ink, text, x, y) {
+  pen.strokeStyle = ink.back;
+  pen.lineWidth = 3;
+  pen.lineJoin = "round";
+  pen.strokeText(text, x, y);
+  pen.lineWidth = 1;
+  pen.fillStyle = ink.text;
+  pen.fillText(text, x, y);
+}
+
 function cell(pen, ink, name, node, x, y, w, h, chosen) {
   const { most } = fullness(node);
   pen.fillStyle = most > 0.95 ? ink.full : ink.fill;
@@ -190,9 +207,8 @@ function cell(pen, ink, name, node, x, y, w, h, chosen) {
   pen.lineWidth = 1;
   pen.textAlign = "left";
   if (w >= 40 && h >= 14) {
-    pen.fillStyle = ink.text;
-    pen.fillText(fit(pen, visible(name), w - 6), x + 3, y + 12);
-    if (h >= 28) pen.fillText(`${Math.round(most * 100)} %`, x + 3, y + h - 5);
+    clear(pen, ink, fit(pen, visible(name), w - 6), x + 3, y + 12);
+    if (h >= 28) clear(pen, ink, `${Math.floor(most * 100)} %`, x + 3, y + h - 5);
   }
   pen.textAlign = "right";
   if (node.nominated > 0) { pen.fillStyle = ink.accent; pen.fillText("○", x + w - 2, y + h - 3); }
@@ -210,7 +226,7 @@ export function fit(pen, text, width) {
 export function summary(name, node) {
   const { most, which } = fullness(node);
   const marks = [node.row.cordoned ? "cordoned" : "", ...(node.row.taints || []), node.nominated > 0 ? `room kept for ${node.nominated}` : "", node.victims > 0 ? `${node.victims} to go` : ""];
-  return [visible(name), `${node.pods.size} pods, ${Math.round(most * 100)} % of ${which || "nothing"}`, ...marks.filter(Boolean).map(visible)].join("\n");
+  return [visible(name), `${node.pods.size} pods, ${Math.floor(most * 100)} % of ${which || "nothing"}`, ...marks.filter(Boolean).map(visible)].join("\n");
 }
 
 function nodeLine({ name, node, zone }) {

@@ -6,6 +6,8 @@ import { valueAt } from "./lanes.js";
 import { PROMISED, fullness } from "./state.js";
 
 const MATRIX_NODES = 60;
+const WOKEN_SHOWN = 20;
+const UNTIL = { unschedulable: "retried anyway at", backoff: "backs off until", permit: "given up at", answers: "given up at" };
 
 /** A moment of the command line's JSON, in milliseconds. */
 const ms = (at) => (typeof at === "string" ? Date.parse(at) : at / 1e6);
@@ -25,6 +27,7 @@ export class DetailView {
     this.model = model;
     const asked = ++this.asked;
     const [title, quick] = this.quick(model, other, chosen);
+    if (byId("detail-title").textContent !== visible(title)) byId("detail-body").scrollTop = 0;
     byId("detail-title").replaceChildren(visible(title));
     const slot = el("div");
     byId("detail-body").replaceChildren(...quick, slot);
@@ -66,11 +69,17 @@ export class DetailView {
     }
     const zones = Object.entries(this.lines().zones || {});
     if (zones.length) {
-      parts.push(el("h3", {}, "How full the zones are"), table(["zone", "now", "fullest", "since"], zones.map(([zone, points]) => { const most = Math.max(...points.map(([, value]) => value)); return [visible(zone), `${valueAt(points, model.seq)} %`, `${most} %`, this.moment(points.find(([, value]) => value === most)[0])]; })));
+      parts.push(el("h3", {}, "How full the zones are"), table(["zone", "now", "fullest", "first reached"], zones.map(([zone, points]) => { const most = Math.max(...points.map(([, value]) => value)); return [visible(zone), `${valueAt(points, model.seq)} %`, `${most} %`, this.reached(points.find(([, value]) => value === most)[0])]; })));
     }
     if (budgets.length) parts.push(el("h3", {}, "Disruption budgets"), table(["budget", "allowed", "healthy", "charged by"], budgets.map(([key, row]) => [this.link("budget", key.slice(20)), row.allowed, `${row.healthy || 0} of ${row.desired || 0} wanted`, (row.disrupted || []).join(", ")])));
     if (groups.length) parts.push(el("h3", {}, "Pod groups"), table(["group", "placed", "needs", "state"], groups.map(([key, row]) => { const [all, placed] = this.members(model, key.slice(9)); return [this.link("group", key.slice(9)), `${placed.length} of ${all.length}`, row.minimum || "–", row.condition || ""]; })));
     return parts;
+  }
+
+  /** A record of the past, with its time. */
+  reached(seq) {
+    const { seqs, at } = this.lines();
+    return el("span", {}, clock(at[Math.max(seqs.findIndex((one) => one >= seq), 0)]), " ", this.moment(seq));
   }
 
   members(model, group) {
@@ -91,16 +100,19 @@ export class DetailView {
     for (const text of row.awaited || []) facts.push(["waits for", text]);
     for (const text of row.claims || []) facts.push(["claims", text]);
     if (row.gate) facts.push(["gate", row.gate]);
-    if (row.since) facts.push(["there for", duration(model.at - row.since)]);
-    if (row.until) facts.push(["until", `${clock(row.until)} (${duration(row.until - model.at)} left)`]);
+    if (row.since) facts.push(["in this state for", duration(model.at - row.since)]);
+    if (row.until) facts.push([UNTIL[row.where] || "until", `${clock(row.until)} (${duration(row.until - model.at)} left)`]);
     if (row.attempts) facts.push(["attempts", row.attempts]);
-    if (row.victim) facts.push(["has to go", "to make room for another pod"]);
+    if (row.victim) {
+      const preemptors = [...model.waiting()].filter(([, one]) => one.nominated === row.node && (one.priority || 0) > (row.priority || 0)).map(([other]) => this.link("pod", other));
+      facts.push(["has to go", el("span", {}, "to make room for ", preemptors.length ? preemptors : "another pod")]);
+    }
     facts.push(["priority", row.priority || 0], ["asks for", Object.entries(row.requests || {}).map(([k, v]) => (k === "cpu" || k === "memory" ? amount(k, v) : `${amount(k, v)} ${k}`)).join(", ") || "nothing"]);
     if (row.group) facts.push(["group", this.link("group", `${name.split("/")[0]}/${row.group}`)]);
     for (const [key, skew, hard] of row.spread || []) facts.push(["spread over", `${key}, maxSkew ${skew}, ${hard ? "hard as written" : "a preference"}`]);
     for (const text of row.fallback || []) facts.push(["fallback", text]);
     if (row.fallbackAt) facts.push(["falls back", countdown(row, model.at)]);
-    if (other) { const b = other.pod(name); facts.push(["in B", !b ? "not there" : b.node ? el("span", { class: b.node === row.node ? "good" : "bad" }, `on ${visible(b.node)}`) : el("span", { class: row.node ? "bad" : "" }, `${b.where}: ${visible(b.reason || reasonOf(b))}`)]); }
+    if (other) { const b = other.pod(name); facts.push(["in B", !b ? "not there" : b.node ? el("span", { class: b.node === row.node ? "good" : "bad" }, `on ${visible(b.node)}`) : el("span", { class: row.node ? "bad" : "" }, b.reason === row.reason && b.where === row.where ? "the same" : `${b.where}: ${visible(b.reason || reasonOf(b))}`)]); }
     return [list(facts)];
   }
 
@@ -108,7 +120,7 @@ export class DetailView {
     const node = model.nodes.get(name);
     if (!node || !node.row) return [el("p", {}, `not there at record ${grouped(model.seq)}`)];
     const { most, which } = fullness(node);
-    const facts = [["full", `${Math.round(most * 100)} % of ${which || "nothing"}`], ["state", node.row.cordoned ? "cordoned" : "takes pods"], ["taints", (node.row.taints || []).join(", ") || "none"]];
+    const facts = [["full", `${Math.floor(most * 100)} % of ${which || "nothing"}`], ["state", node.row.cordoned ? "cordoned" : "takes pods"], ["taints", (node.row.taints || []).join(", ") || "none"]];
     const resources = Object.entries(node.row.allocatable).map(([resource, all]) => { const used = resource === "pods" ? node.pods.size : node.used[resource] || 0; return [resource, amount(resource, used), amount(resource, all), meter(used / (all || 1))]; });
     const pods = [...node.pods].map((key) => [this.link("pod", key.slice(4)), model.rows.get(key).where, model.rows.get(key).priority || 0, model.rows.get(key).victim ? "has to go" : ""]);
     const labels = Object.entries(node.row.labels || {}).map(([k, v]) => `${k}=${v}`).join(" ");
@@ -162,7 +174,10 @@ export class DetailView {
     if (current) parts.push(...this.matrix(why));
     if (why.story.judged.length) {
       const judged = why.story.judged.filter((one) => one.seq <= this.model.seq);
-      parts.push(el("details", {}, el("summary", {}, `${grouped(why.story.slept_through ?? why.story.sleptThrough ?? 0)} events were judged and did not help; the last ones`), table(["record", "event", "object", "plugin", "answer"], judged.map((one) => [this.moment(one.seq, String(one.seq)), one.event, one.object, one.plugin, one.answer]))));
+      const woke = judged.filter((one) => one.answer === "Queue");
+      if (woke.length) parts.push(el("h3", {}, "What woke it"), el("ul", {}, woke.slice(-WOKEN_SHOWN).map((one) => el("li", {}, this.moment(one.seq), ` ${visible(one.event)} ${visible(one.object)}: ${visible(one.plugin)} said that it may help`))));
+      const slept = why.story.slept_through ?? why.story.sleptThrough ?? 0;
+      parts.push(el("details", {}, el("summary", {}, `${grouped(slept)} more events were judged and did not help; the last of all`), table(["record", "event", "object", "plugin", "answer"], judged.map((one) => [this.moment(one.seq, String(one.seq)), one.event, one.object, one.plugin, one.answer]))));
     }
     return parts;
   }
@@ -178,7 +193,7 @@ export class DetailView {
       }
     }
     const events = Object.entries(waits.events || {});
-    if (events.length) parts.push(el("details", {}, el("summary", {}, "events that would be judged for it"), list(events.map(([plugin, names]) => [plugin, names.join(", ")]))));
+    if (events.length) parts.push(el("details", {}, el("summary", {}, "events that can wake it"), list(events.map(([plugin, names]) => [plugin, names.join(", ")]))));
     return parts;
   }
 
@@ -196,10 +211,11 @@ export class DetailView {
   }
 
   scores(choice) {
-    const plugins = Object.keys(choice.weights);
+    const plugins = Object.keys(choice.weights).filter((name) => choice.scores.some((score) => score.plugins[name].weighted));
     const rows = choice.scores.map((score, i) => [i ? this.link("node", score.node) : el("strong", {}, "✓ ", visible(score.node)), score.total, ...plugins.map((name) => score.plugins[name].weighted)]);
     const rejected = Object.entries(choice.rejected).map(([plugin, count]) => `${visible(plugin)} ruled out ${count}`).join(", ");
-    return [el("h3", {}, `Why this node: ${grouped(choice.feasible)} of ${grouped(choice.nodes)} nodes would do, ${choice.tied} as good as the winner`), table(["node", "points", ...plugins.map((name) => `${name} ×${choice.weights[name]}`)], rows), rejected ? el("p", {}, rejected) : ""];
+    const best = choice.tied > 1 ? `${grouped(choice.tied)} of them equally good` : "none as good as this one";
+    return [el("h3", {}, `Why this node: ${grouped(choice.feasible)} of ${grouped(choice.nodes)} nodes would do, ${best}`), table(["node", "points", ...plugins.map((name) => `${name} ×${choice.weights[name]}`)], rows), rejected ? el("p", {}, rejected) : ""];
   }
 
   /** Nodes × plugins for a pending pod: nodes that hear the same are one line. */

@@ -83,7 +83,7 @@ export function inks() {
     const style = getComputedStyle(document.documentElement);
     const of = (name) => style.getPropertyValue(`--${name}`).trim();
     ink = { full: of("fill-full") };
-    for (const name of ["text", "faint", "line", "fill", "bad", "select", "accent", "active", "flight", "permit", "backoff", "unschedulable", "gated"]) ink[name] = of(name);
+    for (const name of ["back", "text", "faint", "line", "fill", "bad", "select", "accent", "active", "flight", "permit", "answers", "backoff", "unschedulable", "gated"]) ink[name] = of(name);
   }
   return ink;
 }

@@ -99,12 +99,19 @@ class Page {
         this.wanted = null;
         const began = performance.now();
         await this.a.goto(next);
-        if (this.ab) await this.b.goto(await this.b.seqAt(this.a.at));
+        if (this.ab) await this.alongside();
+        this.said("");
         this.render();
         performance.measure("step", { start: began, end: performance.now() });
       }
     })();
     try { await this.moving; } finally { this.moving = null; }
+  }
+
+  /** Let B stand where A stands: at the same record while the logs are alike, else at the same time. */
+  async alongside() {
+    await this.b.goto(this.a.seq);
+    if (this.b.seq !== this.a.seq || this.b.at !== this.a.at || JSON.stringify(this.b.step) !== JSON.stringify(this.a.step)) await this.b.goto(await this.b.seqAt(this.a.at));
   }
 
   async decision(direction) { await this.go(await this.a.decision(direction)); }
@@ -113,7 +120,7 @@ class Page {
     if (mark === "difference") return this.nextDifference();
     const seqs = (this.marks.exact || {})[mark] || [];
     const found = seqs.find((seq) => seq > this.a.seq) ?? seqs[0];
-    if (found === undefined) return this.say(`no ${mark} in this log`);
+    if (found === undefined) return this.say(`no pod ${{ preempted: "was preempted", "fell back": "fell back" }[mark]} in this log`);
     await this.go(found);
     const step = this.a.step;
     if (step && step.key.startsWith("Pod/")) this.choose({ pod: step.key.slice(4) });
@@ -123,14 +130,18 @@ class Page {
   async nextDifference() {
     if (!this.ab) return;
     const before = this.differing();
+    const stood = this.a.seq;
     for (let tries = 0; tries < 5000; tries += 1) {
       const seq = await this.a.decision(1);
       await this.a.goto(seq);
-      await this.b.goto(await this.b.seqAt(this.a.at));
+      await this.alongside();
       const now = this.differing();
       const fresh = [...now].find((name) => !before.has(name));
-      if (fresh !== undefined || seq >= this.a.head) { await this.go(seq); if (fresh) this.choose({ pod: fresh }); return; }
+      if (fresh !== undefined) { await this.go(seq); this.choose({ pod: fresh }); return; }
+      if (seq >= this.a.head) break;
     }
+    await this.go(stood);
+    this.say(before.size ? "no further pod is placed differently after this moment" : "A and B place every pod alike from here on");
   }
 
   differing() {
@@ -204,13 +215,14 @@ class Page {
   render() {
     const { a } = this;
     const differing = this.ab ? this.differing() : null;
-    byId("record-of").textContent = `record ${grouped(a.seq)} of ${grouped(a.head)}${this.following ? ", following" : ""}${differing ? ` · ${grouped(differing.size)} pods differ` : ""}`;
+    byId("record-of").textContent = `record ${grouped(a.seq)} of ${grouped(a.head)}${this.following ? ", following" : ""}${differing ? ` · ${grouped(differing.size)} pods differ now` : ""}`;
     byId("clock").textContent = clock(a.at);
     this.backlog.draw();
     this.lanes.chosen = this.chosen.pod;
     this.lanes.draw();
     this.queues.show(a, this.chosen.pod, differing);
     this.cluster.show(a, this.ab ? this.b : null, this.chosen);
+    byId("b-only").textContent = this.ab ? "(of A)" : "";
     this.detail.show(a, this.ab ? this.b : null, this.chosen);
     this.showRecord();
     const words = Object.entries(this.chosen).map(([kind, name]) => `&${kind}=${encodeURIComponent(name).replaceAll("%2F", "/")}`).join("");
@@ -252,7 +264,9 @@ class Page {
       const rows = Object.keys(one).map((name) => [name.replaceAll("_", " "), figure(one[name]), figure(other[name])]);
       const differ = rows.filter(([, x, y]) => x !== y);
       part.hidden = false;
-      part.replaceChildren(table(["figure", `A: ${this.a.meta.log}`, `B: ${this.b.meta.log}`], differ.length ? differ : [["all figures", "the same", "the same"]]));
+      const heads = ["figure", `A: ${this.a.meta.log}`, `B: ${this.b.meta.log}`];
+      const alike = rows.filter(([, x, y]) => x === y);
+      part.replaceChildren(differ.length ? table(heads, differ) : "", el("details", {}, el("summary", {}, differ.length ? `${alike.length} more figures are the same` : `all ${alike.length} figures of A and B are the same`), table(heads, alike)));
     } catch (error) {
       if (!(error instanceof NoAnswer)) throw error;
       part.hidden = false;
@@ -268,7 +282,10 @@ class Page {
     box.style.top = `${Math.min(event.clientY + 14, innerHeight - 60)}px`;
   }
 
-  say(text) { byId("reached").textContent = text; }
+  /** Answer the reader, until the next step. */
+  say(text) { this.said(text); }
+
+  said(text) { byId("answer").textContent = text; }
 
   // --- links and keys --------------------------------------------------------------------------------------------------
 

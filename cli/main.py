@@ -59,6 +59,7 @@ VERBS: tuple[Verb, ...] = (
     Verb("ask", "plan", "where pods would go now, without writing anything"),
     Verb("ask", "page", "a log in the browser: scrub through it, in a file or live"),
     Verb("the log itself", "log init", "make an empty log: in a file, or in a PostgreSQL database"),
+    Verb("the log itself", "log status", "who leads a log, who stands by, and how far each is"),
     Verb("the log itself", "log tail", "the last records, with -f those to come as well"),
     Verb("the log itself", "log show", "records in full"),
     Verb("the log itself", "log verify", "check that nothing is lost or changed"),

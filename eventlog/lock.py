@@ -170,6 +170,15 @@ def read_holder(path: str) -> Holder | None:
         return None
 
 
+def is_held(path: str) -> bool:
+    """Whether the process that the lock file names holds the lock, as this machine knows; costs a look at the system's list of locks."""
+    holder = read_holder(path)
+    try:
+        return holder is not None and _holds(holder.pid, os.stat(path + ".lock"))
+    except OSError:
+        return False
+
+
 def end_holder(path: str) -> str:
     """Kill the process that holds this log's lock, if it is one of this machine; returns what was done.
 

@@ -16,6 +16,7 @@ import msgspec
 
 from tidelog.api.errors import LogDamaged, LogError
 from tidelog.eventlog import database, opening, rebuild
+from tidelog.eventlog.address import LogAddress, is_database, needs_postgres
 from tidelog.eventlog.disk import Disk
 from tidelog.eventlog.head import HeadReading
 from tidelog.eventlog.lock import WriterLock, read_holder
@@ -38,7 +39,7 @@ class Repaired(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def repair(
-    path: str | os.PathLike[str],
+    path: LogAddress,
     *,
     accept_loss: bool,
     clock: Callable[[], int] = time.time_ns,
@@ -46,8 +47,12 @@ async def repair(
 ) -> Repaired:
     """Make a damaged log usable again. Without `accept_loss` it only looks, and raises `LogDamaged` if there is damage.
 
-    Costs a pass over the log, and the room for a second copy of it.
+    Costs a pass over the log, and, for a file, the room for a second copy of it.
     """
+    if is_database(path):
+        with needs_postgres():
+            from tidelog.eventlog.postgres.repair import repair_database
+        return await repair_database(path, accept_loss=accept_loss, clock=clock)
     return await asyncio.to_thread(_repair, log_path(path), accept_loss, clock, disk or Disk())
 
 
@@ -157,7 +162,7 @@ def _build(
             lost_last = known.seq if known.seq > kept.seq and not reading.doubtful else None
             epoch = max(known.epoch, kept.epoch)
             loss = LossAccepted(first=kept.seq + 1, last=lost_last or 0, epoch=epoch, reason=_reason(found))
-            build.add([_loss_record(kept, loss, clock())])
+            build.add([loss_record(kept, loss, clock())])
         build.commit()
         return kept.seq, lost_last
     finally:
@@ -178,7 +183,8 @@ def _copy(connection: sqlite3.Connection, build: rebuild.Rebuild, reading: HeadR
     return whole and not (reading.doubtful and known is not None and build.head.seq == known.seq)
 
 
-def _loss_record(kept: Head, loss: LossAccepted, now: int) -> Record:
+def loss_record(kept: Head, loss: LossAccepted, now: int) -> Record:
+    """The record that stands where others were lost."""
     body = encode_body(loss)
     seq, at = kept.seq + 1, max(now, kept.at)
     digest = chain_digest(kept.digest, seq, at, "repair", "LossAccepted", "", 0, body)

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from typing import Any
 
 import asyncpg
@@ -20,7 +19,7 @@ import msgspec
 
 from tidelog.api.errors import LogBusy, LogError, LogLocked
 from tidelog.eventlog.postgres.address import DatabaseAddress
-from tidelog.eventlog.postgres.session import ConnectionLost, Session
+from tidelog.eventlog.postgres.session import ConnectionLost, Session, clock
 
 RENEWALS = 4
 """So often in its length it is renewed."""
@@ -29,13 +28,19 @@ RELEASE_SECONDS = 2.0
 """So long an ending process tries to let go of it; else it lapses."""
 
 _TAKE = """
-UPDATE lease SET term = term + 1, holder = $1, serving = false, renewed = renewed + 1,
+UPDATE lease SET term = term + 1, holder = $1, serving = false, renewed = renewed + 1, seconds = $2,
   expires = clock_timestamp() + make_interval(secs => $2)
-WHERE expires <= clock_timestamp() OR holder = $1 RETURNING term
+WHERE expires <= clock_timestamp() OR expires > clock_timestamp() + make_interval(secs => seconds) OR holder = $1 RETURNING term
 """
-_LOOK = "SELECT term, holder, serving, renewed, expires > clock_timestamp(), extract(epoch FROM expires - clock_timestamp())::float8 FROM lease"
+# One that ends later than its length from now was given by another clock: of a server that this one has replaced.
+_LOOK = """
+SELECT term, holder, serving, renewed,
+  expires > clock_timestamp() AND expires <= clock_timestamp() + make_interval(secs => seconds),
+  extract(epoch FROM expires - clock_timestamp())::float8 FROM lease
+"""
 _RENEW = """
-UPDATE lease SET renewed = renewed + 1, expires = clock_timestamp() + make_interval(secs => $2) WHERE term = $1 RETURNING term
+UPDATE lease SET renewed = renewed + 1, expires = clock_timestamp() + make_interval(secs => $2) WHERE term = $1
+RETURNING term, (SELECT count(*) FROM followers WHERE seen > clock_timestamp() - interval '10 seconds')
 """
 _RELEASE = """
 WITH let AS (UPDATE lease SET expires = clock_timestamp(), serving = false, renewed = renewed + 1 WHERE term = $1 RETURNING term)
@@ -88,7 +93,9 @@ class Lease:
         self.term = term
         self.failure: LogError | None = None
         """Why it is not ours any more, or cannot be renewed."""
-        self.renewed_at = time.monotonic()
+        self.renewed_at = clock()
+        self.followers = 0
+        """How many have said in the last ten seconds that they follow."""
         self._address = address
         self._session = Session(address, f"{holder} (lease)", _not_durable)
         self._renewals = asyncio.create_task(self._renew(), name=f"lease of {address.name}")
@@ -110,7 +117,7 @@ class Lease:
     @property
     def age(self) -> float:
         """Seconds since it was last renewed."""
-        return time.monotonic() - self.renewed_at
+        return clock() - self.renewed_at
 
     def check(self) -> None:
         """Raise why it is not ours any more."""
@@ -141,13 +148,14 @@ class Lease:
 
     async def _renew_once(self) -> None:
         async def work(connection: asyncpg.Connection) -> Any:
-            return await connection.fetchval(_RENEW, self.term, self._address.lease_seconds)
+            return await connection.fetchrow(_RENEW, self.term, self._address.lease_seconds)
 
         try:
-            if await self._session.call(work, self._address.lease_seconds) is None:
+            row = await self._session.call(work, self._address.lease_seconds)
+            if row is None:
                 await self.lost(self._session)
                 return
-            self.renewed_at = time.monotonic()
+            self.renewed_at, self.followers = clock(), row[1]
         except (ConnectionLost, LogBusy) as error:
             _log.debug("the lease could not be renewed", extra={"fields": {"error": str(error)}})
             if self.age > max(self._address.patience_seconds, self._address.lease_seconds):

@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import time
 import uuid
 from collections.abc import Callable
 from typing import Any
@@ -34,7 +33,7 @@ from tidelog.eventlog.handover import (
 )
 from tidelog.eventlog.postgres.address import DatabaseAddress, parse_address
 from tidelog.eventlog.postgres.lease import look_at_lease
-from tidelog.eventlog.postgres.session import Session
+from tidelog.eventlog.postgres.session import Session, clock
 from tidelog.eventlog.postgres.store import PostgresStore
 from tidelog.eventlog.store import Store
 
@@ -124,9 +123,9 @@ class MailboxServer(Closing):
         while True:
             await self._woken.wait()
             with contextlib.suppress(LogBusy):
-                if time.monotonic() > swept + KEPT_SECONDS / 10:
+                if clock() > swept + KEPT_SECONDS / 10:
                     await _execute(self._session, _SWEEP, float(KEPT_SECONDS))
-                    swept = time.monotonic()
+                    swept = clock()
                 # A request that was taken by a statement whose answer was lost is not taken again: its sender waits in vain, and is told.
                 for name, message in await _execute(self._session, _TAKE, self._term, TAKEN_AT_ONCE):
                     task = asyncio.create_task(self._answer(name, message))

@@ -41,6 +41,11 @@ READ_PATIENCE = 15.0
 """So long a reader tries a lost server again."""
 
 
+DIGEST = "SELECT digest FROM records WHERE seq = $1"
+LOSSES = "SELECT body, seq, at, digest FROM records WHERE kind = 'LossAccepted' ORDER BY seq"
+BEYOND = "SELECT count(*) FROM (SELECT 1 FROM records WHERE seq > $1 LIMIT 1) r"
+
+
 class DatabaseReading:
     """Everything that only reads. `session` is its own."""
 
@@ -216,12 +221,12 @@ async def compare(session: Session, name: str, witness: Witness, anchor: Head, h
     if known.seq <= anchor.seq:
         return
     if known.seq <= head.seq:
-        rows = await session.rows("SELECT digest FROM records WHERE seq = $1", known.seq)
+        rows = await session.rows(DIGEST, known.seq)
         if rows and rows[0][0] == known.digest:
             return
     # Rare enough for a look at every record: there is no index of kinds.
     for body, seq, at, digest in await session.rows(
-        "SELECT body, seq, at, digest FROM records WHERE kind = 'LossAccepted' ORDER BY seq",
+        LOSSES,
         seconds=LONG_SECONDS,
     ):
         loss = decode_body(Record(seq, at, "repair", "LossAccepted", "", 0, body, digest))
@@ -257,9 +262,7 @@ async def examine(session: Session, name: str, anchor: Head, head: Head, depth: 
             start = advance(start, record)
     if (start.seq, start.digest) != (head.seq, head.digest) or start.epoch > head.epoch:
         raise LogDamaged(name, head.seq, head.seq, "the last record is not the one that its head names")
-    (beyond,) = await session.rows(
-        "SELECT count(*) FROM (SELECT 1 FROM records WHERE seq > $1 LIMIT 1) r", head.seq
-    )
+    (beyond,) = await session.rows(BEYOND, head.seq)
     if beyond[0]:
         raise LogDamaged(
             name, head.seq + 1, None, "there are records behind its head: somebody else wrote to its tables"

@@ -2,7 +2,7 @@
 
     about      (version, log_id, made)                                  one row: which log this is, and who can read it
     head       (seq, at, epoch, digest)                                 one row: where the log ends; an append moves it or is none
-    lease      (term, holder, serving, renewed, expires)                one row: who may append, by the database's clock
+    lease      (term, holder, serving, renewed, seconds, expires)       one row: who may append, by the database's clock
     records    (seq, at, author, kind, key, cause, body, digest)        the log
     anchor     (seq, at, epoch, digest, checked)                        one row: what the first kept record is chained to
     snapshots  (name, seq, chain, digest, size, parts)                  written when all its parts are there
@@ -44,7 +44,7 @@ TABLES = (
     # The term is the key, so that only a change of it has to wait for an append (FOR KEY SHARE), and a renewal has not.
     (
         "CREATE TABLE lease (term bigint PRIMARY KEY, holder text NOT NULL, serving boolean NOT NULL, renewed bigint NOT NULL, "
-        "expires timestamptz NOT NULL) WITH (fillfactor = 10)"
+        "seconds float8 NOT NULL, expires timestamptz NOT NULL) WITH (fillfactor = 10)"
     ),
     (
         "CREATE TABLE records (seq bigint PRIMARY KEY, at bigint NOT NULL, author text NOT NULL, kind text NOT NULL, "
@@ -127,7 +127,7 @@ async def _initialize(connection: asyncpg.Connection, address: DatabaseAddress) 
         await connection.execute(
             "INSERT INTO about (version, log_id) VALUES ($1, $2)", VERSION, uuid.uuid4().hex
         )
-        await connection.execute("INSERT INTO lease VALUES (0, '', false, 0, clock_timestamp())")
+        await connection.execute("INSERT INTO lease VALUES (0, '', false, 0, 0, clock_timestamp())")
         await set_ends(connection, EMPTY, EMPTY)
     return True
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import time
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
@@ -36,6 +35,9 @@ _log = logging.getLogger("tidelog.log")
 T = TypeVar("T")
 Work = Callable[[asyncpg.Connection], Awaitable[T]]
 
+connect = asyncpg.connect
+"""A simulation has another."""
+
 GONE = (
     asyncpg.PostgresConnectionError,
     asyncpg.CannotConnectNowError,
@@ -45,6 +47,7 @@ GONE = (
     asyncpg.IdleSessionTimeoutError,
     asyncpg.ReadOnlySQLTransactionError,  # It was made a standby, or this is one.
     asyncpg.TargetServerAttributeNotMatched,
+    asyncpg.InternalClientError,  # The server has said that it ends, and the connection has not ended yet.
     OSError,
     TimeoutError,
 )
@@ -55,6 +58,11 @@ FULL = (asyncpg.DiskFullError,)
 NO_LOG = (asyncpg.UndefinedTableError, asyncpg.InvalidSchemaNameError, asyncpg.UndefinedColumnError)
 
 DAMAGE = (asyncpg.DataCorruptedError, asyncpg.IndexCorruptedError)
+
+
+def clock() -> float:
+    """Seconds by the event loop's clock, which in a simulation is not the machine's."""
+    return asyncio.get_running_loop().time()
 
 
 class ConnectionLost(Exception):
@@ -96,13 +104,13 @@ class Session:
     ) -> T:
         """Do the work, again where the connection was lost, until patience ends: then raise `LogUnreachable`."""
         patience = self.address.patience_seconds if patience is None else patience
-        deadline = time.monotonic() + patience
+        deadline = clock() + patience
         warned = False
         while True:
             try:
                 return await self.call(work, seconds)
             except (ConnectionLost, LogUnreachable) as error:
-                if time.monotonic() >= deadline or self._closed:
+                if clock() >= deadline or self._closed:
                     if isinstance(error, LogUnreachable):
                         raise
                     raise LogUnreachable(self.address.name, str(error)) from error
@@ -164,7 +172,7 @@ class Session:
         return connection
 
     async def _connect(self) -> asyncpg.Connection:
-        connection: asyncpg.Connection = await asyncpg.connect(
+        connection: asyncpg.Connection = await connect(
             self.address.dsn,
             timeout=CONNECT_SECONDS,
             server_settings={

@@ -36,6 +36,7 @@ added AS (
 SELECT (SELECT count(*) FROM held), (SELECT count(*) FROM added), (SELECT pg_notify($16, '') FROM moved)
 """
 _HELD = "SELECT holder FROM lease WHERE term = $1 FOR KEY SHARE"
+CONFIRM = "UPDATE lease SET renewed = renewed + 1 WHERE term = $1"
 ENDS = "SELECT h.seq, h.at, h.epoch, h.digest, a.seq, a.at, a.epoch, a.digest, a.checked FROM head h CROSS JOIN anchor a"
 HEAD = "SELECT seq, at, epoch, digest FROM head"
 SELECT = (
@@ -94,7 +95,7 @@ async def append(
 
 async def confirm(connection: Connection, term: int) -> None:
     """Commit something: what was committed before is then where this is, on the standbys, too."""
-    if await connection.execute("UPDATE lease SET renewed = renewed + 1 WHERE term = $1", term) != "UPDATE 1":
+    if await connection.execute(CONFIRM, term) != "UPDATE 1":
         raise Superseded
 
 

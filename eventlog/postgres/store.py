@@ -35,13 +35,15 @@ from tidelog.eventlog.postgres.address import DatabaseAddress, parse_address
 from tidelog.eventlog.postgres.lease import Lease
 from tidelog.eventlog.postgres.reading import DatabaseReading, compare, ends_of, examine, went_back
 from tidelog.eventlog.postgres.schema import check_version, look_at_server, prepare_writing
-from tidelog.eventlog.postgres.session import ANSWER_SECONDS, RETRY_SECONDS, ConnectionLost, Session
+from tidelog.eventlog.postgres.session import ANSWER_SECONDS, RETRY_SECONDS, ConnectionLost, Session, clock
 from tidelog.eventlog.postgres.statements import Moved, Superseded
 from tidelog.eventlog.postgres.witness import Witness
 from tidelog.eventlog.records import Record
 from tidelog.eventlog.store import Head, Snapshot
 
 _log = logging.getLogger("tidelog.log")
+
+HEAD_AND_TERM = "SELECT h.seq, h.at, h.epoch, h.digest, l.term FROM head h CROSS JOIN lease l"
 
 T = TypeVar("T")
 
@@ -155,7 +157,7 @@ class PostgresStore(DatabaseReading):
                     return
                 raise AssertionError("an append that was neither committed nor refused") from None
             except (ConnectionLost, LogUnreachable) as error:
-                now = time.monotonic()
+                now = clock()
                 if deadline is None:
                     deadline = now + self.address.patience_seconds
                     _log.warning(
@@ -171,9 +173,7 @@ class PostgresStore(DatabaseReading):
 
     async def _is_committed(self, head: Head) -> bool:
         """Whether the group is in the log, where the statement has found that it cannot add it; raises what else it means."""
-        rows = await self._writer.rows(
-            "SELECT h.seq, h.at, h.epoch, h.digest, l.term FROM head h CROSS JOIN lease l"
-        )
+        rows = await self._writer.rows(HEAD_AND_TERM)
         found, term = statements.head_of(rows[0]), rows[0][4]
         if term != self.lease.term:
             raise await self.lease.lost(self._writer)

@@ -6,7 +6,6 @@ It also says, once a second, that it follows, and how far: `tidelog log status` 
 from __future__ import annotations
 
 import contextlib
-import time
 
 import asyncpg
 
@@ -14,7 +13,7 @@ from tidelog.api.errors import LogBusy, LogLocked
 from tidelog.eventlog.address import LogAddress
 from tidelog.eventlog.postgres.address import parse_address
 from tidelog.eventlog.postgres.lease import LeaseState, look_at_lease
-from tidelog.eventlog.postgres.session import ConnectionLost, Session
+from tidelog.eventlog.postgres.session import ConnectionLost, Session, clock
 from tidelog.eventlog.postgres.store import holder_name
 
 FOLLOWED_SECONDS = 1.0
@@ -36,7 +35,7 @@ class LeaseWatch:
         self.state: LeaseState | None = None
         self._name = holder_name(what)
         self._session = Session(self.address, f"{what} (standby)", _not_durable)
-        self._followed_at = 0.0
+        self._followed_at = -FOLLOWED_SECONDS
 
     async def check_free(self) -> None:
         """Raise `LogLocked` while another process has the lease."""
@@ -46,7 +45,7 @@ class LeaseWatch:
 
     async def followed(self, seq: int) -> None:
         """Say that this process follows, and how far it is; once a second at most."""
-        now = time.monotonic()
+        now = clock()
         if now - self._followed_at < FOLLOWED_SECONDS:
             return
         self._followed_at = now
@@ -67,7 +66,7 @@ class LeaseWatch:
         async def work(connection: asyncpg.Connection) -> None:
             await connection.execute("DELETE FROM followers WHERE name = $1", self._name)
 
-        if self._followed_at:
+        if self._followed_at >= 0:
             with contextlib.suppress(ConnectionLost, LogBusy):
                 await self._session.call(work, 1.0)
         await self._session.close()

@@ -1,4 +1,4 @@
-"""Who leads a log, who stands by, and how far each is: what `tidelog log status` shows.
+"""The status of a log, as `tidelog log status` shows it: who leads, who stands by, and how far each is.
 
 Of a log in a file only its leader is known: the process that holds the lock, as the system says. A database also knows the lease and the followers,
 by its own clock.

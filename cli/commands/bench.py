@@ -13,6 +13,7 @@ EXAMPLES = """\
   tidelog bench
   tidelog bench queue
   tidelog bench queue --pods 20000 -o json
+  tidelog bench postgres --log postgresql://owner@db.example/scratch
 """
 
 
@@ -47,6 +48,7 @@ def run(args: argparse.Namespace) -> int:
     for name, size in sizes.items():
         if size is not None and size < 1:
             raise UsageError(f"--{name} {size}: must be at least 1")
-    figures = run_benchmark(args.benchmark, {name: size for name, size in sizes.items() if size is not None})
+    given = {name: size for name, size in sizes.items() if size is not None}
+    figures = run_benchmark(args.benchmark, given, args.log or "")
     print(as_text(figures) if args.output == "table" else formatted(figures, args.output))
     return 0

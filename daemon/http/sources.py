@@ -12,6 +12,7 @@ import contextlib
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
 
 from tidelog.api.errors import LogError
 from tidelog.api.objects import Pod
@@ -23,6 +24,16 @@ from tidelog.daemon.metrics.metrics import Metrics, Scrape, Statistics
 from tidelog.daemon.process.runtime import Runtime
 from tidelog.eventlog.log import Log
 from tidelog.scheduler.core import Core
+
+
+class LeaseWatched(Protocol):
+    """As much of a lease as metrics show."""
+
+    @property
+    def age(self) -> float: ...
+
+    @property
+    def followers(self) -> int: ...
 
 
 class ProcessState:
@@ -44,6 +55,8 @@ class ProcessState:
         """Seconds for which the one that this standby follows has shown no sign of life."""
         self.kept_out: LogError | None = None
         """Why the log cannot be opened, or not be written to yet."""
+        self.lease: LeaseWatched | None = None
+        """The lease of a log in a database, while this process leads it."""
         self.core: Core | None = None
         """The runtime's, or the one that a standby keeps warm."""
         self.more_checks: Callable[[], Checks] = dict
@@ -146,6 +159,8 @@ class ProcessState:
             log_head_seq=core.seq if runtime is None else runtime.log.head.seq,
             log_bytes=_size(self.path),
             epoch=core.epoch,
+            lease_age_seconds=0.0 if self.lease is None else self.lease.age,
+            followers=0 if self.lease is None else self.lease.followers,
             leader_silent_seconds=self.leader_silent,
             ready=ready,
         )

@@ -78,6 +78,10 @@ class Statistics(msgspec.Struct, frozen=True, kw_only=True):
     """The log's size on disk, with its write-ahead log."""
     leader_silent_seconds: float = 0.0
     """For so long the leader that this standby follows has shown no sign of life."""
+    lease_age_seconds: float = 0.0
+    """Since the lease of a log in a database was renewed; 0 where this process does not lead one."""
+    followers: int = 0
+    """Standbys that follow the log in a database which this process leads."""
     epoch: int = 0
     """The newest epoch in the log."""
     ready: bool = False
@@ -212,6 +216,16 @@ def _gauges(now: Callable[[], Statistics]) -> Iterator[Gauge]:
         "tidelog_leader_silent_seconds",
         "For so long the leader that this standby follows has shown no sign of life.",
         lambda: {(): now().leader_silent_seconds},
+    )
+    yield _gauge(
+        "tidelog_lease_age_seconds",
+        "Time since the lease of a log in PostgreSQL was renewed, which is done four times in its length; 0 on a standby, and for a file.",
+        lambda: {(): now().lease_age_seconds},
+    )
+    yield _gauge(
+        "tidelog_followers",
+        "Standbys that follow the log in PostgreSQL which this process leads, seen in the last ten seconds.",
+        lambda: {(): now().followers},
     )
     yield _gauge("tidelog_epoch", "Newest epoch in the log.", lambda: {(): now().epoch})
     yield _gauge(

@@ -114,6 +114,7 @@ class Process(LeadershipCandidate):
     def taken(self, log: Log) -> None:
         self.state.kept_out = None
         self.state.leader_silent = 0.0
+        self.state.lease = getattr(log.store, "lease", None)  # Only a log in a database has one.
         log.on_commit = self._recorder.group_committed
 
     @contextlib.asynccontextmanager

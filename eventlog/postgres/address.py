@@ -22,7 +22,7 @@ from tidelog.eventlog.address import LogAddress, database_name
 
 SCHEMA = "tidelog"
 LEASE_SECONDS = 2.0
-"""So long a leader that does not renew its lease keeps it: takes over within three seconds who stands by."""
+"""So long a leader that does not renew its lease keeps it; a standby takes over within three seconds of its end."""
 
 PATIENCE_SECONDS = 60.0
 """So long a server that was lost is tried again before this process ends: longer than a restart or a failover takes."""

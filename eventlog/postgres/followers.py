@@ -13,7 +13,7 @@ from tidelog.eventlog.postgres.session import Session
 from tidelog.eventlog.status import FollowerStatus, LeaseStatus, LogStatus
 
 SEEN_SECONDS = 10.0
-"""Who has not been seen for longer does not follow any more."""
+"""A standby that has not been seen for longer does not follow any more."""
 
 _FOLLOWERS = """
 SELECT f.holder, f.seq, greatest(h.seq - f.seq, 0), extract(epoch FROM clock_timestamp() - f.seen)::float8
@@ -22,7 +22,7 @@ FROM followers f CROSS JOIN head h WHERE f.seen > clock_timestamp() - make_inter
 
 
 async def followers_of(connection: asyncpg.Connection) -> tuple[FollowerStatus, ...]:
-    """Who follows."""
+    """The standbys that were seen lately."""
     return tuple(
         FollowerStatus(holder=holder, seq=seq, behind=behind, seen_seconds_ago=round(max(0.0, seen), 1))
         for holder, seq, behind, seen in await connection.fetch(_FOLLOWERS, SEEN_SECONDS)

@@ -95,7 +95,7 @@ class Lease:
         """Why it is not ours any more, or cannot be renewed."""
         self.renewed_at = clock()
         self.followers = 0
-        """How many have said in the last ten seconds that they follow."""
+        """Standbys that have said in the last ten seconds that they follow."""
         self._address = address
         self._session = Session(address, f"{holder} (lease)", _not_durable)
         self._renewals = asyncio.create_task(self._renew(), name=f"lease of {address.name}")

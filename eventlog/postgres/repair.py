@@ -142,7 +142,7 @@ class _Repair:
         return rows[0][0] if rows else None
 
     async def _anchor_of_records(self) -> Head:
-        """What can be known of the anchor without its row."""
+        """The anchor, as far as it can be known without its row."""
         (first,) = await self.session.rows("SELECT min(seq) FROM records")
         for name, seq, chain in await self.session.rows("SELECT name, seq, chain FROM snapshots"):
             if first[0] is not None and seq == first[0] - 1 and name:

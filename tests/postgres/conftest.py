@@ -69,7 +69,7 @@ class Logs:
 
 
 async def written(url: str, registry: Registry | None = None) -> WrittenLog:
-    """What is in it."""
+    """Read what is in it."""
     async with open_reader(url) as log:
         snapshot = b""
         if log.anchor.seq:

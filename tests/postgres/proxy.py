@@ -15,9 +15,9 @@ class Proxy:
         self._to = port
         self.port = 0
         self.answers_lost = False
-        """What the server says does not arrive any more."""
+        """Nothing that the server says arrives any more."""
         self.requests_lost = False
-        """What the client says does not arrive any more."""
+        """Nothing that the client says arrives any more."""
         self.refusing = False
         """New connections are closed at once."""
         self.passed = 0

@@ -10,7 +10,7 @@ from typing import Any
 import asyncpg
 import pytest
 
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, until
 from tests.postgres.conftest import Logs
 from tests.postgres.proxy import Proxy
 from tests.postgres.server import PostgresServer
@@ -18,6 +18,7 @@ from tidelog.api.errors import LogDamaged, LogError, LogLocked, LogUnreachable
 from tidelog.eventlog.log import Log, open_log
 from tidelog.eventlog.postgres.schema import initialize
 from tidelog.eventlog.postgres.store import PostgresStore
+from tidelog.eventlog.postgres.watch import LeaseWatch
 from tidelog.eventlog.reader import open_reader
 from tidelog.eventlog.records import Draft, Tick
 from tidelog.eventlog.repair import repair
@@ -204,6 +205,39 @@ async def test_status_names_leader_lease_and_end(logs: Logs) -> None:
     assert held.lease.seconds_left > 0
     assert (held.first, held.last, held.epoch, held.followers) == (1, 2, 1, ())
     assert (free.leader, free.lease is not None and free.lease.seconds_left) == ("", 0.0)
+
+
+async def test_leader_counts_its_standbys(logs: Logs) -> None:
+    url = await logs.new() + "&lease=500ms"
+    store = await PostgresStore.open(url)
+    watch = LeaseWatch(url, "a standby")
+    with pytest.raises(LogLocked):
+        await watch.check_free()
+    await watch.followed(0)
+
+    await until(lambda: store.lease.followers == 1)
+    followers = (await log_status(url)).followers
+
+    assert followers is not None
+    assert [(follower.seq, follower.behind) for follower in followers] == [(0, 0)]
+    assert "a standby" in followers[0].holder
+    await watch.close()
+    assert (await log_status(url)).followers == ()
+    await store.close()
+
+
+async def test_lease_that_another_servers_clock_gave_is_free(logs: Logs) -> None:
+    """A standby that was promoted may have a clock that is hours behind."""
+    url = await logs.new()
+    address, _, schema = url.partition("?schema=")
+    connection = await asyncpg.connect(address)
+    await connection.execute(
+        f"UPDATE {schema}.lease SET holder = 'somebody', seconds = 2, expires = clock_timestamp() + interval '5 hours'"
+    )
+    await connection.close()
+
+    async with open_log(url) as log:
+        await log.append(TICK)
 
 
 async def test_row_written_without_the_lease_stops_the_writer(logs: Logs) -> None:

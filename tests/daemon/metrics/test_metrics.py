@@ -84,6 +84,8 @@ log_commit_records histogram - 1,2,14
 log_head_seq gauge -
 log_bytes gauge -
 leader_silent_seconds gauge -
+lease_age_seconds gauge -
+followers gauge -
 epoch gauge -
 ready gauge -
 watch_events_total counter kind

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     import aiohttp
 
 CONNECT_SECONDS = 2.0
+HANDSHAKE_SECONDS = 4.0
+"""To connect and to agree on keys, which a server that is busy takes its time for."""
 STREAMS = 100
 """More than all watches that are ever open."""
 PATH_CHARACTERS = "/:@!$&'()*+,;=~-._"
@@ -104,7 +106,7 @@ class Session:
         what = f"{request.method} {self.name}{request.path}"
         try:
             return await self._pool.ask(
-                data, seconds=request.seconds, connect_seconds=CONNECT_SECONDS, sent=sent.append
+                data, seconds=request.seconds, connect_seconds=HANDSHAKE_SECONDS, sent=sent.append
             )
         except TimeoutError as error:
             if not sent:

@@ -238,8 +238,7 @@ class Fold:
             self.stories.made(made)
 
     def _listen(self) -> None:
-        if self.core.queue is not None:
-            self.core.queue.observe(self._listener)
+        self.core.queue.observe(self._listener)
 
     def _step(self, record: Record, body: Body) -> None:
         at = in_ms(record.at)
@@ -284,7 +283,7 @@ class Fold:
             self._preempted_by[key] = body.preemptor.partition("/")[2]
         self._touched.update(dict.fromkeys(k for k in keys if k.partition("/")[0] in SHOWN))
         group = key.partition("/")[2] if key.startswith("PodGroup/") else ""
-        queued = self.core.queue.get_group(group) if group and self.core.queue is not None else None
+        queued = self.core.queue.get_group(group) if group else None
         if queued is not None:
             self._touched.update(dict.fromkeys(f"Pod/{name}" for name in _members(queued)))
 

@@ -149,8 +149,8 @@ def pod_row(core: Core, pod: Pod) -> PodRow:
     condition = pod_condition(pod, POD_SCHEDULED)
     common["reason"] = "" if condition is None else condition.message
     common["nominated"] = pod.status.nominated_node_name
-    waiting = None if queue is None else queue.get(f"{meta.namespace}/{meta.name}")
-    if queue is None or waiting is None:
+    waiting = queue.get(f"{meta.namespace}/{meta.name}")
+    if waiting is None:
         return PodRow(where="nowhere", **common)
     common["nominated"] = queue.nominator.node_of(pod) or common["nominated"]
     return _pending_row(core, waiting, common)
@@ -180,7 +180,6 @@ def _claims(core: Core, pod: Pod) -> Iterator[str]:
 
 def _pending_row(core: Core, waiting: QueuedPod, common: dict[str, Any]) -> PodRow:
     queue = core.queue
-    assert queue is not None
     permit = core.permit_of(pod_uid(waiting.pod))
     if permit is not None:
         return PodRow(

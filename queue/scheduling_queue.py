@@ -32,7 +32,7 @@ pool (`unschedulable.py`); a failed attempt costs the events that concern it (`i
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 
@@ -85,6 +85,16 @@ class QueueConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 DEFAULT_CONFIG = QueueConfig()
+
+
+class ByArrival:
+    """The order of a queue of no profile, which no pod enters."""
+
+    name: ClassVar[str] = "ByArrival"
+
+    def sort_key(self, pod: Pod, timestamp: int) -> tuple[int, ...]:  # noqa: ARG002
+        """Nothing comes before the order of arrival."""
+        return ()
 
 
 class QueueRejection(msgspec.Struct, frozen=True):
@@ -661,3 +671,8 @@ def _passes(entity: AnyEntity, precheck: Callable[[Pod], bool]) -> bool:
     if isinstance(entity, QueuedPod):
         return precheck(entity.pod)
     return any(precheck(member.pod) for member in entity.members.values())
+
+
+def empty_queue() -> SchedulingQueue:
+    """Return the queue of a scheduler that has no configuration yet."""
+    return SchedulingQueue({}, ByArrival())

@@ -82,7 +82,7 @@ def placing_attempt(records: Sequence[Record], key: str) -> int:
 def choice_of(core: Core, pop: RecordedAttempt, key: str) -> NodeChoice | None:
     """How the node was chosen. `core` is in the state in which the attempt is about to be made."""
     placed, pod = placement_of(pop, key), core.cluster.pod(key)
-    if placed is None or pod is None or core.queue is None:
+    if placed is None or pod is None:
         return None
     record, node = placed
     waiting = copy.copy(core.queue.get(key.partition("/")[2]))

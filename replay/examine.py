@@ -145,6 +145,6 @@ def examine(
     framework = framework_for(core, pod)
     if refresh:
         core.cluster.snapshot.refresh(core.cluster.cache)
-    if waiting is None and core.queue is not None:
+    if waiting is None:
         waiting = core.queue.get(f"{pod.metadata.namespace}/{pod.metadata.name}")
     return Examination(framework, PodInfo(pod), at, waiting)

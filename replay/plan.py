@@ -75,7 +75,7 @@ def plan(core: Core, table: ObjectTable, objects: Sequence[Object], now: int) ->
     seq = core.seq
     driver = Driver(core=core, now=max(now, core.at))
     put, warnings = _admitted(table, objects, driver.now)
-    if core.queue is None:
+    if core.configuration is None:
         driver.start()
     driver.put(*put)
     run = _Planning(driver)
@@ -134,7 +134,7 @@ class _Planning:
         pod = self.core.cluster.pod(key)
         if pod is not None and pod.spec.node_name:
             return PlannedPod(pod=name, node=pod.spec.node_name, message="it has its node already")
-        waiting = None if self.core.queue is None else self.core.queue.get(name)
+        waiting = self.core.queue.get(name)
         gate = "" if waiting is None else waiting.gating_plugin
         if gate:
             assert waiting is not None

@@ -168,7 +168,7 @@ class Teller:
 
     def _listen(self) -> None:
         """A new configuration brings a new queue."""
-        if self._listens and self.core.queue is not None:
+        if self._listens:
             self.core.queue.observe(self)
 
     # --- steps ------------------------------------------------------------------------------------------------------------

@@ -46,7 +46,7 @@ class Waits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 def waits_of(core: Core, pod: Pod) -> Waits | None:
     """Describe what the pod waits for; None if it is not pending for this scheduler."""
-    if core.queue is None or pod.spec.node_name:
+    if pod.spec.node_name:
         return None
     permit = core.permit_of(pod_uid(pod))
     if permit is not None:
@@ -70,7 +70,6 @@ def _held(permit: Permit, entity: Waits | None = None) -> Waits:
 
 def queued(core: Core, entity: QueuedPod) -> Waits:
     """The wait of a pod in the queue."""
-    assert core.queue is not None
     queue = core.queue
     group = queue.get_group(entity.group) if entity.group else None
     holder: AnyEntity = entity if group is None else group
@@ -154,8 +153,6 @@ class QueueRow(msgspec.Struct, frozen=True, kw_only=True):
 
 def queue_of(core: Core) -> list[QueueRow]:
     """Every pending pod: those being tried, those whose turn comes, and so on to the gated ones."""
-    if core.queue is None:
-        return []
     found = core.queue.contents()
     entities: list[AnyEntity] = [attempt.pod for attempt in found.in_flight]
     entities += [*found.active, *found.backoff_rejected, *found.backoff_errors, *found.unschedulable]

@@ -94,13 +94,11 @@ class Adoption:
         cluster = self._cluster
         if not cluster.cache.is_assumed(pod_uid(pod)):
             cluster.cache.assume(cluster.info_of(pod), node)
-        assert cluster.queue is not None
         cluster.queue.nominator.forget(pod)
 
     def _nominate(self, pod: Pod, node: str, cleared: Sequence[str]) -> None:
         """Filters count the pod on the node from now on, and those of lower priority not any more."""
         cluster = self._cluster
-        assert cluster.queue is not None
         for key in cleared:
             other = cluster.pod(key)
             if other is not None:

@@ -55,9 +55,10 @@ class Assembly:
 
     def configure(self, configuration: SchedulerConfiguration) -> None:
         """Another configuration is in force from this record on. The pods keep their places and counters."""
-        cluster, queue = self._cluster, self._install(configuration)
+        cluster, before = self._cluster, self.configuration
+        queue = self._install(configuration)
         schedulers = cluster.rules.schedulers
-        if cluster.queue is not None:
+        if before is not None:
             for pod in list(cluster.pending_pods()):
                 if pod.spec.scheduler_name not in schedulers:
                     cluster.queue.delete(pod, cluster.at)

@@ -59,8 +59,6 @@ class Attempts:
 
     def next_at(self, now: int) -> int | None:
         """When there may be somebody to pop if nothing else happens; None: never, as things are."""
-        if self._cluster.queue is None:
-            return None
         due = (self._permits.next_deadline(), self._cluster.queue.next_backoff_end())
         first = min((at for at in due if at is not None), default=None)
         return None if first is None else max(now, first)
@@ -68,8 +66,6 @@ class Attempts:
     def pop(self, now: int) -> Popped | None:
         """Take the next entity: a waiting pod whose time is over, or the first of the queue."""
         queue = self._cluster.queue
-        if queue is None:
-            return None
         permit = self._permits.take_due(now)
         if permit is not None:
             return permit
@@ -92,7 +88,6 @@ class Attempts:
     def _decide_pod(self, popped: QueuedPod, stamp: Stamp) -> Decision:
         pod, key = popped.pod, f"Pod/{popped.key}"
         queue = self._cluster.queue
-        assert queue is not None
         result = run_pod_cycle(
             self._assembly.frameworks[popped.profile],
             self._cluster.info_of(pod),
@@ -159,7 +154,6 @@ class Attempts:
     def _reject_late(self, permit: Permit, stamp: Stamp) -> Decision:
         """A pod has waited too long."""
         pod, queue = self._cluster.tried_pod(permit.key), self._cluster.queue
-        assert queue is not None
         outcomes = self._timed_out(permit, pod, stamp)
         outcomes = self._rejections.abbreviated(permit.uid, pod, outcomes, queue)
         return Decision(*stamp, outcomes, (Relies(permit.key, permit.uid),))

@@ -34,7 +34,7 @@ from tidelog.framework.object_events import (
 )
 from tidelog.framework.snapshot import Snapshot
 from tidelog.queue.entity import pod_uid
-from tidelog.queue.scheduling_queue import SchedulingQueue
+from tidelog.queue.scheduling_queue import empty_queue
 from tidelog.scheduler.cache import Cache, CacheLayout
 from tidelog.scheduler.commit_check import disturbance, released
 from tidelog.scheduler.disturbances import Notes
@@ -82,8 +82,8 @@ class Cluster:
         self.groups = GroupTable()
         self.listers.gangs = self.groups.gang_of
         self.listers.levels = self.groups.levels_of
-        self.queue: SchedulingQueue | None = None
-        """None until a configuration has been loaded."""
+        self.queue = empty_queue()
+        """Of the configuration in force; without one no pod enters it."""
         self.observer: EventObserver | None = None
         self.rules = Rules(schedulers=())
         self.seq = 0
@@ -226,16 +226,12 @@ class Cluster:
 
     def update_groups(self, names: Iterable[str]) -> None:
         """Tell the queue what these groups are now. Those that are gone go when their pods have."""
-        if self.queue is None:
-            return
         for name in names:
             info = self.groups.info(name)
             if info is not None:
                 self.queue.add_group(info, self.at)
 
     def _drop_groups(self, names: Iterable[str]) -> None:
-        if self.queue is None:
-            return
         for name in names:
             if self.groups.info(name) is None:
                 self.queue.delete_group(name)
@@ -269,7 +265,7 @@ class Cluster:
         self.cache.forget(uid)
         if self.notes is not None and node is not None:
             self.notes.append(released(self.seq, key, node))
-        if assumed is not None and self.queue is not None:
+        if assumed is not None:
             for effect in effects(assumed, None, self.rules):
                 self._raise(effect.raised)
 
@@ -311,7 +307,7 @@ class Cluster:
 
     def _update_queue(self, effect: Effect) -> None:
         queue, old, new = self.queue, effect.old, effect.new
-        if queue is None or effect.queue is QueueStep.NOTHING:
+        if effect.queue is QueueStep.NOTHING:
             return
         if effect.queue is QueueStep.ADD:
             assert isinstance(new, Pod)
@@ -332,8 +328,6 @@ class Cluster:
             assert_never(effect.queue)
 
     def _raise(self, events: Iterable[Raised]) -> None:
-        if self.queue is None:
-            return
         for raised in events:
             precheck = None if raised.priority_max is None else _at_most(raised.priority_max)
             if self.observer is not None:

@@ -147,8 +147,8 @@ class Core:
         return self._assembly.frameworks
 
     @property
-    def queue(self) -> SchedulingQueue | None:
-        """None until a configuration has been loaded."""
+    def queue(self) -> SchedulingQueue:
+        """The queue of the configuration in force; empty until one has been loaded."""
         return self.cluster.queue
 
     @property
@@ -183,8 +183,7 @@ class Core:
             raise InternalError(f"record {record.seq} was applied after record {cluster.seq}")
         cluster.seq, cluster.at = record.seq, record.at
         self._consume(record, decode_body(record) if body is None else body)
-        if cluster.queue is not None:
-            cluster.queue.advance(record.seq, record.at)
+        cluster.queue.advance(record.seq, record.at)
         self._flights.drop_notes()
 
     def _consume(self, record: Record, body: Body) -> None:
@@ -208,8 +207,7 @@ class Core:
                     self.cluster.change(key, with_pod_condition(pod, body.condition, record.at))
             case Tick():
                 self.last_tick_at = record.at
-                if self.queue is not None:
-                    self.queue.tick(record.seq, record.at)
+                self.queue.tick(record.seq, record.at)
             case ConfigurationLoaded():
                 self._assembly.configure(msgspec.convert(body.configuration, SchedulerConfiguration))
                 self._answers.ask_all()
@@ -322,7 +320,7 @@ class Core:
         cluster = self.cluster
         cluster.change(key, broken.object)
         pod = cluster.pod(key)
-        if sent and pod is not None and cluster.queue is not None and wants_node(pod):
+        if sent and pod is not None and wants_node(pod):
             cluster.queue.refuse(pod, broken.refusals, cluster.at)
 
     def _eviction_failed(self, broken: Broken, body: WriteFailed) -> None:
@@ -335,7 +333,7 @@ class Core:
         if broken.cleared and preemptor is not None:
             preemptor = nominated_to(preemptor, "")
             cluster.change(broken.cleared, preemptor)
-        if preemptor is not None and cluster.queue is not None and wants_node(preemptor):
+        if preemptor is not None and wants_node(preemptor):
             cluster.queue.activate([preemptor], cluster.seq, cluster.at)
 
     # --- attempts -----------------------------------------------------------------------------------------------------
@@ -369,7 +367,7 @@ class Core:
 
     def next_tick_at(self) -> int | None:
         """When a tick is worth a record; None while nobody waits for time."""
-        if self.queue is None or self.configuration is None:
+        if self.configuration is None:
             return None
         due = [deadline for deadline in (self.queue.next_deadline(),) if deadline is not None]
         waited_for = self.queue.next_time_due()
@@ -474,7 +472,7 @@ class Core:
             "last_tick_at": self.last_tick_at,
             "configuration": msgspec.to_builtins(self.configuration),
             "cache": msgspec.to_builtins(self.cluster.cache.layout()),
-            "queue": None if self.queue is None else self.queue.dump_state(),
+            "queue": None if self.configuration is None else self.queue.dump_state(),
             "permits": self._permits.dump(),
             "evictions": self.evictions.dump(),
             "rejected": self._rejections.dump(),

@@ -83,8 +83,7 @@ class Outcomes:
         if pod.spec.node_name != body.node:  # Else its group was bound as one.
             cluster.bind(key, pod, bound_to(pod, body.node, cluster.at))
         self.forget_pod(uid)
-        if cluster.queue is not None:
-            cluster.queue.done(uid)
+        cluster.queue.done(uid)
         self._land(body.attempt, (uid,))
 
     def unschedulable(self, key: str, body: Unschedulable) -> None:
@@ -99,12 +98,12 @@ class Outcomes:
         # nomination that the attempt made has counted since the decision; its record comes next, but without it the pod
         # would look as if preemption had failed.
         changed = rejected(pod, body.message, cluster.at)
-        if queue is not None and (node := queue.nominator.node_of(pod)):
+        if node := queue.nominator.node_of(pod):
             changed = nominated_to(changed, node)
         cluster.change(key, changed)
         if self._group_flights.is_about(attempt):
             self._group_flights.left_over(attempt, uid, body)
-        elif queue is not None:
+        else:
             queue.fail(uid, body.plugins, body.pending, now=cluster.at, blocked_by=body.blocked_by)
         self._land(attempt, (uid,))
 
@@ -144,7 +143,7 @@ class Outcomes:
         for write in body.writes:
             self._answers.look(write.key)
         self._answers.ask(permit)
-        if cluster.queue is not None and not body.group:
+        if not body.group:
             cluster.queue.forgo_events(uid)
         self._land(body.attempt, (uid,))
 
@@ -166,17 +165,15 @@ class Outcomes:
         for uid in self._flights.give_up(body.attempt):
             found = pods.get(uid, key)
             self._stop_waiting(uid, found)
-            if cluster.queue is not None:
-                pod = cluster.pod(found)
-                if pod is not None and pod_uid(pod) == uid and wants_node(pod):
-                    self._restore_promise(pod)
-                cluster.queue.abort(uid, cluster.at)
+            pod = cluster.pod(found)
+            if pod is not None and pod_uid(pod) == uid and wants_node(pod):
+                self._restore_promise(pod)
+            cluster.queue.abort(uid, cluster.at)
 
     def _restore_promise(self, pod: Pod) -> None:
         """A nomination that the attempt made does not count any more; one from before it, which is in the status, does."""
-        queue, cluster = self._cluster.queue, self._cluster
-        assert queue is not None
-        queue.nominator.nominate(pod)
+        cluster = self._cluster
+        cluster.queue.nominator.nominate(pod)
         promised = pod.status.nominated_node_name
         if promised and cluster.notes is not None:
             cluster.notes.append(promised_again(cluster.seq, promised))
@@ -185,8 +182,7 @@ class Outcomes:
         """Nobody is to blame but the scheduler."""
         cluster = self._cluster
         cluster.change(key, rejected(pod, message, cluster.at, reason=SCHEDULER_ERROR))
-        if cluster.queue is not None:
-            cluster.queue.fail(pod_uid(pod), now=cluster.at)
+        cluster.queue.fail(pod_uid(pod), now=cluster.at)
 
     # --- of preemptors and victims ------------------------------------------------------------------------------------
 
@@ -194,7 +190,7 @@ class Outcomes:
         """Clear nominations to this pod's node; the change of its status wakes a pod that loses one."""
         cluster = self._cluster
         preemptor = cluster.pod(key)
-        if preemptor is not None and cluster.queue is not None:
+        if preemptor is not None:
             cluster.queue.mark_fallback(preemptor, body.node, preemption_marks(body.fallback))
         for other in (*body.cleared, key):
             pod = cluster.pod(other)
@@ -229,9 +225,8 @@ class Outcomes:
     def _release_preemptor(self, key: str) -> None:
         """All victims of this pod have been told, or are gone: if its gate was closed meanwhile, it is looked at again."""
         cluster, queue = self._cluster, self._cluster.queue
-        entity = None if queue is None else queue.get(key.removeprefix("Pod/"))
+        entity = queue.get(key.removeprefix("Pod/"))
         if entity is not None and entity.is_gated:
-            assert queue is not None
             queue.activate([entity.pod], cluster.seq, cluster.at)
 
     def _call_off(self, body: AttemptAborted) -> None:
@@ -253,7 +248,7 @@ class Outcomes:
                 cluster.notes.append(promised_again(cluster.seq, body.nominated))
         for key in body.cleared:
             pod = cluster.pod(key)
-            if pod is not None and cluster.queue is not None:
+            if pod is not None:
                 cluster.queue.nominator.nominate(pod)
 
     # --- of groups ----------------------------------------------------------------------------------------------------
@@ -282,7 +277,7 @@ class Outcomes:
         for uid, member in self._group_flights.aborted(key, body):
             self._stop_waiting(uid, member)
             pod = cluster.pod(member)
-            if pod is not None and pod_uid(pod) == uid and cluster.queue is not None:
+            if pod is not None and pod_uid(pod) == uid:
                 self._restore_promise(pod)
         self._flights.give_up(body.attempt)
         self._group_flights.put_back(body.attempt)
@@ -291,7 +286,7 @@ class Outcomes:
 
     def stop_attempts(self, uid: str) -> None:
         """The pod wants no node any more. If it just waited for a permit, no outcome will come to end that attempt."""
-        if uid in self._permits and not self._flights.has_pod(uid) and self._cluster.queue is not None:
+        if uid in self._permits and not self._flights.has_pod(uid):
             self._cluster.queue.done(uid)
         self.forget_pod(uid)
 

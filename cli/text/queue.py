@@ -15,7 +15,7 @@ COLUMNS = ("POD", "WHERE", "PRIORITY", "ATTEMPTS", "WAITS SINCE", "UNTIL", "REJE
 
 def queue_lines(rows: Sequence[QueueRow], core: Core, now: int) -> Iterator[str]:
     """How many are where, then one line each, in the order of their turns."""
-    if core.queue is None:
+    if core.configuration is None:
         yield f"no scheduler has taken this log up to record {core.seq}, so there is no queue"
         return
     counts = Counter(row.waits.place for row in rows)

@@ -123,7 +123,7 @@ class ProcessState:
                 "Attempts": core.attempts,
                 "Objects": len(core.objects),
                 "Nodes": len(core.cluster.cache),
-                "Pending pods": 0 if core.queue is None else len(core.queue),
+                "Pending pods": len(core.queue),
             }
         if runtime is not None:
             rows |= {"Durable": runtime.log.head.seq, "Uncommitted": runtime.uncommitted}
@@ -135,7 +135,7 @@ class ProcessState:
         """The values of the gauges."""
         core, runtime = self.core, self.runtime
         ready = not any(self.ready().values())
-        if core is None or core.queue is None or self.phase == "standby":
+        if core is None or core.configuration is None or self.phase == "standby":
             # A standby's core is the leader's a moment ago: half of it told again would be counted twice.
             return Statistics(
                 ready=ready,

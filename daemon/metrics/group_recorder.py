@@ -12,7 +12,6 @@ from tidelog.scheduler.core import Core
 
 def profile_of(core: Core, key: str) -> str:
     """The profile of a group in flight, by its record key; empty if it is not."""
-    assert core.queue is not None
     group = core.queue.get_group(key.partition("/")[2])
     return group.popped[0].profile if group is not None and group.popped else ""
 

@@ -109,7 +109,6 @@ class Recorder(Watcher):
         if self._queue is None:
             self._queue = QueueWatcher(self._metrics, core, self._lap)
             core.cluster.observer = self._queue
-        assert core.queue is not None
         core.queue.observe(self._queue)
         for framework in core.frameworks.values():
             FrameworkRecorder(framework, self._metrics, self._lap)
@@ -133,7 +132,6 @@ class Recorder(Watcher):
         self._flights[decision.attempt] = _Flight(now - nanos, nanos, decision.at, pods, [], profile)
 
     def _entity(self, core: Core, key: str) -> _Entity | None:
-        assert core.queue is not None
         pod = core.queue.get(key.removeprefix("Pod/"))
         if pod is None:
             return None

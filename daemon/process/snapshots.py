@@ -60,7 +60,7 @@ class Keeper:
         The cost is a small share of that of the records since the last time: looking for changes is some 50 nanoseconds an
         object, and the pending pods are always kept anew.
         """
-        pending = 0 if core.queue is None else len(core.queue)
+        pending = len(core.queue)
         enough = max(changes_every(len(core.objects)), pending)
         return core.seq - self._kept >= min(enough, max(self._every, pending))
 

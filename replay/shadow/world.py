@@ -36,6 +36,7 @@ from tidelog.framework.interface import Plugin
 from tidelog.framework.node_info import PodInfo
 from tidelog.plugins.registry import Registry
 from tidelog.queue.entity import pod_uid
+from tidelog.queue.scheduling_queue import empty_queue
 from tidelog.scheduler.assembly import Assembly
 from tidelog.scheduler.cluster import Cluster, wants_node
 from tidelog.scheduler.preemption import Evictions
@@ -252,14 +253,15 @@ class ShadowWorld:
             self.images.change(old, new)
 
     def _configure(self, configuration: SchedulerConfiguration) -> None:
-        """Both modes look at the same cluster; its queue, which the last one leaves behind, is nobody's."""
+        """Both modes look at the same cluster; no pod enters its queue."""
         for mode in MODES:
             partial = "always" if mode == "upstream" else configuration.partial_placement
             wanted = msgspec.structs.replace(configuration, compat=mode, partial_placement=partial)
             self.configurations[mode] = wanted
             assembly = Assembly(self._registry, self.cluster, Evictions(), fast=False)
             assembly.configure(wanted)
-            self.cluster.queue = None
+            self.cluster.queue = empty_queue()
+            self.cluster.rules = self.cluster.rules._replace(schedulers=())
             for framework in assembly.frameworks.values():
                 framework.nominated = self.nominations
             self.frameworks[mode] = assembly.frameworks

@@ -117,7 +117,6 @@ class GroupFlights:
 
     def members(self, attempt: int) -> list[str]:
         """The uids of all pods that the attempt is about."""
-        assert self._cluster.queue is not None
         group = self._cluster.queue.get_group(self._flights[attempt].name)
         assert group is not None
         return [member.uid for member in group.popped]
@@ -172,7 +171,6 @@ class GroupFlights:
         return uids
 
     def _pods(self, attempt: int) -> list[Pod | None]:
-        assert self._cluster.queue is not None
         group = self._cluster.queue.get_group(self._flights[attempt].name)
         assert group is not None
         return [self._cluster.pod(f"Pod/{member.key}") for member in group.popped]
@@ -185,9 +183,8 @@ class GroupFlights:
     def finish(self, attempt: int) -> None:
         """Every member has its outcome."""
         flight = self._flights.pop(attempt, None)
-        queue = self._cluster.queue
-        if flight is not None and queue is not None:
-            queue.finish_group(flight.name, flight.status, flight.failed, now=self._cluster.at)
+        if flight is not None:
+            self._cluster.queue.finish_group(flight.name, flight.status, flight.failed, now=self._cluster.at)
 
     def aborted(self, key: str, body: AttemptAborted) -> list[tuple[str, str]]:
         """The attempt does not count; (uid, key) of its members, whose places are to be given up before `put_back`."""
@@ -198,7 +195,6 @@ class GroupFlights:
             if self._cluster.notes is not None:
                 # Later attempts saw the claim with these devices.
                 self._cluster.notes.append(given_back(self._cluster.seq, claim))
-        assert self._cluster.queue is not None
         group = self._cluster.queue.get_group(key.partition("/")[2])
         assert group is not None
         return [(member.uid, f"Pod/{member.key}") for member in group.popped]
@@ -206,9 +202,8 @@ class GroupFlights:
     def put_back(self, attempt: int) -> None:
         """Try the group again."""
         flight = self._flights.pop(attempt, None)
-        queue = self._cluster.queue
-        if flight is not None and queue is not None:
-            queue.abort_group(flight.name, self._cluster.at)
+        if flight is not None:
+            self._cluster.queue.abort_group(flight.name, self._cluster.at)
 
     def _set_condition(self, key: str, status: str, reason: str, message: str) -> None:
         group = self._cluster.objects.get(key)

@@ -52,7 +52,6 @@ class Story:
     def step(self) -> list[Sleeper]:
         """One record, checked; then whoever may be tried is tried, now or a little later."""
         queue = self.driver.core.queue
-        assert queue is not None
         kind, change = self.some_change()
         check: HintSoundness[Change] = HintSoundness(queue, apply=lambda happen: happen(), fits=self.fits)
         asleep = check.step(change)

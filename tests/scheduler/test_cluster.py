@@ -33,9 +33,7 @@ def driver() -> Driver:
 
 
 def queue_of(driver: Driver) -> SchedulingQueue:
-    queue = driver.core.queue
-    assert queue is not None
-    return queue
+    return driver.core.queue
 
 
 def test_event_is_kept_for_pods_in_flight_under_the_record_that_raised_it(driver: Driver) -> None:

@@ -202,7 +202,6 @@ def test_pod_that_somebody_bound_or_that_ended_in_flight_is_not_tried_again(
     driver.settle()
 
     assert [r.kind for r in driver.records][-1] == "AttemptAborted"
-    assert driver.core.queue is not None
     assert len(driver.core.queue) == len(driver.core.queue.nominator) == 0
     driver.delete(pod("web"))
     driver.settle()
@@ -368,7 +367,6 @@ def test_change_of_a_pod_that_waits_for_a_permit_wakes_it_when_it_gets_none(
     driver.put(changed)
     driver.advance(seconds=10)
     queue = driver.core.queue
-    assert queue is not None
     assert [*driver.kinds()][-2:] == ["Waiting", "ObjectPut"]
     assert queue.statistics().inflight_events == {"PodPopped": 1} | (
         {"TargetPodUpdatePodLabel": 1} if tried else {}
@@ -441,7 +439,6 @@ def test_pods_of_a_profile_that_another_configuration_lacks_are_waited_for_by_no
     driver.configure(profiles("default-scheduler", "other-scheduler"))
     driver.put(other, pod("web"))
     queue = driver.core.queue
-    assert queue is not None
     assert queue.get("default/other") is not None
 
     driver.configure(profiles("default-scheduler"))
@@ -449,7 +446,6 @@ def test_pods_of_a_profile_that_another_configuration_lacks_are_waited_for_by_no
     driver.settle()
 
     queue = driver.core.queue
-    assert queue is not None
     assert queue.get("default/other") is None
     assert driver.placements() == {"default/web": "n1"}
     driver.configure(profiles("other-scheduler"))

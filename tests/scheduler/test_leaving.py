@@ -115,7 +115,6 @@ def test_attempt_of_a_pod_that_waits_for_a_permit_ends_with_the_pod(end: str) ->
     driver.start(read_configuration(text, registry).configuration)
     driver.put(b.node("n1").build(), b.node("n2").build(), pod("web"))
     driver.settle()
-    assert driver.core.queue is not None
     assert driver.core.queue.statistics().inflight_events["PodPopped"] == 1
 
     if end == "leaving":

@@ -369,7 +369,6 @@ def test_nomination_that_was_cleared_counts_again_when_the_preemption_is_called_
     world.add(pending("high", cpu="3", priority=20))
     world.attempt()
     queue = world.core.queue
-    assert queue is not None
     assert queue.nominator.node_of(world.pod("mid")) == ""
 
     world.finish("high")

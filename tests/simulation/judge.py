@@ -172,7 +172,7 @@ class Judge:
     def consumed(self, core: Core) -> None:
         """The scheduler has consumed one more record; it may be ahead of the disk. Raises Violation if a pod is not in its queue."""
         queue = core.queue
-        if queue is None:
+        if core.configuration is None:
             return
         pending = [key for key, obj in core.objects.items() if isinstance(obj, Pod) and _wants_node(obj)]
         missing = [key for key in pending if queue.get(key.removeprefix("Pod/")) is None]

@@ -100,7 +100,6 @@ def worlds(draw: st.DrawFn) -> Driver:
 
 def decide(driver: Driver) -> GroupResult:
     core = driver.core
-    assert core.queue is not None
     assert core.configuration is not None
     group = core.queue.get_group("default/train")
     assert group is not None
@@ -113,7 +112,6 @@ def decide(driver: Driver) -> GroupResult:
 def traces(driver: Driver) -> Any:
     """Everything that a cycle could leave behind."""
     core = driver.core
-    assert core.queue is not None
     seen = [
         (
             node.name,

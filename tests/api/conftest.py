@@ -82,6 +82,32 @@ VALID: dict[str, dict[str, Any]] = {
         },
     },
     "DeviceClass": {"metadata": {"name": "gpu"}},
+    "DeviceTaintRule": {
+        "metadata": {"name": "broken"},
+        "spec": {"taint": {"key": "broken", "effect": "NoSchedule"}},
+    },
+    "PersistentVolumeClaim": {
+        "metadata": {"name": "data", "namespace": "default"},
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
+    },
+    "PersistentVolume": {
+        "metadata": {"name": "pv-1"},
+        "spec": {"accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}},
+    },
+    "StorageClass": {"metadata": {"name": "fast"}, "provisioner": "disk.example.com"},
+    "CSINode": {"metadata": {"name": "n1"}, "spec": {"drivers": [{"name": "d"}]}},
+    "CSIStorageCapacity": {
+        "metadata": {"name": "fast-a", "namespace": "default"},
+        "storageClassName": "fast",
+    },
+    "VolumeAttachment": {
+        "metadata": {"name": "a-1"},
+        "spec": {
+            "attacher": "disk.example.com",
+            "nodeName": "n1",
+            "source": {"persistentVolumeName": "pv-1"},
+        },
+    },
     "ResourceClaim": {
         "metadata": {"name": "gpus", "namespace": "default"},
         "spec": {"devices": {"requests": [{"name": "gpu", "exactly": {"deviceClassName": "gpu"}}]}},

@@ -82,7 +82,7 @@ class Stories:
                 continue  # The node was chosen when the wait began.
             nodes = len(self._core.cluster.cache)
             # Half of the room is for pods that had to wait: it is those that are asked about.
-            waiting = None if self._core.queue is None else self._core.queue.get(record.key.partition("/")[2])
+            waiting = self._core.queue.get(record.key.partition("/")[2])
             tried_before = waiting is not None and waiting.attempts > 0
             if self._verdicts - nodes < (0 if tried_before else VERDICTS_MAX // 2):
                 self.unscored += 1

@@ -39,7 +39,6 @@ PREFERRED_TOPOLOGY = DOMAIN + "preferred-topology"
 TOPOLOGY_LEVELS = DOMAIN + "topology-levels"
 DECISION = DOMAIN + "decision"
 """Written by a scheduler, never read from an object."""
-EXPLAIN = DOMAIN + "explain"
 
 KEYS: dict[type, tuple[str, ...]] = {
     Pod: (SPREAD_FALLBACK, THRESHOLD),

@@ -121,11 +121,6 @@ def size(amounts: Mapping[str, Quantity]) -> tuple[int, int]:
     return parse_exact(amounts.get(STORAGE, 0))
 
 
-def is_less(a: tuple[int, int], b: tuple[int, int]) -> bool:
-    """Of two fractions."""
-    return a[0] * b[1] < b[0] * a[1]
-
-
 def bound_to_claim(volume: PersistentVolume, claim: PersistentVolumeClaim) -> PersistentVolume:
     """The volume as whoever binds it to the claim writes it. It is marked as ours unless it named the claim already."""
     ref = volume.spec.claim_ref

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping
 from tidelog.api.objects import PersistentVolumeClaimSpec, Quantity
 from tidelog.api.quantity import compare
 from tidelog.api.storage import (
-    CSIDriver,
     CSINode,
     CSIStorageCapacity,
     PersistentVolume,
@@ -44,7 +43,6 @@ ONE_POD_ALONE = f"may not use {READ_WRITE_ONCE_POD} with other access modes"
 
 def validate_volume_claim(found: PersistentVolumeClaim, errors: ErrorList) -> None:
     """Validate a claim: its requests, and its phase."""
-    validate_common.metadata(errors, found.metadata, True, names.dns_subdomain)
     claim_spec(errors, found.spec, "spec")
     if found.status.phase and found.status.phase not in CLAIM_PHASES:
         errors.not_supported("status.phase", found.status.phase, CLAIM_PHASES)
@@ -98,7 +96,6 @@ def validate_volume_claim_update(
 
 def validate_volume(found: PersistentVolume, errors: ErrorList) -> None:
     """How much, for whom, and from where it can be reached."""
-    validate_common.metadata(errors, found.metadata, False, names.dns_subdomain)
     spec = found.spec
     if STORAGE not in spec.capacity:
         errors.required(f"spec.capacity[{STORAGE}]")
@@ -156,7 +153,6 @@ def validate_volume_update(old: PersistentVolume, new: PersistentVolume, errors:
 
 def validate_storage_class(found: StorageClass, errors: ErrorList) -> None:
     """Validate a class: its provisioner, its binding mode, its topologies."""
-    validate_common.metadata(errors, found.metadata, False, names.dns_subdomain)
     if found.provisioner:
         errors.invalid_each("provisioner", found.provisioner, names.label_key(found.provisioner.lower()))
     else:
@@ -197,7 +193,6 @@ def validate_storage_class_update(old: StorageClass, new: StorageClass, errors: 
 
 def validate_csi_node(found: CSINode, errors: ErrorList) -> None:
     """Its drivers."""
-    validate_common.metadata(errors, found.metadata, False, names.dns_subdomain)
     seen: set[str] = set()
     for index, driver in enumerate(found.spec.drivers):
         path = f"spec.drivers[{index}]"
@@ -213,14 +208,8 @@ def validate_csi_node(found: CSINode, errors: ErrorList) -> None:
             errors.invalid_each(f"{path}.topologyKeys", key, names.label_key(key))
 
 
-def validate_csi_driver(found: CSIDriver, errors: ErrorList) -> None:
-    """Its name is the driver's."""
-    validate_common.metadata(errors, found.metadata, False, names.dns_subdomain)
-
-
 def validate_storage_capacity(found: CSIStorageCapacity, errors: ErrorList) -> None:
     """How much of which class, and where."""
-    validate_common.metadata(errors, found.metadata, True, names.dns_subdomain)
     if found.storage_class_name:
         _class_name(errors, found.storage_class_name, "storageClassName")
     else:
@@ -243,7 +232,6 @@ def validate_storage_capacity_update(
 
 def validate_attachment(found: VolumeAttachment, errors: ErrorList) -> None:
     """Validate an attachment: volume, attacher and node."""
-    validate_common.metadata(errors, found.metadata, False, names.dns_subdomain)
     _driver_name(errors, found.spec.attacher, "spec.attacher")
     if found.spec.node_name:
         errors.invalid_each("spec.nodeName", found.spec.node_name, names.dns_subdomain(found.spec.node_name))

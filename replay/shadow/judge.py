@@ -93,22 +93,39 @@ def choose(
     return JudgedChoice(dict(zip((n.name for n in scores.nodes), scores.totals, strict=True)), None, scores)
 
 
+class PendingPod:
+    """A pod whose decision is judged, as the world shows it while it is pending."""
+
+    def __init__(self, world: ShadowWorld, old: Pod) -> None:
+        self.world = world
+        self.key = f"Pod/{old.metadata.namespace}/{old.metadata.name}"
+        self.uid = pod_uid(old)
+        self.profile = old.spec.scheduler_name
+
+    def _is_over(self, step: ShadowStep) -> bool:
+        """The pod was created or rejected by this record, or lost its last gate."""
+        if step.entry.record.key != self.key or not isinstance(step.new, Pod):
+            return False
+        return not is_pending(step.old if isinstance(step.old, Pod) else None) or is_rejected(step)
+
+    def _pod(self) -> PodInfo | None:
+        pod = self.world.pod(self.key, self.uid)
+        return PodInfo(pod) if is_pending(pod) and pod is not None else None
+
+
 # --- bindings -----------------------------------------------------------------------------------------------------------
 
 
-class BindingJudge:
+class BindingJudge(PendingPod):
     """One pod, bound to one node."""
 
     def __init__(
         self, world: ShadowWorld, old: Pod, node: str, at: int, within: frozenset[str] = frozenset()
     ) -> None:
         """`within`: the nodes of the placement that its group was given; empty for all."""
-        self.world = world
+        super().__init__(world, old)
         self.within = within
-        self.key = f"Pod/{old.metadata.namespace}/{old.metadata.name}"
-        self.uid = pod_uid(old)
         self.node = node
-        self.profile = old.spec.scheduler_name
         self.group = group_name(old)
         self.sought = Sought(frozenset((self.uid,)), at, self._is_over, self.group)
         self.nearest: ModeVerdict | None = None
@@ -129,16 +146,6 @@ class BindingJudge:
         pod = self._pod()
         view = SearchView(world.seq, self.sought.at, 0, 0)
         return upstream, ModeVerdict("refused") if pod is None else self._in_view("default", pod, view)
-
-    def _is_over(self, step: ShadowStep) -> bool:
-        """The pod was created or rejected by this record, or lost its last gate."""
-        if step.entry.record.key != self.key or not isinstance(step.new, Pod):
-            return False
-        return not is_pending(step.old if isinstance(step.old, Pod) else None) or is_rejected(step)
-
-    def _pod(self) -> PodInfo | None:
-        pod = self.world.pod(self.key, self.uid)
-        return PodInfo(pod) if is_pending(pod) and pod is not None else None
 
     def _look(self, view: SearchView) -> tuple[ModeVerdict, ModeVerdict] | None:
         pod = self._pod()
@@ -250,15 +257,12 @@ def explained_by_images(
 # --- rejections ---------------------------------------------------------------------------------------------------------
 
 
-class RejectionJudge:
+class RejectionJudge(PendingPod):
     """One pod that no node could take, and, if it was nominated, the room that is made for it."""
 
     def __init__(self, world: ShadowWorld, old: Pod, message: str, at: int, evicted: Sequence[Pod]) -> None:
         """`evicted`: who was asked to go about then, on any node, as they were before."""
-        self.world = world
-        self.key = f"Pod/{old.metadata.namespace}/{old.metadata.name}"
-        self.uid = pod_uid(old)
-        self.profile = old.spec.scheduler_name
+        super().__init__(world, old)
         self.message = messages.parsed(message)
         self.evicted = evicted
         self.sought = Sought(frozenset((self.uid,)), at, self._is_over)
@@ -275,15 +279,6 @@ class RejectionJudge:
         pod = self._pod()
         default = ModeVerdict("differs") if pod is None else self._in_view("default", pod, view)
         return self.other or ModeVerdict("differs", reason="the pod was not pending"), default
-
-    def _is_over(self, step: ShadowStep) -> bool:
-        if step.entry.record.key != self.key or not isinstance(step.new, Pod):
-            return False
-        return not is_pending(step.old if isinstance(step.old, Pod) else None) or is_rejected(step)
-
-    def _pod(self) -> PodInfo | None:
-        pod = self.world.pod(self.key, self.uid)
-        return PodInfo(pod) if is_pending(pod) and pod is not None else None
 
     def _look(self, view: SearchView) -> tuple[ModeVerdict, ModeVerdict] | None:
         pod = self._pod()

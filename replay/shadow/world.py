@@ -60,12 +60,6 @@ class WorldEntry(NamedTuple):
     record: Record
     body: Body
 
-    @property
-    def bound_pod(self) -> Pod | None:
-        """The pod that the record shows with a node."""
-        obj = self.body.object if isinstance(self.body, ObjectPut) else None
-        return obj if isinstance(obj, Pod) and obj.spec.node_name and not is_terminal(obj) else None
-
 
 class ShadowStep(NamedTuple):
     """A record that was applied, and how to undo it."""

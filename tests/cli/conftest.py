@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -11,6 +12,8 @@ import pytest
 from tidelog.api.manifests.manifests import dump_yaml
 from tidelog.api.objects import Object
 from tidelog.cli.main import main
+from tidelog.replay.driver import Driver
+from tidelog.replay.files import write_log
 from tidelog.testing.builders import pod
 
 
@@ -67,3 +70,29 @@ def two_pods(at_log: Tidelog, manifest: Callable[..., Path]) -> Tidelog:
     ran = at_log("apply", "-f", manifest(base.build(), base.named("web-2").build()))
     assert ran == (0, "pod/web-1 created\npod/web-2 created\n", ran.err)
     return at_log
+
+
+Run = Callable[..., tuple[int, str]]
+
+
+@pytest.fixture
+def driver() -> Driver:
+    """A scheduler without a disk, with the default configuration."""
+    started = Driver()
+    started.start()
+    return started
+
+
+@pytest.fixture
+def run(driver: Driver, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Run the command line on what the driver has done so far; its exit code and what it printed."""
+    path = tmp_path / "cluster.db"
+
+    def run_it(*words: str) -> tuple[int, str]:
+        if not path.exists():
+            asyncio.run(write_log(path, driver.records))
+        code = main([*words, "--log", str(path)])
+        said = capsys.readouterr()
+        return code, said.out + said.err
+
+    return run_it

@@ -28,28 +28,6 @@ DEFAULT = "default-scheduler"
 Run = Callable[..., tuple[int, str]]
 
 
-@pytest.fixture
-def driver() -> Driver:
-    started = Driver()
-    started.start()
-    return started
-
-
-@pytest.fixture
-def run(driver: Driver, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Run the command line on what the driver has done so far; its exit code and what it printed."""
-    path = tmp_path / "cluster.db"
-
-    def run_it(*words: str) -> tuple[int, str]:
-        if not path.exists():
-            asyncio.run(write_log(path, driver.records))
-        code = main([*words, "--log", str(path)])
-        said = capsys.readouterr()
-        return code, said.out + said.err
-
-    return run_it
-
-
 def node(name: str, zone: str = "a", cpu: str = "4", **labels: str) -> b.NodeBuilder:
     return b.node(name).label({ZONE: zone, **labels}).capacity(cpu=cpu, memory="8Gi")
 

@@ -2,43 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 import pytest
 
 from tidelog.api.objects import Node, Object, Pod
-from tidelog.cli.main import main
 from tidelog.replay.driver import Driver
-from tidelog.replay.files import write_log
 from tidelog.testing import builders as b
 from tidelog.testing import storage as s
 
 ZONE = b.ZONE
 Run = Callable[..., tuple[int, str]]
-
-
-@pytest.fixture
-def driver() -> Driver:
-    started = Driver()
-    started.start()
-    return started
-
-
-@pytest.fixture
-def run(driver: Driver, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Run the command line on what the driver has done so far; its exit code and what it printed."""
-    path = tmp_path / "cluster.db"
-
-    def run_it(*words: str) -> tuple[int, str]:
-        if not path.exists():
-            asyncio.run(write_log(path, driver.records))
-        code = main([*words, "--log", str(path)])
-        said = capsys.readouterr()
-        return code, said.out + said.err
-
-    return run_it
 
 
 def pod(*claims: str, name: str = "p") -> Pod:

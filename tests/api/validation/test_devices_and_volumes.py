@@ -381,3 +381,10 @@ def test_amount_must_be_positive_and_only_grows() -> None:
         "Forbidden",
         "field can not be less than previous value",
     )
+
+
+@pytest.mark.parametrize("kind", TABLE)
+def test_name_that_breaks_the_rule_is_told_once(kind: str) -> None:
+    errors = validate(made(kind, {"metadata.name": "A B"}), GATES)
+
+    assert [error.path for error in errors] == ["metadata.name"]

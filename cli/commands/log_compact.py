@@ -71,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
         more = {"room_needed": plan.room, "dry_run": True} if args.dry_run else {"bytes_after": after}
         print(formatted(data | more, args.output))
     elif last < first:
-        print(f"nothing to drop: the log begins at record {first}")
+        print(f"nothing to drop: the log begins at record {first}{_why_nothing(args.keep)}")
     elif args.dry_run:
         print(
             f"records {first} to {last} would be dropped, the log would begin at record {last + 1}: nothing was changed"
@@ -115,6 +115,13 @@ async def _compact(
             last = await compact(log, installed_plugins(), wanted, whole=keep is None)
             return msgspec.structs.replace(plan, last=last)
         return plan
+
+
+def _why_nothing(keep: str | None) -> str:
+    """A log can begin behind a snapshot only, so with --keep a young one stays as it is."""
+    if keep is None:
+        return ""
+    return ", and behind it no snapshot is older than what is to be kept (the scheduler makes one every 20,000 records; without --keep one is made now)"
 
 
 def _size(path: LogAddress) -> int:

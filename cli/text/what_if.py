@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from tidelog.api.text import as_yaml, safe, table
+from tidelog.api.text import as_yaml, safe, table, with_times
 from tidelog.replay.comparison import Comparison, PodResult, PodRow
 from tidelog.replay.figures import Figures, WaitFigures
 from tidelog.replay.words import short
@@ -72,7 +72,7 @@ def _first(found: Comparison) -> Iterator[str]:
     for title, body in (("recorded", first.recorded), ("what-if", first.computed)):
         if body is not None:
             yield f"  {title}:"
-            yield from (f"    {line}" for line in as_yaml(body).splitlines())
+            yield from (f"    {line}" for line in as_yaml(with_times(body)).splitlines())
 
 
 def _figures(recorded: Figures, what_if: Figures) -> Iterator[tuple[object, ...]]:

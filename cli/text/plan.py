@@ -19,7 +19,7 @@ def plan_lines(plan: Plan) -> Iterator[str]:
         f"{len(preempting)} would make room first" if preempting else "",
         f"{rest} would stay pending" if rest else "",
     ]
-    yield f"{len(plan.pods)} pods after record {plan.seq}, {format_time(plan.at)}: {', '.join(filter(None, counts))}; nothing was written"
+    yield f"{len(plan.pods)} {'pod' if len(plan.pods) == 1 else 'pods'} after record {plan.seq}, {format_time(plan.at)}: {', '.join(filter(None, counts))}; nothing was written"
     for pod in plan.pods:
         yield ""
         yield from _pod_lines(pod)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import gc
 import json
 import random
 import sys
@@ -46,6 +47,9 @@ class Longest:
         self.cpu = 0.0
         self.wall = 0.0
         self.what = ""
+        self.collecting = 0.0
+        self.collection = 0.0
+        """The longest collection of garbage, which is within a callback."""
         self.many = 0
         """How many took more than half of what is allowed."""
 
@@ -62,18 +66,29 @@ def timed_callbacks() -> Iterator[Longest]:
         finally:
             spent = time.thread_time() - cpu
             found.wall = max(found.wall, time.perf_counter() - wall)
+            found.many += spent > PAUSE_MAX / 2
             if spent > found.cpu:
                 task = getattr(handle._callback, "__self__", None)
-                found.cpu, found.what = (
-                    spent,
-                    task.get_name() if isinstance(task, asyncio.Task) else "a callback",
-                )
+                name = task.get_name() if isinstance(task, asyncio.Task) else "a callback"
+                found.cpu, found.what = spent, name
 
+    def collected(phase: str, _info: dict[str, int]) -> None:
+        now = time.thread_time()
+        if phase == "start":
+            found.collecting = now
+        else:
+            found.collection = max(found.collection, now - found.collecting)
+
+    # As the daemon does when it begins to lead.
+    gc.freeze()
+    gc.callbacks.append(collected)
     asyncio.Handle._run = timed  # type: ignore[method-assign]
     try:
         yield found
     finally:
         asyncio.Handle._run = run  # type: ignore[method-assign]
+        gc.callbacks.remove(collected)
+        gc.unfreeze()
 
 
 async def churn(path: Path, args: argparse.Namespace) -> dict[str, Any]:
@@ -116,6 +131,7 @@ async def churn(path: Path, args: argparse.Namespace) -> dict[str, Any]:
         "bytes_at_end": size_of(path),
         "longest_callback_cpu_ms": round(longest.cpu * 1000, 1),
         "longest_callback": longest.what,
+        "longest_collection_ms": round(longest.collection * 1000, 1),
         "callbacks_over_50_ms": longest.many,
         "longest_callback_wall_ms": round(longest.wall * 1000, 1),
         "live": live,

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import logging
 import signal
 from collections.abc import AsyncIterator, Iterator, Mapping
@@ -122,7 +123,12 @@ class Process(LeadershipCandidate):
         state = self.state
         state.runtime, state.core, state.phase = runtime, runtime.core, "leading"
         self._notifier.ready("leading")
-        yield
+        # Modules and the recovered state live as long as the process: a collection that went through them would hold decisions up.
+        gc.freeze()
+        try:
+            yield
+        finally:
+            gc.unfreeze()
 
     def finishing(self) -> None:
         self.state.phase = "stopping"

@@ -349,6 +349,21 @@ class ContainerStatus(Model, frozen=True, kw_only=True):
     resources: ResourceRequirements | None = None
 
 
+class ExtendedResourceMapping(Model, frozen=True, kw_only=True, gc=False):
+    """Which request of the claim serves which container."""
+
+    container_name: str = ""
+    resource_name: str = ""
+    request_name: str = ""
+
+
+class ExtendedResourceClaimStatus(Model, frozen=True, kw_only=True, gc=False):
+    """The claim that was made for the pod's extended resources."""
+
+    resource_claim_name: str = ""
+    request_mappings: tuple[ExtendedResourceMapping, ...] = ()
+
+
 class PodResourceClaimStatus(Model, frozen=True, kw_only=True):
     name: str = ""
     resource_claim_name: str | None = None
@@ -362,7 +377,7 @@ class PodStatus(Model, frozen=True, kw_only=True):
     container_statuses: tuple[ContainerStatus, ...] = ()
     init_container_statuses: tuple[ContainerStatus, ...] = ()
     resource_claim_statuses: tuple[PodResourceClaimStatus, ...] = ()
-    extended_resource_claim_status: dict[str, Any] | None = None
+    extended_resource_claim_status: ExtendedResourceClaimStatus | None = None
     """Stored, and noticed when it changes; not read."""
 
 

@@ -332,7 +332,10 @@ class ObjectTable:
     def _write_failed(self, record: Record, body: WriteFailed) -> None:
         broken = self.promises.broken(record, body, self.get)
         if broken is not None:
-            self._put(record.key, broken.object)
+            if broken.is_gone:
+                self._remove(record.key)
+            else:
+                self._put(record.key, broken.object)
             if broken.cleared:
                 self._change_pod(broken.cleared, lambda pod: nominated_to(pod, ""))
 

@@ -35,7 +35,8 @@ from tidelog.api.pod_status import (
     rejected,
     with_group_condition,
 )
-from tidelog.api.writes import Write, combined, written
+from tidelog.api.times import format_time
+from tidelog.api.writes import Write, combined, merged, written
 from tidelog.eventlog.records import (
     AttemptError,
     Body,
@@ -74,6 +75,8 @@ class PromisedEffect(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     protected: bool = False
     write: Write | None = None
     """The change of the object that a plugin wants."""
+    pods: tuple[str, ...] = ()
+    """Record keys of pods that must not be bound before it is seen."""
 
 
 class Promise(msgspec.Struct, frozen=True, kw_only=True):
@@ -123,9 +126,23 @@ def _shows_group(group: PodGroup, effect: PromisedEffect) -> bool:
 
 
 def _written(obj: Object, effect: PromisedEffect) -> Object:
-    assert effect.write is not None
-    found = written(obj, effect.write)
+    """An object that is to go stays until the server says that it is gone, and is on its way by then."""
+    write = effect.write
+    assert write is not None
+    if write.verb == "delete":
+        patched = written(obj, replace(write, verb="patch")) or obj
+        stamp = patched.metadata.deletion_timestamp or format_time(effect.at)
+        return replace(patched, metadata=replace(patched.metadata, deletion_timestamp=stamp))
+    found = obj if write.verb == "create" else written(obj, write)
     return obj if found is None else found
+
+
+def _shows_write(obj: Object, effect: PromisedEffect) -> bool:
+    # What is being deleted need not be changed any more.
+    if obj.metadata.deletion_timestamp:
+        return True
+    assert effect.write is not None
+    return effect.write.verb == "patch" and _written(obj, effect) == obj
 
 
 EFFECTS: dict[str, EffectKind] = {
@@ -153,8 +170,7 @@ EFFECTS: dict[str, EffectKind] = {
     ),
     "write": EffectKind(
         _written,
-        # What is being deleted need not be changed any more.
-        lambda obj, effect: bool(obj.metadata.deletion_timestamp) or _written(obj, effect) == obj,
+        _shows_write,
     ),
 }
 """In the order in which they are applied: a pod is bound last."""
@@ -168,6 +184,8 @@ class Broken(NamedTuple):
     """The object with what is still promised of it."""
     refusals: int
     """How often the server has refused to bind the pod, this time included."""
+    is_gone: bool = False
+    """The object was to be created, and is not there."""
     cleared: str = ""
     """Key of the pod for which room was to be made, and is not: its nomination is taken back."""
 
@@ -182,6 +200,8 @@ class Promises:
         self.binds = 0
         """How many bindings are outstanding."""
         self._by_uid: dict[str, Promise] = {}
+        self._creating: dict[str, str] = {}
+        """Key of an object that is to be created → the uid that it has until the server gives it one."""
         self._refusals: dict[str, int] = {}
         """Uid of a pending pod → how many of its bindings the server has refused."""
         self._fresh: dict[str, None] = {}
@@ -219,6 +239,7 @@ class Promises:
             return []
         back = [(promise.key, promise.base) for promise in self._by_uid.values()]
         self._by_uid.clear()
+        self._creating.clear()
         self._refusals.clear()
         self.binds = 0
         return back
@@ -238,6 +259,7 @@ class Promises:
                         self._promise(key, effect, get)
                 self._promise_group(record, "True", "Scheduled", "", get)
             case Unschedulable() if not body.same_as:
+                self._promise_writes(record, body.writes, (), body.attempt, get)
                 self._promise_rejection(record, body, UNSCHEDULABLE, get)
             case AttemptError():
                 self._promise_rejection(record, body, SCHEDULER_ERROR, get)
@@ -250,10 +272,7 @@ class Promises:
             case Evicted():
                 self._promise_eviction(record, body, get)
             case Reserved():
-                for write in body.writes:
-                    self._promise_write(
-                        write, PromisedEffect(name="write", seq=seq, at=at, attempt=body.attempt), get
-                    )
+                self._promise_writes(record, body.writes, (record.key,), body.attempt, get)
             case ObjectDeleted():
                 self._forget(record.key, body.uid, get)
             case _:
@@ -314,14 +333,47 @@ class Promises:
         )
         self._promise(record.key, effect, get)
 
+    def _promise_writes(
+        self, record: Record, writes: Iterable[Write], pods: tuple[str, ...], attempt: int, get: Lookup
+    ) -> None:
+        for write in writes:
+            effect = PromisedEffect(
+                name="write", seq=record.seq, at=record.at, attempt=attempt, write=write, pods=pods
+            )
+            self._promise_write(write, effect, get)
+
     def _promise_write(self, write: Write, effect: PromisedEffect, get: Lookup) -> None:
-        """A later patch of the same object takes the place of an earlier one that it contains."""
+        """A later write of the same object takes the place of an earlier one, and contains it."""
+        known = self._by_uid.get(self._creating.get(write.key, ""))
         obj = get(write.key)
-        known = None if obj is None else self._by_uid.get(_uid(obj))
+        if known is None and obj is not None:
+            known = self._by_uid.get(_uid(obj))
         earlier = None if known is None else known.effects.get("write")
         if earlier is not None and earlier.write is not None:
-            write = combined(earlier.write, write)
-        self._promise(write.key, replace(effect, write=write), get)
+            pods = (*earlier.pods, *(pod for pod in effect.pods if pod not in earlier.pods))
+            effect = replace(effect, write=_both(earlier.write, write), pods=pods)
+        if known is not None and write.key in self._creating:
+            self._create(effect, known)
+        elif obj is None and write.verb == "create":
+            self._create(effect, None)
+        elif write.verb != "create":
+            self._promise(write.key, effect, get)
+
+    def _create(self, effect: PromisedEffect, known: Promise | None) -> None:
+        """The object is not there yet: what is known of it is what is to be created."""
+        write = effect.write
+        assert write is not None
+        if write.verb == "delete":
+            if known is not None:
+                self._store(replace(known, effects={}), known)
+            self._creating.pop(write.key, None)
+            return
+        made = written(None, write)
+        assert made is not None
+        uid = _uid(made) if known is None else known.uid
+        self._store(Promise(key=write.key, uid=uid, base=made, effects={"write": effect}), known)
+        self._creating[write.key] = uid
+        self._fresh[uid] = None
 
     def _promise(self, key: str, effect: PromisedEffect, get: Lookup) -> None:
         obj = get(key)
@@ -365,6 +417,8 @@ class Promises:
         if isinstance(obj, Pod) and obj.spec.node_name:
             self._refusals.pop(uid, None)
         known = self._by_uid.get(uid)
+        if known is None and key in self._creating:
+            known = self._created(key, obj)
         if known is None:
             return obj
         effects = {
@@ -372,6 +426,25 @@ class Promises:
         }
         self._store(Promise(key=key, uid=uid, base=obj, effects=effects), known)
         return overlaid(obj, effects)
+
+    def _created(self, key: str, obj: Object) -> Promise:
+        """The server has made the object, and given it a uid. Its status has a URL of its own, and is still to be written."""
+        promise = self._by_uid.pop(self._creating.pop(key))
+        effect = promise.effects["write"]
+        assert effect.write is not None
+        rest = {name: value for name, value in effect.write.patch.items() if name == "status"}
+        left = replace(effect, write=Write(key=key, uid=obj.metadata.uid, patch=rest))
+        self._fresh[_uid(obj)] = None
+        return Promise(key=key, uid=_uid(obj), base=obj, effects={"write": left})
+
+    def awaits_writes(self, pod: str) -> bool:
+        """Whether something is outstanding that must be seen before this pod, by its record key, is bound."""
+        return any(
+            pod in effect.pods
+            for promise in self._by_uid.values()
+            for effect in promise.effects.values()
+            if effect.pods
+        )
 
     def broken(self, record: Record, body: WriteFailed, get: Lookup) -> Broken | None:
         """Take back the effect that the outcome `cause` wanted: it is not coming. None if that is not outstanding any more."""
@@ -381,12 +454,19 @@ class Promises:
             return None
         effects = {name: e for name, e in known.effects.items() if e is not effect}
         self._store(replace(known, effects=effects), known)
+        is_gone = self._creating.get(known.key) == known.uid
+        if is_gone:
+            del self._creating[known.key]
         refusals = 0
         if effect.name == "bind" and body.sent:
             refusals = self._refusals.get(body.uid, 0) + 1
             self._refusals[body.uid] = refusals
         return Broken(
-            effect, overlaid(known.base, effects), refusals, self._clear_nomination(record, effect, get)
+            effect,
+            overlaid(known.base, effects),
+            refusals,
+            is_gone,
+            self._clear_nomination(record, effect, get),
         )
 
     def _clear_nomination(self, record: Record, effect: PromisedEffect, get: Lookup) -> str:
@@ -417,6 +497,7 @@ class Promises:
         self.keeping, self.log_id = dumped["keeping"], dumped["log_id"]
         self._refusals = dict(dumped["refusals"])
         self._by_uid = {}
+        self._creating = {}
         self.binds = 0
         for key, base, effects in dumped["promises"]:
             obj = msgspec.convert(base, KIND_BY_NAME[key.partition("/")[0]].type)
@@ -425,7 +506,19 @@ class Promises:
                 key=key, uid=_uid(obj), base=obj, effects={effect.name: effect for effect in found}
             )
             self._store(promise, None)
+            write = None if "write" not in promise.effects else promise.effects["write"].write
+            if write is not None and write.verb == "create":
+                self._creating[key] = promise.uid
         self._fresh = dict.fromkeys(self._by_uid)
+
+
+def _both(first: Write, second: Write) -> Write:
+    """Both writes of one object as one: a patch of what is to be created is part of it, and what is deleted is patched before."""
+    if first.verb == "create" and second.verb == "patch":
+        return replace(first, patch=merged(first.patch, second.patch))
+    if second.verb == "delete":
+        return replace(second, uid=second.uid or first.uid, patch=first.patch)
+    return combined(first, second)
 
 
 def overlaid(obj: Object, effects: Mapping[str, PromisedEffect]) -> Object:

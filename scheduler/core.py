@@ -311,7 +311,10 @@ class Core:
         if broken.effect.name == "bind":
             self._unbound(record.key, broken, sent=body.sent)
             return
-        self._put(record.key, broken.object)
+        if broken.is_gone:
+            self._deleted(record.key)
+        else:
+            self._put(record.key, broken.object)
         if broken.effect.name == "evict":
             self._eviction_failed(broken, body)
 

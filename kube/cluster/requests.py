@@ -159,6 +159,8 @@ def object_patches(path: str, obj: Object, write: Write, *, namespaced: bool) ->
 
     The object must be as it was when that was decided: whoever came first, came first.
     """
+    if write.verb == "create":
+        return [_creation(path, obj, write, namespaced=namespaced)]
     meta, where = obj.metadata, _path_of(path, obj, namespaced=namespaced)
     sure = {"uid": meta.uid, "resourceVersion": meta.resource_version}
     found: list[Request] = []
@@ -169,4 +171,24 @@ def object_patches(path: str, obj: Object, write: Write, *, namespaced: bool) ->
             told = sure if not found else {"uid": meta.uid}
             body = {**changes, "metadata": {**changes.get("metadata", {}), **told}}
             found.append(_write("PATCH", target, body, MERGE))
+    if write.verb == "delete":
+        body = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": meta.uid}}
+        found.append(_write("DELETE", where, body))
     return found
+
+
+def _creation(path: str, obj: Object, write: Write, *, namespaced: bool) -> Request:
+    """All but its status, and what only the server gives."""
+    own = ("uid", "resourceVersion", "creationTimestamp", "generation")
+    metadata = {name: value for name, value in write.patch.get("metadata", {}).items() if name not in own}
+    base, _, plural = path.rpartition("/")
+    group = base.removeprefix("/apis/") if base.startswith("/apis/") else base.removeprefix("/api/")
+    body = {
+        "apiVersion": group,
+        "kind": write.key.partition("/")[0],
+        **{name: value for name, value in write.patch.items() if name not in ("status", "metadata")},
+        "metadata": metadata,
+    }
+    return _write(
+        "POST", f"{base}/namespaces/{obj.metadata.namespace}/{plural}" if namespaced else path, body
+    )

@@ -18,7 +18,7 @@ import asyncio
 import contextlib
 import heapq
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from typing import NamedTuple, TypeVar
 
@@ -271,6 +271,10 @@ class Writer:
         """Return the part that is sent now, in one request; nothing if its turn has not come."""
         durable = self._durable()
         effects = {effect.name: effect for effect in self._unsent(promise) if effect.seq <= durable}
+        if "bind" in effects and self._core.promises.awaits_writes(promise.key):
+            # kubelet would find its claims without what they are to have.
+            self._later[promise.uid] = None
+            return [effects["write"]] if "write" in effects else []
         if "bind" in effects:
             return [effects["bind"]]
         told = [effects[name] for name in ("status", "nominate") if name in effects]
@@ -344,6 +348,11 @@ class Writer:
         self._sent[uid] = {name: (seq, now) for name, (seq, _) in self._sent[uid].items()}
         found = await self._read_back(promise.base)
         left = self._core.promises.get(uid)
+        if found is None and left is not None and _creates(left):
+            self._sent[uid].pop("write", None)
+            self._look(uid)
+            self._changed.ring()
+            return
         if found is None or found.metadata.uid != promise.base.metadata.uid or left is None:
             return  # It is settled, or the watch will tell that it is gone.
         sent = self._sent.get(uid, {})
@@ -648,6 +657,10 @@ class Writer:
             watched.path, promise.base, effect.write, namespaced=kind.namespaced
         ):
             answer = await self._ask(request, kind.plural)
+            if request.method == "POST" and answer.status == 409:
+                continue  # It was created when it was sent before; the watch will show it.
+            if request.method == "DELETE" and answer.status == 404:
+                continue
             if answer.status == 409:
                 raise _Failed(answer.told())
             if not answer.ok:
@@ -725,6 +738,8 @@ class Writer:
             self._release(promise.uid)
         elif first.name == "evict":
             drafts += self._rest_of_plan(promise.uid, first)
+        elif first.name == "write":
+            drafts += self._bindings_of(first.pods)
         for draft in drafts:
             body = draft.body
             assert isinstance(body, WriteFailed)
@@ -748,6 +763,19 @@ class Writer:
             "another member of its group was refused",
         )
 
+    def _bindings_of(self, pods: Sequence[str]) -> list[Draft]:
+        """Pods that were to be bound once this was written."""
+        drafts = []
+        why = "what it needs could not be written"
+        for other in self._core.promises:
+            effect = other.effects.get("bind")
+            if other.key in pods and effect is not None and effect in self._unsent(other):
+                # As if it had been refused itself, so that the pod backs off.
+                drafts.append(_draft(other, effect, _Failed(ApiStatus(message=why), final=False)))
+                self._done(other.uid, effect)
+                self._release(other.uid)
+        return drafts
+
     def _rest_of_plan(self, uid: str, effect: PromisedEffect) -> list[Draft]:
         """Victims of the same plan that nobody has asked to go yet."""
         return self._withdrawn(
@@ -767,6 +795,11 @@ class Writer:
                 self._done(other.uid, effect)
                 self._release(other.uid)
         return drafts
+
+
+def _creates(promise: Promise) -> bool:
+    effect = promise.effects.get("write")
+    return effect is not None and effect.write is not None and effect.write.verb == "create"
 
 
 def _is_budget(status: ApiStatus) -> bool:

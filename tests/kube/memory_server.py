@@ -30,6 +30,7 @@ RESOURCES = {
     "/apis/apps/v1": ("replicasets", "statefulsets"),
     "/apis/policy/v1": ("poddisruptionbudgets",),
     "/apis/storage.k8s.io/v1": ("storageclasses",),
+    "/apis/resource.k8s.io/v1": ("resourceclaims", "resourceslices", "deviceclasses"),
     "/apis/scheduling.k8s.io/v1": ("priorityclasses",),
     "/apis/scheduling.k8s.io/v1beta1": ("podgroups",),
 }
@@ -48,6 +49,9 @@ KINDS = {
     "persistentvolumes": "PersistentVolume",
     "persistentvolumeclaims": "PersistentVolumeClaim",
     "storageclasses": "StorageClass",
+    "resourceclaims": "ResourceClaim",
+    "resourceslices": "ResourceSlice",
+    "deviceclasses": "DeviceClass",
 }
 Json = dict[str, Any]
 
@@ -317,7 +321,12 @@ class MemoryServer:
         name = request.body["metadata"]["name"]
         if f"{namespace}/{name}" in self.objects[resource]:
             return 409, _status(409, "AlreadyExists", name)
-        return 201, self.put(resource, namespace, name, spec=request.body.get("spec", {}))
+        told = {
+            k: v
+            for k, v in request.body["metadata"].items()
+            if k in ("annotations", "finalizers", "ownerReferences")
+        }
+        return 201, self.put(resource, namespace, name, spec=request.body.get("spec", {}), metadata=told)
 
     def _bind(self, pod: Json, body: Json) -> tuple[int, Json]:
         meta = pod["metadata"]

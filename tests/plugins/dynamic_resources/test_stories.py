@@ -227,7 +227,7 @@ def test_extended_resource_is_served_by_devices_of_its_class() -> None:
     assert driver.placements() == {"default/p": "n2"}
     assert [d.devices_of(claim) for claim in made if isinstance(claim, ResourceClaim)] == [["n2/g0", "n2/g1"]]
     found: Any = driver.core.cluster.objects["Pod/default/p"]
-    assert found.status.extended_resource_claim_status["resourceClaimName"] == made[0].metadata.name
+    assert found.status.extended_resource_claim_status.resource_claim_name == made[0].metadata.name
 
 
 def test_claim_that_is_not_there_keeps_its_pod_out_of_the_queue() -> None:

@@ -56,6 +56,9 @@ docs: $(STAMP) ## write docs/cli.md from --help
 completions: $(STAMP) ## write the completion scripts in cli/completions from the options of every verb
 	$(BIN)/python tools/make_completions.py
 
+lock: $(STAMP) ## write deploy/requirements.lock, with hashes from the package index, and the bill of materials
+	$(BIN)/python tools/make_lock.py
+
 screenshots: $(STAMP) ## take the README's pictures of the page anew (needs Chromium)
 	@$(BIN)/python tools/make_screenshots.py
 

@@ -34,6 +34,7 @@ from tests.simulation.judge import Judge
 from tests.simulation.loop import quietly
 from tests.simulation.machine import Machine
 from tests.simulation.plugins import registry
+from tests.simulation.small import small_constants
 from tests.simulation.steps import AnyStep, Story
 from tests.simulation.story import make_story
 
@@ -63,12 +64,16 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     """The records by their kinds."""
 
 
-def simulate(story: Story, *, real: bool = False) -> Result:
-    """Tell one story on a machine of its seed, on a simulated store or on the real one. Costs about half a second."""
+def simulate(story: Story, *, real: bool = False, small: bool = True) -> Result:
+    """Tell one story on a machine of its seed, on a simulated store or on the real one, there with `small` constants as the seed has it.
+
+    Costs about half a second.
+    """
     with _silence(), quietly():
         if not real:
             return _simulate(story, None)
-        with tempfile.TemporaryDirectory(prefix="tidelog-simulated-", dir=MEMORY) as folder:
+        folders = tempfile.TemporaryDirectory(prefix="tidelog-simulated-", dir=MEMORY)
+        with folders as folder, small_constants(story.seed) if small else contextlib.nullcontext():
             return _simulate(story, Path(os.path.realpath(folder)))
 
 

@@ -88,6 +88,9 @@ torture: $(STAMP) ## kill, stop, rob, damage, unplug far more often than the tes
 client-loops: $(STAMP) ## client libraries' list-watch loops through cuts, compactions and restarts of the API server
 	TIDELOG_CLIENT_LOOPS=1 $(BIN)/python -m pytest -q -n 0 tests/kube/test_clients.py
 
+simulate-database: $(STAMP) ## tell SEEDS random stories FROM a seed of a log in a database that breaks in every way
+	$(BIN)/python -m tests.simulation.database_story --seeds $(SEEDS) --from $(FROM)
+
 postgres-torture: $(STAMP) ## kill, pause and promote PostgreSQL servers and their leaders for ROUNDS rounds (long)
 	POSTGRES_ROUNDS=$(ROUNDS) $(BIN)/python -m pytest -q -rP -n 0 tests/postgres/test_rounds.py
 
@@ -117,4 +120,4 @@ wheel: $(STAMP) ## build the wheel into dist/
 clean: ## remove everything that is not in git
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage*
 
-.PHONY: page-figures help install demo docs screenshots client-loops simulate fuzz thorough laws torture postgres-torture soak live-soak test check-lint check-types check-imports check-tests conformance mutation-score mutants format wheel clean
+.PHONY: page-figures help install demo docs screenshots client-loops simulate fuzz thorough laws torture postgres-torture simulate-database soak live-soak test check-lint check-types check-imports check-tests conformance mutation-score mutants format wheel clean

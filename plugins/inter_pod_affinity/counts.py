@@ -35,7 +35,7 @@ TALLIES_MAX = 1024
 class Incoming:
     """The pod under way, and which terms are about it or about others. Lives for one attempt, or as long as its shape is evaluated incrementally."""
 
-    __slots__ = ("_listers", "_namespace_labels", "_selected_by", "_tallies", "_weights_of", "pod")
+    __slots__ = ("_listers", "_namespace_labels", "_pulls", "_selected_by", "_tallies", "_weights_of", "pod")
 
     def __init__(self, pod: PodInfo, listers: Listers) -> None:
         self.pod = pod
@@ -45,6 +45,7 @@ class Incoming:
         self._selected_by: dict[AffinityTerm, bool] = {}
         self._weights_of: dict[PodTerms, Weights] = {}
         self._tallies: dict[tuple[object, ...], Weights] = {}
+        self._pulls: dict[tuple[object, ...], Weights] = {}
 
     def selects(self, term: AffinityTerm, other: PodInfo) -> bool:
         """Whether a term of the incoming pod is about the other pod. A namespace that does not exist is not selected."""
@@ -68,12 +69,10 @@ class Incoming:
         For long lists: where many terms may be, it is worked out once for all pods with the same labels, and each key comes once
         with the sum.
         """
-        about = terms.about(other.labels)
-        if len(about) <= FEW:
-            return [(term.topology_key, term.weight or 1) for term in about if self.selects(term, other)]
         asked = (id(terms), other.namespace, *other.labels.items())
         known = self._tallies.get(asked)
         if known is None:
+            about = terms.about(other.labels)
             sums: Counter[str] = Counter()
             for term in about:
                 if self.selects(term, other):
@@ -87,30 +86,34 @@ class Incoming:
         """As `selects_with_all`, for long lists, of which mostly the first term says no."""
         return self.selects(terms[0], other) and sum(n for _, n in self.tally(terms, other)) == len(terms)
 
-    def weigh(self, terms: Terms, other: PodInfo, sign: int, labels: Labels, table: WeightTable) -> None:
-        """Add what the incoming pod's preferred terms say of another one, on a node with these labels."""
-        if len(terms) > FEW:
-            for key, weight in self.tally(terms, other):
-                _add_weight(table, labels, key, sign * weight)
-            return
-        for term in terms:
-            if self.selects(term, other):
-                _add_weight(table, labels, term.topology_key, sign * term.weight)
-
     def weigh_all(
         self, others: Iterable[PodInfo], labels: Labels, table: WeightTable, hard_weight: int
     ) -> None:
         """Add what all terms between this pod and these others say, on a node with these labels."""
-        own = self.pod.terms
-        attracted, repelled = own.preferred_affinity, own.preferred_anti_affinity
+        prefers = bool(self.pod.terms.preferred_affinity or self.pod.terms.preferred_anti_affinity)
         for other in others:
-            if attracted:
-                self.weigh(attracted, other, 1, labels, table)
-            if repelled:
-                self.weigh(repelled, other, -1, labels, table)
+            if prefers:
+                for key, weight in self._pull(other):
+                    _add_weight(table, labels, key, weight)
             if other.has_affinity:
                 for key, weight in self.weights_of(other.terms, hard_weight):
                     _add_weight(table, labels, key, weight)
+
+    def _pull(self, other: PodInfo) -> Weights:
+        """Weigh another pod by the incoming pod's preferred terms, each topology key once; the same for all pods with the same labels."""
+        asked = (other.namespace, *other.labels.items())
+        known = self._pulls.get(asked)
+        if known is None:
+            sums: Counter[str] = Counter()
+            own = self.pod.terms
+            for terms, sign in ((own.preferred_affinity, 1), (own.preferred_anti_affinity, -1)):
+                for term in terms.about(other.labels):
+                    if self.selects(term, other):
+                        sums[term.topology_key] += sign * term.weight
+            known = tuple(sums.items())
+            if len(self._pulls) < TALLIES_MAX:
+                self._pulls[asked] = known
+        return known
 
     def weights_of(self, terms: PodTerms, hard_weight: int) -> Weights:
         """Return the weights that another pod with these terms adds to the score of its topology pairs."""

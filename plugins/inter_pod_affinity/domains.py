@@ -99,6 +99,15 @@ class _Weights:
         self.at: dict[int, _Weighed] = {}
         """Place → what its pods contribute; nodes whose pods contribute nothing, not even a sum of 0, are left out."""
         self.sets: dict[str, dict[int, Bits]] = {}
+        self._is_settled = False
+        """The sets are as the pairs are. While all nodes are counted for the first time, only the pairs are kept."""
+
+    def settle(self) -> None:
+        """All nodes have been counted."""
+        self._is_settled = True
+        for (key, value), weight in self._pairs.items():
+            sets = self.sets.setdefault(key, {})
+            sets[weight] = sets.get(weight, 0) | self._index.topology(key).bits[value]
 
     def __bool__(self) -> bool:
         """Whether any term contributes: else there is nothing to score."""
@@ -127,6 +136,8 @@ class _Weights:
         new = self._pairs[pair] = old + by
         if not new:
             del self._pairs[pair]
+        if not self._is_settled:
+            return
         key, value = pair
         bits = self._index.topology(key).bits[value]
         sets = self.sets.setdefault(key, {})
@@ -175,6 +186,7 @@ class AffinityDomains:
         nodes = snapshot.nodes if self._asks or self._prefers else snapshot.nodes_with_affinity_pods()
         for node in nodes:
             self.follow(snapshot.place_of(node.name), node)
+        self._weights.settle()
 
     @property
     def skips_filter(self) -> bool:

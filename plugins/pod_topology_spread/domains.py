@@ -34,11 +34,17 @@ class _Nodes:
         self._pod = pod
         self._admitted: dict[tuple[bool, bool], Bits] = {}
         self._zeros: dict[Bits, list[int]] = {}
-        self.peers: list[tuple[int, list[Labels]]] = []
-        """Place → what may count there, of the nodes where anything does."""
+        self.peers: dict[tuple[tuple[str, str], ...], tuple[Labels, list[int]]] = {}
+        """Labels, as pairs → these, and a place for each pod that has them and may count. Of pods there are many, of labels few."""
+        peers = self.peers
         for place, node in enumerate(index.snapshot.nodes):
-            if node.pods and (labels := countable(node.pods.values(), pod.namespace)):
-                self.peers.append((place, labels))
+            if node.pods:
+                for labels in countable(node.pods.values(), pod.namespace):
+                    key = tuple(labels.items())
+                    known = peers.get(key)
+                    if known is None:
+                        known = peers[key] = (labels, [])
+                    known[1].append(place)
 
     def admitted(self, constraint: Constraint) -> Bits:
         """The nodes that count as far as the constraint's policies are concerned."""
@@ -81,12 +87,13 @@ class _Counted:
         self._here = nodes.zeros(counting).copy()
         """Place → matching pods on a node that counts; -1 on one that does not."""
         counts = {value: 0 for value, bits in self.topology.bits.items() if bits & counting}
-        for place, labels in nodes.peers:
-            if self._here[place] == 0 and (here := constraint.count(labels)):
-                value = self._values[place]
-                assert value is not None
-                self._here[place] = here
-                counts[value] += here
+        here, values = self._here, self._values
+        for labels, places in nodes.peers.values():
+            if constraint.count((labels,)):
+                for place in places:
+                    if here[place] >= 0:
+                        here[place] += 1
+                        counts[values[place]] += 1  # type: ignore[index] # A node that counts has the key.
         self.frequency: dict[int, int] = {}
         """Count → how many of the domains that count have it."""
         for count in counts.values():

@@ -20,9 +20,10 @@ from tidelog.api.objects import (
 )
 from tidelog.api.selectors import SelectorError
 from tidelog.framework.events import Action, ClusterEvent, Hint, Resource
-from tidelog.framework.interface import SKIP, Code, Status, unresolvable
-from tidelog.plugins.node_affinity import NodeAffinity, NodeAffinityArgs
-from tidelog.testing.builders import NodeBuilder, PodBuilder, node, pod
+from tidelog.framework.interface import SKIP, Code, CycleState, Status, unresolvable
+from tidelog.framework.node_info import NodeInfo, PodInfo
+from tidelog.plugins.node_affinity import NodeAffinity, NodeAffinityArgs, _Preferred
+from tidelog.testing.builders import ZONE, NodeBuilder, PodBuilder, node, pod
 
 REJECTED = unresolvable("node(s) didn't match Pod's node affinity/selector")
 ENFORCED = unresolvable("node(s) didn't match scheduler-enforced node affinity")
@@ -244,3 +245,33 @@ def test_hint_about_a_term_that_does_not_parse_is_an_error(bench: Any) -> None:
 
     with pytest.raises(SelectorError):
         bench(NodeAffinity).hint(NODE_ADD, with_required(pod("p"), broken), None, SSD)
+
+
+# --- many preferred terms -------------------------------------------------------------------------------------------------
+
+
+def test_nodes_that_agree_in_the_labels_that_many_terms_ask_for_are_scored_once(
+    bench: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scored: list[str] = []
+    sum_of = _Preferred._sum
+
+    def note(terms: _Preferred, node: NodeInfo) -> int:
+        scored.append(node.name)
+        return sum_of(terms, node)
+
+    monkeypatch.setattr(_Preferred, "_sum", note)
+    nodes = [
+        NodeInfo(node(f"n{i}").label({ZONE: "abc"[i % 3], "disk": "ssd" if i % 2 else "hdd"}).build())
+        for i in range(60)
+    ]
+    like = pod("web")
+    for number, zone in enumerate("abcd"):
+        like = like.prefer_node(10 + number, f"{ZONE}={zone}").prefer_node(1 + number, f"rack=r{number}")
+    web, plugin, state = PodInfo(like.build()), bench(NodeAffinity).plugin, CycleState()
+
+    assert plugin.pre_score(state, web, nodes) is None
+    found = [plugin.score(state, web, one) for one in nodes]
+
+    assert found == [10 + i % 3 for i in range(60)]
+    assert scored == ["n0", "n1", "n2"]

@@ -100,7 +100,6 @@ class DefaultPreemption(Plugin):
     def __init__(self, args: Any, handle: Handle) -> None:
         super().__init__(args, handle)
         self._memory = Memory()
-        self._ties_follow_pods = handle.behaves(TIES_FOLLOW_PODS)
         self._guards_start = (
             self.guarded and handle.guard_starting_pods and handle.behaves(GUARDED_STARTING_PODS)
         )
@@ -216,7 +215,7 @@ class DefaultPreemption(Plugin):
     ) -> Search:
         """Try nodes until enough candidates are found. While there are only such that break budgets, all nodes are tried."""
         names = resolvable(statuses)
-        turn = tie_of(pod.pod) if self._ties_follow_pods else state.turn
+        turn = tie_of(pod.pod) if self.handle.behaves(TIES_FOLLOW_PODS) else state.turn
         start = scan_start(turn, len(names))
         names = names[start:] + names[:start]
         wanted = self._candidates_wanted(len(names))

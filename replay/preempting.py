@@ -53,7 +53,8 @@ def _difference(found: list[Candidate], at: int) -> str:
         case 1:
             why = f"its most important victim has priority {best.victims[0].priority}, that on {other.node} ({last}) {other.victims[0].priority}"
         case 2 | 3 if len(best.victims) != len(other.victims):
-            why = f"{len(best.victims)} pods must go, on {other.node} it would be {len(other.victims)}"
+            count = "1 pod" if len(best.victims) == 1 else f"{len(best.victims)} pods"
+            why = f"{count} must go, on {other.node} it would be {len(other.victims)}"
         case 2:
             why = f"the priorities of its victims sum up to less than those on {other.node}"
         case 4:

@@ -38,7 +38,7 @@ def rule_for(victims: Sequence[PodBuilder], *others: object, nodes: int = 2) -> 
         (
             [low("a", "n0"), low("b", "n1", cpu="1"), low("c", "n1", cpu="1")],
             (),
-            "this node and not n1, the next best: 1 pods must go, on n1 it would be 2",
+            "this node and not n1, the next best: 1 pod must go, on n1 it would be 2",
         ),
         (
             [low("a", "n0"), low("b", "n1", app="guarded")],

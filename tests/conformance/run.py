@@ -72,14 +72,18 @@ def files(paths: list[Path]) -> Iterator[Path]:
 
 
 def cases(path: Path) -> Iterator[Case]:
-    """Each line of a plain or gzipped file."""
+    """Each line of a plain or gzipped file; none of one that holds something else, as recordings that other tests read."""
     with gzip.open(path, "rt") if path.suffix == ".gz" else path.open() as lines:
         for number, line in enumerate(lines, 1):
             if line.strip():
                 try:
-                    yield json.loads(line)
+                    case = json.loads(line)
                 except ValueError as error:
                     sys.exit(f"run.py: {path}:{number}: not JSON: {error}")
+                if not isinstance(case, dict) or "id" not in case or not case.keys() & {"expect", "steps", "family"}:
+                    print(f"run.py: {path}:{number}: is no case; the file is left out", file=sys.stderr)
+                    return
+                yield case
 
 
 def differences(case: Case, family: str) -> tuple[dict[str, Any], list[str]]:

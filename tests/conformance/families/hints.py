@@ -54,6 +54,7 @@ def _plugin(case: Case) -> Any:
         listers=listers,
         features=FeatureGates(),
         upstream=True,
+        behaves=lambda _number: True,
         fallback_only_if_rejected_by_spread=False,
     )
     plugin = _REGISTRY.get(case["plugin"])

@@ -1,0 +1,152 @@
+"""No device is promised twice, and what the log writes is what counts, whatever comes between: attempts in flight, aborts, releases, restarts, groups."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from tidelog.api.objects import Pod, ResourceClaim, ResourceClaimStatus
+from tidelog.eventlog.records import AttemptAborted, Reserved, decode_body
+from tidelog.replay.driver import Driver
+from tidelog.replay.verify import recover, verify
+from tidelog.testing import builders as b
+from tidelog.testing import devices as d
+
+CLAIMS = 5
+SHARED = "fabric"
+STEPS = (
+    "pod",
+    "attempt",
+    "attempt",
+    "commit",
+    "commit",
+    "gang",
+    "release",
+    "unclaim",
+    "unpod",
+    "slice",
+    "wait",
+    "restart",
+)
+Story = Sequence[tuple[str, int]]
+
+
+class World:
+    """Two nodes with two devices each, two devices that both reach, and claims of one device or of two alike."""
+
+    def __init__(self) -> None:
+        self.driver = Driver()
+        self.driver.start()
+        self.driver.put(d.device_class())
+        for i in range(2):
+            self.driver.put(b.node(f"n{i}").capacity(cpu="8").build(), self.own(i, 2))
+        self.driver.put(d.resource_slice(SHARED, self.listed(2), pool=SHARED))
+        for i in range(CLAIMS):
+            self.driver.put(self.claim(i))
+        self.pods = 0
+
+    @staticmethod
+    def listed(count: int) -> list[dict[str, Any]]:
+        return [d.device(f"d{i}", attributes={"rail": "x" if i % 2 else "y"}) for i in range(count)]
+
+    def own(self, i: int, count: int) -> Any:
+        return d.resource_slice(f"s{i}", self.listed(count), node=f"n{i}")
+
+    @staticmethod
+    def claim(i: int) -> ResourceClaim:
+        return d.claim(f"c{i}", d.request("r", count=1 + i % 2))
+
+    def do(self, step: str, number: int) -> None:
+        driver, objects = self.driver, self.driver.core.objects
+        claim = objects.get(f"ResourceClaim/default/c{number % CLAIMS}")
+        if step == "pod":
+            self.pods += 1
+            driver.put(self.pod(f"p{self.pods}", number).build())
+        elif step == "gang":
+            self.pods += 1
+            name = f"g{self.pods}"
+            members = (self.pod(f"{name}-{i}", number).group(name).build() for i in range(2))
+            driver.put(b.pod_group(name, min_count=2), *members)
+        elif step == "attempt":
+            driver.attempt()
+        elif step == "commit":
+            driver.commit(most=1 + number % 2)
+        elif step == "release" and isinstance(claim, ResourceClaim) and claim.status.allocation is not None:
+            driver.put(replace(claim, status=ResourceClaimStatus()))
+        elif step == "unclaim":
+            if claim is not None:
+                driver.delete(claim)
+            driver.put(self.claim(number % CLAIMS))
+        elif step == "unpod":
+            if (found := objects.get(f"Pod/default/p{number}")) is not None:
+                driver.delete(found)
+        elif step == "slice":
+            driver.put(self.own(number % 2, 1 + number % 3))
+        elif step == "wait":
+            driver.now += 10**9 * (1 if number else 700)
+        elif step == "restart":
+            driver.submitted.clear()
+            driver.core = recover(driver.records, driver.registry)
+            driver.start()
+
+    @staticmethod
+    def pod(name: str, number: int) -> b.PodBuilder:
+        claim = f"c{number % CLAIMS}"
+        return b.pod(name).request(cpu="1").claim("c", claim=claim).scheduler("default-scheduler")
+
+    def check(self) -> None:
+        core = self.driver.core
+        told = Counter(
+            (one.driver, one.pool, one.device)
+            for claim in core.objects.values()
+            if isinstance(claim, ResourceClaim) and claim.status.allocation is not None
+            for one in claim.status.allocation.devices.results
+        )
+        assert all(count == 1 for count in told.values()), told
+        shown = Counter(
+            (one.driver, one.pool, one.device)
+            for claim in core.cluster.listers.devices.claims()
+            if claim.status.allocation is not None
+            for one in claim.status.allocation.devices.results
+        )
+        assert all(count == 1 for count in shown.values()), "a promise in flight counts as well"
+
+
+@given(st.lists(st.tuples(st.sampled_from(STEPS), st.integers(0, 9)), max_size=40))
+def test_no_device_is_promised_twice(story: Story) -> None:
+    world = World()
+    for step, number in story:
+        world.do(step, number)
+        world.check()
+    world.driver.commit()
+    world.driver.settle()
+    world.check()
+
+    records = world.driver.records
+    report = verify(records, world.driver.registry)
+    assert report.first_difference is None
+    assert world.driver.core.digest() == report.digest
+    assert_what_is_written_is_what_counts(world.driver)
+
+
+def assert_what_is_written_is_what_counts(driver: Driver) -> None:
+    """Each allocation that a claim has was written by a `Reserved` record, and each pod that is bound has its claims reserved for it or released since."""
+    written = {
+        (write.key, one["pool"], one["device"])
+        for record in driver.records
+        if isinstance(body := decode_body(record), Reserved) and not isinstance(body, AttemptAborted)
+        for write in body.writes
+        for one in write.patch.get("status", {}).get("allocation", {}).get("devices", {}).get("results", ())
+    }
+    for key, claim in driver.core.objects.items():
+        if isinstance(claim, ResourceClaim) and claim.status.allocation is not None:
+            for one in claim.status.allocation.devices.results:
+                assert (key, one.pool, one.device) in written
+            for consumer in claim.status.reserved_for:
+                pod = driver.core.objects.get(f"Pod/default/{consumer.name}")
+                assert pod is None or isinstance(pod, Pod)

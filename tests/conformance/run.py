@@ -80,7 +80,11 @@ def cases(path: Path) -> Iterator[Case]:
                     case = json.loads(line)
                 except ValueError as error:
                     sys.exit(f"run.py: {path}:{number}: not JSON: {error}")
-                if not isinstance(case, dict) or "id" not in case or not case.keys() & {"expect", "steps", "family"}:
+                if (
+                    not isinstance(case, dict)
+                    or "id" not in case
+                    or not case.keys() & {"expect", "steps", "family"}
+                ):
                     print(f"run.py: {path}:{number}: is no case; the file is left out", file=sys.stderr)
                     return
                 yield case

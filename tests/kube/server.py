@@ -236,7 +236,10 @@ class RealServer:
         node = {"metadata": {"name": name, "labels": labels}, "spec": {}}
         self.must("POST", "/api/v1/nodes", node)
         quantities = {"cpu": cpu, "memory": "64Gi", "pods": "110"}
-        conditions = [{"type": "Ready", "status": "True", "reason": "Test", "message": ""}]
+        since = "2026-01-01T00:00:00Z"  # As kubelets say it; heartbeats do not change it.
+        conditions = [
+            {"type": "Ready", "status": "True", "reason": "Test", "message": "", "lastTransitionTime": since}
+        ]
         status = {"status": {"capacity": quantities, "allocatable": quantities, "conditions": conditions}}
         self.must("PATCH", f"/api/v1/nodes/{name}/status", status, type="application/merge-patch+json")
 

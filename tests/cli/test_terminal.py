@@ -30,6 +30,7 @@ ELSEWHERE = {
     "version": "reads no log",
     "demo": "makes its own names",
     "completion": "reads no log",
+    "log init": "makes a log; it prints where",
     "log repair": "asks for a damaged log; what it prints of one are numbers and the path",
     "log compact": "prints numbers and the path",
     "serve": "prints addresses; what it serves is tested in tests/kube",

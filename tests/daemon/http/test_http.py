@@ -370,6 +370,30 @@ async def test_malformed_request_gets_an_error_and_harms_nothing(
     assert (await get(server, "/livez")).status == 200
 
 
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        (b"localhost:10259", 200),
+        (b"127.0.0.1", 200),
+        (b"[::1]:10259", 200),
+        (b"evil.example", 421),
+        (b"127.0.0.1.evil.example", 421),
+        (b"localhost.evil.example:10259", 421),
+        (b"10.0.0.1", 421),
+        (b"\xff", 421),
+    ],
+)
+async def test_behind_loopback_only_names_of_this_machine_are_answered(
+    server: HttpServer, host: bytes, status: int
+) -> None:
+    request = b"GET /configz HTTP/1.1\r\nHost: " + host + b"\r\nConnection: close\r\n\r\n"
+
+    received = await asyncio.to_thread(exchange, server, request)
+
+    assert received.split()[:2] == [b"HTTP/1.1", str(status).encode()]
+    assert (b"componentconfig" in received) == (status == 200)
+
+
 async def test_one_connection_serves_one_request(server: HttpServer) -> None:
     received = await asyncio.to_thread(exchange, server, b"GET /livez HTTP/1.1\r\n\r\n" * 3)
 

@@ -31,6 +31,7 @@ ELSEWHERE = {
     "demo": "makes its own names",
     "completion": "reads no log",
     "log init": "makes a log; it prints where",
+    "log status": "asks a database; tested in tests/postgres",
     "log repair": "asks for a damaged log; what it prints of one are numbers and the path",
     "log compact": "prints numbers and the path",
     "serve": "prints addresses; what it serves is tested in tests/kube",

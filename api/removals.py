@@ -18,6 +18,8 @@ NAMED_MAX = 8
 """More removals than this are only said to exist."""
 _ITEM_KEYS = ("name", "type", "uid", "containerPort", "topologyKey", "device", "key")
 """The first of these that an item has names it."""
+_FREE = ("labels", "annotations", "nodeSelector", "allocatable", "capacity", "requests", "limits")
+"""Fields whose keys people choose."""
 _IDENTITY = frozenset(
     ("uid", "resourceVersion", "creationTimestamp", "generation", "deletionTimestamp", "managedFields")
 )
@@ -38,12 +40,9 @@ def _lost(old: Any, new: Any, path: str) -> Iterator[str]:
 
 
 def _lost_keys(old: Mapping[str, Any], new: Mapping[str, Any], path: str) -> Iterator[str]:
-    free = path.endswith(
-        ("labels", "annotations", "nodeSelector", "allocatable", "capacity", "requests", "limits")
-    )
     for name, part in old.items():
-        where = f"{path}[{name}]" if free else f"{path}.{name}" if path else name
-        if (path == "metadata" and name in _IDENTITY) or name == _LAST_APPLIED:
+        where = field_path(path, name)
+        if is_identity(path, name):
             continue
         if name in new or isinstance(part, list):
             yield from _lost(part, new.get(name), where)
@@ -54,16 +53,29 @@ def _lost_keys(old: Mapping[str, Any], new: Mapping[str, Any], path: str) -> Ite
 
 
 def _lost_items(old: Sequence[Any], new: Sequence[Any], path: str) -> Iterator[str]:
-    kept = {_name(item): item for item in new}
+    kept = {item_name(item): item for item in new}
     for item in old:
-        name = _name(item)
+        name = item_name(item)
         if name not in kept:
             yield f"{path}[{name}]"
         else:
             yield from _lost(item, kept[name], f"{path}[{name}]")
 
 
-def _name(item: Any) -> str:
+def field_path(path: str, name: str) -> str:
+    """The path of a field of what is at `path`: `spec.taints`, `metadata.labels[zone]` where people chose the name."""
+    if path.endswith(_FREE):
+        return f"{path}[{name}]"
+    return f"{path}.{name}" if path else name
+
+
+def is_identity(path: str, name: str) -> bool:
+    """Whether the cluster writes this field by itself, or kubectl keeps its own book in it."""
+    return (path == "metadata" and name in _IDENTITY) or name == _LAST_APPLIED
+
+
+def item_name(item: Any) -> str:
+    """By what an item of a list is told from the others."""
     if not isinstance(item, dict):
         return str(item)
     if "effect" in item or "operator" in item:

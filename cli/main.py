@@ -49,10 +49,11 @@ VERBS: tuple[Verb, ...] = (
     Verb("run it", "run", "the scheduler, until it is stopped"),
     Verb("run it", "serve", "the log as the Kubernetes API: kubectl and every client work on it"),
     Verb("load a cluster", "apply", "load manifests"),
+    Verb("load a cluster", "diff", "what apply would add, change and take away"),
     Verb("load a cluster", "delete", "delete objects"),
     Verb("load a cluster", "patch-condition", "set a condition of a pod's status"),
     Verb("ask", "get", "list objects, or events, now or at an earlier moment"),
-    Verb("ask", "describe", "a pod with its conditions and events, or a node with its pods"),
+    Verb("ask", "describe", "pods with their conditions and events, or nodes with their pods"),
     Verb("ask", "why", "a pod's story: what it waits for, what would help, why this node"),
     Verb("ask", "why-not", "every plugin's verdict on one node for a pod"),
     Verb("ask", "queue", "the pending pods: where each waits, and until when"),
@@ -78,42 +79,6 @@ VERBS: tuple[Verb, ...] = (
 )
 _VERB_BY_NAME = {verb.name: verb for verb in VERBS}
 _GROUP_WORDS = tuple(dict.fromkeys(verb.name.split()[0] for verb in VERBS if " " in verb.name))
-KUBECTL = frozenset(
-    [
-        "annotate",
-        "api-resources",
-        "api-versions",
-        "attach",
-        "autoscale",
-        "cluster-info",
-        "cordon",
-        "cp",
-        "create",
-        "diff",
-        "drain",
-        "edit",
-        "exec",
-        "label",
-        "logs",
-        "patch",
-        "port-forward",
-        "replace",
-        "rollout",
-        "scale",
-        "set",
-        "taint",
-        "top",
-        "uncordon",
-        "wait",
-    ]
-)
-"""Verbs that kubectl has, and that it does on the log by way of `tidelog serve`."""
-MEANT = {
-    "events": "get events", "explain": "why", "help": "--help", "history": "log tail", "logs": "log tail",
-    "pending": "queue", "pods": "get pods", "nodes": "get nodes", "status": "queue", "start": "run", "simulate": "replay what-if",
-    "what-if": "replay what-if", "verify": "log verify", "ui": "page", "dashboard": "page", "show": "log show",
-}  # fmt: skip
-"""Words that people try → the verb that does it."""
 _SUGGESTED = [name for name in _VERB_BY_NAME if name != "delete"]
 """Verbs that a misspelled one may be taken for: never one that takes something away."""
 _GLOBAL_WITH_VALUE = ("--log", "--feature-gates")
@@ -136,8 +101,9 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         from tidelog.api.errors import UsageError
+        from tidelog.cli.hints import option_hint
 
-        raise UsageError(f"{message} (see `{self.prog} --help`)")
+        raise UsageError(f"{message}{option_hint(message, self)} (see `{self.prog} --help`)")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -164,6 +130,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _dispatch(arguments: list[str]) -> int:
+    from tidelog.cli.hints import ALIASES, without_dry_run_values
+
     head, rest = _split_globals(arguments)
     if rest[:1] == ["help"] and len(rest) > 1:
         rest = [*rest[1:], "--help"]
@@ -172,6 +140,7 @@ def _dispatch(arguments: list[str]) -> int:
         return 0
     if rest[0] == "--version":
         rest[0] = "version"
+    rest = without_dry_run_values([*ALIASES.get(rest[0], rest[:1]), *rest[1:]])
     words = _words(rest)
     if len(words) == 1 and words[0] in _GROUP_WORDS and rest[1:2] in (["-h"], ["--help"]):
         print(overview(words[0]))
@@ -213,18 +182,21 @@ def _words(rest: list[str]) -> list[str]:
 def _unknown_verb(name: str) -> Exception:
     from tidelog.api.errors import UsageError
     from tidelog.api.text import safe
+    from tidelog.cli.hints import KUBECTL, MEANT, NOTHING_RUNS
 
     if name in _GROUP_WORDS:
         choices = ", ".join(verb.name for verb in VERBS if verb.name.startswith(f"{name} "))
         return UsageError(f"`tidelog {name}` needs one more word: {choices}")
     if name.startswith("-"):
         return UsageError(f"unknown option {safe(name)!r} before the verb (see `tidelog --help`)")
-    if name.split(maxsplit=1)[0] in KUBECTL:
-        word = safe(name.split(maxsplit=1)[0])
+    word = safe(name.split(maxsplit=1)[0])
+    if word in NOTHING_RUNS:
+        return UsageError(f"there is no `tidelog {word}`: {NOTHING_RUNS[word]}")
+    if word in KUBECTL:
         return UsageError(
             f"`tidelog {word}` is not needed: `tidelog serve` serves the log as the Kubernetes API, and `kubectl {word}` works on it"
         )
-    meant = MEANT.get(name.split(maxsplit=1)[0])
+    meant = MEANT.get(word)
     close = [meant] if meant else difflib.get_close_matches(name, _SUGGESTED, n=1, cutoff=0.6)
     hint = f"; did you mean `tidelog {close[0]}`?" if close else ""
     return UsageError(f"unknown verb '{safe(name)}'{hint} (see `tidelog --help`)")

@@ -11,11 +11,12 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from tidelog.api.errors import TidelogError
+from tidelog.api.objects import Namespace, Node, Object, Pod
 
 TEXT_MAX = 4096
 """Characters of a selector."""
 
-_COMMON = ("metadata.name", "metadata.namespace")
+FIELDS_OF_ALL = ("metadata.name", "metadata.namespace")
 FIELDS: Mapping[str, tuple[str, ...]] = {
     "Pod": (
         "spec.nodeName",
@@ -75,7 +76,7 @@ def parse_field_selector(text: str, kind: str) -> tuple[FieldTerm, ...]:
         if found is None:
             raise FieldSelectorError(f"invalid selector: '{part}'; can't understand '{part}'")
         field, operator, value = found.groups()
-        if field not in _COMMON and field not in FIELDS.get(kind, ()):
+        if field not in FIELDS_OF_ALL and field not in FIELDS.get(kind, ()):
             raise FieldSelectorError(f"field label not supported: {field}")
         terms.append(FieldTerm(field, _unescaped(value), operator != "!="))
     return tuple(terms)
@@ -100,6 +101,34 @@ def field_matcher(
         return all((value_of(obj, field) == value) is wanted for field, value, wanted in terms)
 
     return matches
+
+
+def typed_field(obj: Object, field: str) -> str | None:
+    """A field that is read from the object itself; None: it is to be looked for in the manifest, with `value_in`."""
+    if field == "metadata.name":
+        return obj.metadata.name
+    if field == "metadata.namespace":
+        return obj.metadata.namespace
+    if isinstance(obj, Node) and field == "spec.unschedulable":
+        return "true" if obj.spec.unschedulable else "false"
+    if isinstance(obj, Namespace) and field == "status.phase":
+        return "Terminating" if obj.metadata.deletion_timestamp else "Active"
+    if isinstance(obj, Pod) and (read := _POD_FIELDS.get(field)) is not None:
+        return read(obj)
+    return None
+
+
+_POD_FIELDS: Mapping[str, Callable[[Pod], str]] = {
+    "spec.nodeName": lambda pod: pod.spec.node_name,
+    "spec.schedulerName": lambda pod: pod.spec.scheduler_name,
+    "spec.restartPolicy": lambda pod: pod.spec.restart_policy or "Always",
+    "spec.hostNetwork": lambda pod: "true" if pod.spec.host_network else "false",
+    # An API server writes this default at creation.
+    "status.phase": lambda pod: pod.status.phase or "Pending",
+    "status.nominatedNodeName": lambda pod: pod.status.nominated_node_name,
+}
+FIELD_DEFAULTS: Mapping[str, str] = {"status.replicas": "0", "status.successful": "0"}
+"""Of fields that are absent from a manifest."""
 
 
 def value_in(manifest: Mapping[str, Any], field: str) -> str:

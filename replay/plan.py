@@ -74,7 +74,7 @@ def plan(core: Core, table: ObjectTable, objects: Sequence[Object], now: int) ->
     """Plan these objects. `core` and `table` stand at the same record, and are used up. Raises what refuses an object."""
     seq = core.seq
     driver = Driver(core=core, now=max(now, core.at))
-    put, warnings = _admitted(table, objects, driver.now)
+    put, warnings = admitted(table, objects, driver.now)
     if core.configuration is None:
         driver.start()
     driver.put(*put)
@@ -84,23 +84,21 @@ def plan(core: Core, table: ObjectTable, objects: Sequence[Object], now: int) ->
     return Plan(seq=seq, at=driver.now, pods=pods, warnings=warnings)
 
 
-def _admitted(
-    table: ObjectTable, objects: Sequence[Object], now: int
-) -> tuple[list[Object], tuple[str, ...]]:
-    """The objects as they would be stored; each sees those before it."""
+def admitted(table: ObjectTable, objects: Sequence[Object], now: int) -> tuple[list[Object], tuple[str, ...]]:
+    """The objects as they would be stored; each sees those before it. Uses up the table's cluster. Raises what refuses an object."""
     found: list[Object] = []
     warnings: list[str] = []
     errors: list[InvalidObjects] = []
     for obj in objects:
         stamp = Stamp(seq=table.seq + 1, at=now)
         try:
-            admitted, said = admit(obj, table.get(object_key(obj)), table.cluster, table.gates, stamp)
+            stored, said = admit(obj, table.get(object_key(obj)), table.cluster, table.gates, stamp)
         except InvalidObjects as error:
             errors.append(error)
             continue
         warnings += said
-        table.cluster.put(admitted)
-        found.append(admitted)
+        table.cluster.put(stored)
+        found.append(stored)
     if errors:
         raise errors[0]
     return found, tuple(warnings)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 from tidelog.api.errors import TidelogError, UsageError
 from tidelog.cli.commands.options import add_namespace, add_output, log_path
@@ -11,13 +12,16 @@ from tidelog.cli.commands.options import add_namespace, add_output, log_path
 if TYPE_CHECKING:
     from tidelog.cli.moments import At
 
+Described = tuple[list[str], dict[str, Any]]
+"""An object in lines, and as data."""
 DESCRIPTION = """\
-Show a pod as kubectl does: what it asks for, its conditions, and its events with the full text of each failed attempt. What
-waits and what would help is told by `tidelog why`. Or a node: its taints, its pods, and what they have taken of each resource."""
+Show pods as kubectl does: what they ask for, their conditions, what waits and what would help, and their events with the full text of each
+failed attempt; the whole story is told by `tidelog why`. Or nodes: their taints, their pods, and what these have taken of each resource."""
 EXAMPLES = """\
   tidelog describe pod web-1
-  tidelog describe pod web-1 --at 1200
+  tidelog describe pods web-1 web-2 --at 1200
   tidelog describe node n1 --at 'yesterday 14:03'
+  tidelog describe nodes
 """
 
 
@@ -25,34 +29,56 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
     from tidelog.cli.asking import add_at
 
-    parser.add_argument("object", nargs="+", metavar="pod|node NAME | KIND/NAME", help="the pod or node")
+    parser.add_argument(
+        "objects",
+        nargs="+",
+        metavar="pod|node NAME… | KIND/NAME…",
+        help="the pods or nodes; `nodes` alone: all of them",
+    )
     add_namespace(parser)
     add_at(parser)
     add_output(parser, "table", "json", "yaml")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Play the log back to the moment, print the pod and its events."""
+    """Describe one after the other."""
+    from tidelog.api.text import formatted
+    from tidelog.cli.moments import parse_at
+    from tidelog.cli.object_names import named_objects
+
+    words = args.objects
+    wanted = named_objects([words[0].replace("pod ", "pod/"), *words[1:]])
+    if any(kind.name not in ("Pod", "Node") or (kind.name == "Pod" and not name) for kind, name in wanted):
+        raise UsageError("name pods or nodes: `tidelog describe pod web-1`, `tidelog describe nodes`")
+    at = parse_at(args.at)
+    found: list[Described] = []
+    names = [name for kind, name in wanted if kind.name == "Node"]
+    nodes = _nodes(args, [name for name in names if name], at, every=None in names) if names else iter(())
+    for kind, name in wanted:
+        if kind.name == "Node":
+            found += nodes if name is None else [next(nodes)]
+        elif name:
+            found.append(_pod(args, name, at))
+    if args.output == "table":
+        print("\n\n".join("\n".join(lines) for lines, _ in found))
+    else:
+        data = [each for _, each in found]
+        print(formatted(data if len(wanted) > 1 or wanted[0][1] is None else data[0], args.output))
+    return 0
+
+
+def _pod(args: argparse.Namespace, name: str, at: At) -> Described:
+    """Play the log back to the moment: the pod and its events."""
     import asyncio
 
     from tidelog.api.manifests.manifests import to_builtins
     from tidelog.api.objects import Pod
-    from tidelog.api.text import formatted
     from tidelog.cli.asking import moment_of, pod_key
-    from tidelog.cli.moments import parse_at
-    from tidelog.cli.object_names import named_objects
     from tidelog.cli.progress import Progress
     from tidelog.cli.text.describe import describe_lines, events_of
     from tidelog.replay.history import open_history
     from tidelog.replay.why import Why, why
 
-    words = args.object
-    (kind, name), *more = named_objects([words[0].replace("pod ", "pod/"), *words[1:]])
-    if more or name is None or kind.name not in ("Pod", "Node"):
-        raise UsageError("name one pod or node: `tidelog describe pod web-1`, `tidelog describe node n1`")
-    at = parse_at(args.at)
-    if kind.name == "Node":
-        return _describe_node(args, name, at)
     key = pod_key(name, args.namespace)
 
     async def read() -> tuple[Pod | None, Why, str]:
@@ -67,33 +93,34 @@ def run(args: argparse.Namespace) -> int:
     if pod is None:
         raise TidelogError(f"pod {found.pod} was deleted; `tidelog why` still tells its story")
     events = events_of(found)
-    if args.output == "table":
-        print("\n".join(describe_lines(pod, found, events)))
-        if dropped:
-            print(f"  {dropped}")
-    else:
-        print(formatted({"pod": to_builtins(pod), "events": events, "dropped": dropped}, args.output))
-    return 0
+    lines = [*describe_lines(pod, found, events), *([f"  {dropped}"] if dropped else [])]
+    return lines, {"pod": to_builtins(pod), "events": events, "dropped": dropped}
 
 
-def _describe_node(args: argparse.Namespace, name: str, at: At) -> int:
+def _nodes(args: argparse.Namespace, names: Sequence[str], at: At, *, every: bool) -> Iterator[Described]:
+    """These nodes, or with `every` all of them, and the pods on each."""
     import asyncio
 
     from tidelog.api.kinds.columns import View
     from tidelog.api.manifests.manifests import to_builtins
     from tidelog.api.objects import Node, Pod
-    from tidelog.api.text import formatted
     from tidelog.cli.moments import objects_at
     from tidelog.cli.text.describe_node import node_lines
 
     table, now = asyncio.run(objects_at(log_path(args), at))
-    node = table.cluster.get("Node", "", name)
-    if not isinstance(node, Node):
-        raise TidelogError(f"there is no node {name} in the log at that moment")
+    if every:
+        names = sorted(entry.object.metadata.name for entry in table.of_kind("Node"))
     pods = [entry.object for entry in table.of_kind("Pod") if isinstance(entry.object, Pod)]
-    here = View(now, pods).pods_on.get(name, [])
-    if args.output == "table":
-        print("\n".join(node_lines(node, here, now)))
-    else:
-        print(formatted({"node": to_builtins(node), "pods": [to_builtins(pod) for pod in here]}, args.output))
-    return 0
+    on = View(now, pods).pods_on
+    if every and not names:
+        raise TidelogError("there are no nodes in the log at that moment")
+    for name in names:
+        node = table.cluster.get("Node", "", name)
+        if not isinstance(node, Node):
+            raise TidelogError(f"there is no node {name} in the log at that moment")
+        here = on.get(name, [])
+        nominated = [p for p in pods if p.status.nominated_node_name == name and not p.spec.node_name]
+        data = {"node": to_builtins(node), "pods": [to_builtins(pod) for pod in here]}
+        if nominated:
+            data["nominated"] = [to_builtins(pod) for pod in nominated]
+        yield list(node_lines(node, here, now, nominated)), data

@@ -62,6 +62,11 @@ def run(args: argparse.Namespace) -> int:
     def begin(plan: CompactionPlan) -> None:
         if plan.last >= plan.first and args.output == "table":
             notice(f"{path}: {plan}")
+            if plan.unexplained:
+                notice(
+                    f"warning: there is no snapshot of the scheduler's state at record {plan.last}: `replay verify` and `why` then begin behind "
+                    f"record {plan.unexplained}, where one is made; --keep drops only what leaves the rest explained"
+                )
 
     with Progress("compacting"):
         plan = asyncio.run(_compact(path, args.to, keep, begin, dry_run=args.dry_run))
@@ -71,7 +76,7 @@ def run(args: argparse.Namespace) -> int:
         more = {"room_needed": plan.room, "dry_run": True} if args.dry_run else {"bytes_after": after}
         print(formatted(data | more, args.output))
     elif last < first:
-        print(f"nothing to drop: the log begins at record {first}{_why_nothing(args.keep)}")
+        print(f"nothing to drop: the log begins at record {first}{_why_nothing(plan)}")
     elif args.dry_run:
         print(
             f"records {first} to {last} would be dropped, the log would begin at record {last + 1}: nothing was changed"
@@ -117,11 +122,14 @@ async def _compact(
         return plan
 
 
-def _why_nothing(keep: str | None) -> str:
+def _why_nothing(plan: CompactionPlan) -> str:
     """A log can begin behind a snapshot only, so with --keep a young one stays as it is."""
-    if keep is None:
+    if plan.wanted <= plan.last:
         return ""
-    return ", and behind it no snapshot is older than what is to be kept (the scheduler makes one every 20,000 records; without --keep one is made now)"
+    return (
+        ", and no snapshot is older than what is to be kept (the scheduler makes one every 20,000 records); "
+        f"`--to {plan.wanted}` drops without one, but then the decisions that are left can be neither explained nor replayed"
+    )
 
 
 def _size(path: LogAddress) -> int:

@@ -42,7 +42,9 @@ def add_namespace(parser: argparse.ArgumentParser) -> None:
 def add_dry_run(parser: argparse.ArgumentParser) -> None:
     """`--dry-run`."""
     parser.add_argument(
-        "--dry-run", action="store_true", help="do everything but the append: say what would happen"
+        "--dry-run",
+        action="store_true",
+        help="do everything but the append: say what would happen (kubectl's =client and =server are the same here)",
     )
 
 

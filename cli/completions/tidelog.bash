@@ -61,6 +61,11 @@ _tidelog() {
         "apply:-o" | "apply:--output") COMPREPLY=($(compgen -W "table json yaml" -- "$cur")); return ;;
         "apply:--log") compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$cur")); return ;;
         "apply:--feature-gates") return ;;
+        "diff:-f" | "diff:--filename") compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$cur")); return ;;
+        "diff:-n" | "diff:--namespace") return ;;
+        "diff:-o" | "diff:--output") COMPREPLY=($(compgen -W "table json yaml" -- "$cur")); return ;;
+        "diff:--log") compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$cur")); return ;;
+        "diff:--feature-gates") return ;;
         "delete:-f" | "delete:--filename") compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$cur")); return ;;
         "delete:-n" | "delete:--namespace") return ;;
         "delete:--grace-period") return ;;
@@ -77,6 +82,7 @@ _tidelog() {
         "patch-condition:--feature-gates") return ;;
         "get:-n" | "get:--namespace") return ;;
         "get:-l" | "get:--selector") return ;;
+        "get:--field-selector") return ;;
         "get:--at") return ;;
         "get:--for") return ;;
         "get:--since") return ;;
@@ -121,6 +127,9 @@ _tidelog() {
         "log init:-o" | "log init:--output") COMPREPLY=($(compgen -W "table json yaml" -- "$cur")); return ;;
         "log init:--log") compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$cur")); return ;;
         "log init:--feature-gates") return ;;
+        "log status:-o" | "log status:--output") COMPREPLY=($(compgen -W "table json yaml" -- "$cur")); return ;;
+        "log status:--log") compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$cur")); return ;;
+        "log status:--feature-gates") return ;;
         "log tail:-n" | "log tail:--lines") return ;;
         "log tail:--from") return ;;
         "log tail:-o" | "log tail:--output") COMPREPLY=($(compgen -W "table json yaml" -- "$cur")); return ;;
@@ -187,18 +196,19 @@ _tidelog() {
     esac
     local words= options= files=
     case "$verb" in
-        "") words="demo run serve apply delete patch-condition get describe why why-not queue plan page bench completion version log replay shadow help"; options="--log --feature-gates --debug --help --version" ;;
-        help) words="demo run serve apply delete patch-condition get describe why why-not queue plan page bench completion version log replay shadow" ;;
-        "log") words="init tail show verify repair compact export import redact to-test"; options="--help" ;;
+        "") words="demo run serve apply diff delete patch-condition get describe why why-not queue plan page bench completion version log replay shadow help"; options="--log --feature-gates --debug --help --version" ;;
+        help) words="demo run serve apply diff delete patch-condition get describe why why-not queue plan page bench completion version log replay shadow" ;;
+        "log") words="init status tail show verify repair compact export import redact to-test"; options="--help" ;;
         "replay") words="verify what-if"; options="--help" ;;
         "shadow") words="report"; options="--help" ;;
         "demo") words=""; options="-h --help --log --feature-gates --debug" ;;
         "run") words=""; options="-h --help --config --write-config-to --listen --actors --snapshot-every --keep --end-silent-leader --no-standby --kubeconfig --context --mode --lease --redact --redact-key --keep-annotations --record-kinds --shadow-records --unsettled --events --reattach --replace-kube-scheduler --log-format --log-level -v --verbose --log --feature-gates --debug"; files=1 ;;
         "serve") words=""; options="-h --help --config --listen --kubeconfig-out --no-scheduler --actors --metrics-listen --token-file --client-ca --insecure-http --snapshot-every --keep --no-standby --log-format --log-level -v --verbose --log --feature-gates --debug"; files=1 ;;
         "apply") words=""; options="-h --help -f --filename -R --recursive -n --namespace --dry-run --strict -o --output --log --feature-gates --debug"; files=1 ;;
+        "diff") words=""; options="-h --help -f --filename -R --recursive -n --namespace --strict -o --output --log --feature-gates --debug"; files=1 ;;
         "delete") words="pods nodes namespaces priorityclasses poddisruptionbudgets services replicationcontrollers replicasets statefulsets workloads podgroups resourceslices deviceclasses resourceclaims resourceclaimtemplates devicetaintrules persistentvolumeclaims persistentvolumes storageclasses csinodes csidrivers csistoragecapacities volumeattachments deployments jobs events all"; options="-h --help -f --filename -R --recursive -n --namespace --grace-period --force --ignore-not-found --dry-run -o --output --log --feature-gates --debug" ;;
         "patch-condition") words=""; options="-h --help --type --status --reason --message -n --namespace --dry-run -o --output --log --feature-gates --debug" ;;
-        "get") words="pods nodes namespaces priorityclasses poddisruptionbudgets services replicationcontrollers replicasets statefulsets workloads podgroups resourceslices deviceclasses resourceclaims resourceclaimtemplates devicetaintrules persistentvolumeclaims persistentvolumes storageclasses csinodes csidrivers csistoragecapacities volumeattachments deployments jobs events all"; options="-h --help -n --namespace -A --all-namespaces -l --selector --at --for --since --no-headers -o --output --log --feature-gates --debug" ;;
+        "get") words="pods nodes namespaces priorityclasses poddisruptionbudgets services replicationcontrollers replicasets statefulsets workloads podgroups resourceslices deviceclasses resourceclaims resourceclaimtemplates devicetaintrules persistentvolumeclaims persistentvolumes storageclasses csinodes csidrivers csistoragecapacities volumeattachments deployments jobs events all"; options="-h --help -n --namespace -A --all-namespaces -l --selector --field-selector --at --for --since --no-headers -o --output --log --feature-gates --debug" ;;
         "describe") words="pod node"; options="-h --help -n --namespace --at -o --output --log --feature-gates --debug" ;;
         "why") words=""; options="-h --help -n --namespace --at --nodes -o --output --log --feature-gates --debug" ;;
         "why-not") words=""; options="-h --help -n --namespace --at -o --output --log --feature-gates --debug" ;;
@@ -206,6 +216,7 @@ _tidelog() {
         "plan") words=""; options="-h --help -f --filename -R --recursive -n --namespace --strict --at -o --output --log --feature-gates --debug"; files=1 ;;
         "page") words=""; options="-h --help -o --output --open --listen --no-browser --against --from --to --log --feature-gates --debug"; files=1 ;;
         "log init") words=""; options="-h --help --grant --grant-reading -o --output --log --feature-gates --debug"; files=1 ;;
+        "log status") words=""; options="-h --help -o --output --log --feature-gates --debug"; files=1 ;;
         "log tail") words=""; options="-h --help -n --lines --from -f --follow -o --output --log --feature-gates --debug"; files=1 ;;
         "log show") words=""; options="-h --help -o --output --log --feature-gates --debug"; files=1 ;;
         "log verify") words=""; options="-h --help --rebuild -o --output --log --feature-gates --debug"; files=1 ;;

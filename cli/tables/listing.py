@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from tidelog.api.errors import TidelogError, UsageError
 from tidelog.api.kinds.columns import Column, View, label_words
 from tidelog.api.kinds.kind import Kind
-from tidelog.api.kinds.registry import kind_of
+from tidelog.api.kinds.registry import kind_of, object_key
 from tidelog.api.manifests.manifests import as_list, dump_yaml, to_builtins
 from tidelog.api.objects import Object, Pod
 from tidelog.api.selector_text import parse_label_selector
@@ -18,6 +18,19 @@ from tidelog.api.times import parse_time
 from tidelog.cli.object_names import key_of
 from tidelog.daemon.intake.messages import short_name
 from tidelog.eventlog.objects import ObjectTable
+from tidelog.kube.opaque import read as read_left_over
+from tidelog.kube.opaque import with_left_over
+from tidelog.kube.selectors import (
+    FIELD_DEFAULTS,
+    FIELDS,
+    FIELDS_OF_ALL,
+    FieldSelectorError,
+    FieldTerm,
+    field_matcher,
+    parse_field_selector,
+    typed_field,
+    value_in,
+)
 
 
 def selected(selector: str) -> Callable[[Object], bool]:
@@ -27,6 +40,15 @@ def selected(selector: str) -> Callable[[Object], bool]:
     except SelectorError as error:
         raise UsageError(f"--selector: {error}") from None
     return lambda obj: match(obj.metadata.labels)
+
+
+def fields_of(selector: str, kind: str) -> tuple[FieldTerm, ...]:
+    """The terms of `--field-selector` for a kind; raises UsageError for a field by which an API server does not select."""
+    try:
+        return parse_field_selector(selector, kind)
+    except FieldSelectorError as error:
+        known = ", ".join((*FIELDS_OF_ALL, *FIELDS.get(kind, ())))
+        raise UsageError(f"--field-selector: {error}; of a {kind} it may name {known}") from None
 
 
 def columns_of(kind: Kind, wide: bool) -> tuple[Column, ...]:
@@ -75,15 +97,37 @@ class Listing:
         self._kinds = list(dict.fromkeys(kind for kind, _ in names))
         self._single = len(names) == 1
 
-    def add_kinds(self, kinds: Sequence[Kind], matches: Callable[[Object], bool], *, initial: bool) -> None:
-        """The objects of these kinds that match, with `initial` also those that exist in every cluster."""
+    def add_kinds(
+        self,
+        kinds: Sequence[Kind],
+        matches: Callable[[Object], bool],
+        fields: Mapping[str, tuple[FieldTerm, ...]],
+        *,
+        initial: bool,
+    ) -> None:
+        """The objects of these kinds that match and have the fields, with `initial` also those that exist in every cluster."""
         if self._namespace is not None and any(kind.namespaced for kind in kinds):
             self._where = f" in namespace {self._namespace}"
         for kind in kinds:
-            found = [obj for obj in self._all(kind, initial) if matches(obj)]
+            has_fields = field_matcher(fields[kind.name], self._field)
+            found = [
+                obj
+                for obj in self._all(kind, initial)
+                if matches(obj) and (has_fields is None or has_fields(obj))
+            ]
             if found or len(kinds) == 1:
                 self._kinds.append(kind)
             self._chosen += found
+
+    def _field(self, obj: Object, field: str) -> str:
+        """A field as a field selector compares it."""
+        found = typed_field(obj, field)
+        if found is not None:
+            return found
+        entry, data = self._table.entry(object_key(obj)), to_builtins(obj)
+        if entry is not None and entry.opaque:
+            with_left_over(data, read_left_over(entry.opaque), type(obj))
+        return value_in(data, field) or FIELD_DEFAULTS.get(field, "")
 
     def _all(self, kind: Kind, initial: bool) -> Iterable[Object]:
         if kind.namespaced:

@@ -10,7 +10,7 @@ from tidelog.api.kinds.columns import selector_words
 from tidelog.api.objects import Affinity, Pod, Toleration, TopologySpreadConstraint
 from tidelog.api.resources import Requests, pod_requests
 from tidelog.api.text import age, safe, table
-from tidelog.cli.text.why import wait_lines
+from tidelog.cli.text.why import advice_lines, wait_lines
 from tidelog.replay.advice import amount
 from tidelog.replay.story import StoryEntry
 from tidelog.replay.why import Why
@@ -89,6 +89,7 @@ def describe_lines(pod: Pod, found: Why, events: Iterable[PodEvent]) -> Iterator
     if found.waits is not None:
         yield "Waits:"
         yield from (f"  {safe(line)}" for line in wait_lines(found.waits, found.at))
+    yield from (line[:1].upper() + line[1:] for line in advice_lines(found))
     yield "Events:"
     lines = [(e.type, e.reason, _ages(e, found.at), e.source, e.message) for e in events]
     yield from indented(table(["Type", "Reason", "Age", "From", "Message"], lines) if lines else "<none>")

@@ -13,8 +13,8 @@ from tidelog.cli.text.describe import amount_words, indented, listed, named, pai
 from tidelog.replay.advice import amount
 
 
-def node_lines(node: Node, pods: Sequence[Pod], now: int) -> Iterator[str]:
-    """The node, section by section. `pods` are those that take room on it."""
+def node_lines(node: Node, pods: Sequence[Pod], now: int, nominated: Sequence[Pod] = ()) -> Iterator[str]:
+    """The node, section by section. `pods` are those that take room on it, `nominated` those that room is kept for."""
     meta = node.metadata
     yield named("Name", meta.name)
     yield from pairs("Labels", meta.labels)
@@ -34,6 +34,10 @@ def node_lines(node: Node, pods: Sequence[Pod], now: int) -> Iterator[str]:
     allocatable = _parsed(node.status.allocatable)
     yield f"Non-terminated Pods:  ({len(pods)} in total)"
     yield from _pods(pods, requests, allocatable, now)
+    if nominated:
+        yield f"Nominated Pods:  ({len(nominated)}; room is kept for them from pods of no higher priority)"
+        kept = {f"{pod.metadata.namespace}/{pod.metadata.name}": _requests(pod) for pod in nominated}
+        yield from _pods(nominated, kept, allocatable, now)
     yield "Allocated resources:"
     yield from _allocated(list(requests.values()), allocatable, len(pods))
 

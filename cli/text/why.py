@@ -97,6 +97,11 @@ def wait_lines(waits: Waits, now: int) -> Iterator[str]:
 
 def _help(found: Why) -> Iterator[str]:
     yield ""
+    yield from advice_lines(found)
+
+
+def advice_lines(found: Why) -> Iterator[str]:
+    """The nodes that would take it, and what would make others do."""
     if found.feasible:
         names = ", ".join(found.feasible[:5]) + (" …" if len(found.feasible) > 5 else "")
         when = "now" if not any(advice.gate for advice in found.help) else "once its gate is open"

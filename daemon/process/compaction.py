@@ -10,7 +10,7 @@ import msgspec
 
 from tidelog.api.errors import LogError, LogFull
 from tidelog.daemon.process.recovery import CannotRecover, recovered_core
-from tidelog.daemon.process.retention import Retention, end_of_dropped
+from tidelog.daemon.process.retention import Retention, beginning, last_not_kept
 from tidelog.eventlog.log import Log
 from tidelog.eventlog.objects import SNAPSHOT as OBJECTS
 from tidelog.eventlog.objects import load_objects
@@ -35,6 +35,10 @@ class CompactionPlan(msgspec.Struct, frozen=True, kw_only=True):
     """Bytes of the database now."""
     room: int
     """Bytes that must be free on the disk for the file to become smaller. Less drops the records all the same, and later ones take their place."""
+    wanted: int = 0
+    """The last record that need not be kept. More than `last` where no snapshot lets the log begin behind it."""
+    unexplained: int = 0
+    """The records that are left up to this one could be neither explained nor replayed, since the state before it is lost; 0: all of them can be."""
 
     def __str__(self) -> str:
         return (
@@ -49,13 +53,20 @@ async def planned(log: LogReader, to: int | None, keep: Retention | None, now: i
     end = log.head.seq
     if to is not None and to > end:
         raise LogError(f"{log.name}: there is no record {to}: the log ends at {end}")
-    last = to or end
+    last = wanted = to or end
     if keep is not None:
-        last = await end_of_dropped(log, keep, now)
+        wanted = await last_not_kept(log, keep, now)
+        last = await beginning(log, wanted)
+    explained = last in (end, log.anchor.seq) or await beginning(log, last) == last
     size, copied = await log.footprint()
     states = sum(info.size for info in await log.snapshots() if info.seq >= last)
     return CompactionPlan(
-        first=log.anchor.seq + 1, last=last, size=size, room=copied + 2 * states + STEP_BYTES
+        first=log.anchor.seq + 1,
+        last=last,
+        size=size,
+        room=copied + 2 * states + STEP_BYTES,
+        wanted=wanted,
+        unexplained=0 if explained else end,
     )
 
 

@@ -42,11 +42,12 @@ def read_retention(text: str, option: str = "--keep") -> Retention:
 
 async def end_of_dropped(log: LogReader, keep: Retention, now: int) -> int:
     """The last record that may go, and behind which the log can begin; the anchor's seq if none may. Costs a look at some twenty records."""
-    if keep.records:
-        last = log.head.seq - keep.records
-    else:
-        last = await log.seq_at(now - keep.nanos)
-    return await beginning(log, last)
+    return await beginning(log, await last_not_kept(log, keep, now))
+
+
+async def last_not_kept(log: LogReader, keep: Retention, now: int) -> int:
+    """The last record that need not be kept, whether or not the log can begin behind it; 0 or less if all are to be kept."""
+    return log.head.seq - keep.records if keep.records else await log.seq_at(now - keep.nanos)
 
 
 async def beginning(log: LogReader, last: int) -> int:

@@ -12,11 +12,11 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from tidelog.api.objects import Node, Object, Pod
+from tidelog.api.objects import Object
 from tidelog.eventlog.objects import ObjectEntry
 from tidelog.kube import opaque
 from tidelog.kube.resources import ApiResource
-from tidelog.kube.selectors import value_in
+from tidelog.kube.selectors import FIELD_DEFAULTS, typed_field, value_in
 from tidelog.kube.serve.revisions import revision
 
 _encode = msgspec.json.Encoder().encode
@@ -105,26 +105,12 @@ class Item:
             return self.name
         if name == "metadata.namespace":
             return self.namespace
-        typed = self.typed
-        if isinstance(typed, Pod) and (read := _POD_FIELDS.get(name)) is not None:
-            return read(typed)
-        if isinstance(typed, Node):
-            return "true" if typed.spec.unschedulable else "false"
+        if self.typed is not None and (known := typed_field(self.typed, name)) is not None:
+            return known
         if self.kind == "Event":
             return _event_field(self.manifest, name)
         found = value_in(self.manifest, name)
-        return found or _FIELD_DEFAULTS.get(name, "")
-
-
-_POD_FIELDS: dict[str, Callable[[Pod], str]] = {
-    "spec.nodeName": lambda pod: pod.spec.node_name,
-    "spec.schedulerName": lambda pod: pod.spec.scheduler_name,
-    "spec.restartPolicy": lambda pod: pod.spec.restart_policy or "Always",
-    "spec.hostNetwork": lambda pod: "true" if pod.spec.host_network else "false",
-    "status.phase": lambda pod: pod.status.phase,
-    "status.nominatedNodeName": lambda pod: pod.status.nominated_node_name,
-}
-_FIELD_DEFAULTS = {"status.replicas": "0", "status.successful": "0"}
+        return found or FIELD_DEFAULTS.get(name, "")
 
 
 def _event_field(manifest: Mapping[str, Any], name: str) -> str:

@@ -97,7 +97,7 @@ def test_events_at_an_earlier_moment(ask) -> None:
         (["get", "events", "--since", "soon"], "must be a duration"),
         (["get", "events", "--for", "pods"], "name an object as KIND/NAME"),
         (["describe", "node", "n7"], "there is no node n7"),
-        (["describe", "nodes"], "name one pod or node"),
+        (["describe", "pods"], "name pods or nodes"),
     ],
 )
 def test_what_cannot_be_answered_is_one_line(ask, words: list[str], said: str) -> None:

@@ -47,6 +47,19 @@ def test_pods_show_what_matters_to_a_scheduler(shop: Tidelog) -> None:
     ]
 
 
+def test_field_selector_is_that_of_an_api_server(shop: Tidelog) -> None:
+    assert names(shop, "pods", "--field-selector", "spec.nodeName=a-1") == ["pod/web-1"]
+    assert names(shop, "pods", "-A", "--field-selector=status.phase=Pending,spec.nodeName=") == [
+        "pod/api-1",
+        "pod/web-2",
+    ]
+    assert names(shop, "nodes", "--field-selector=metadata.name!=a-1") == ["node/b-1"]
+    assert names(shop, "nodes,pods", "--field-selector=metadata.name=a-1") == ["node/a-1"]
+    refused = shop("get", "nodes", "--field-selector=status.phase=Running")
+    assert refused.code == 2
+    assert "field label not supported: status.phase; of a Node it may name metadata.name" in refused.err
+
+
 def test_nodes_show_what_is_taken_of_what_there_is(shop: Tidelog) -> None:
     lines = [line.split()[:-1] for line in shop("get", "nodes").lines]
 
@@ -204,8 +217,8 @@ def test_ages_count_from_the_moment_that_was_asked_for(shop: Tidelog) -> None:
         (["pods", "--at", "2026-13-01T00:00:00Z"], 2, "--at 2026-13-01T00:00:00Z: must be"),
         (["pods", "--at", "99"], 1, "there is no record 99: the log ends at 7"),
         (["pods", "--at", "-1"], 2, "--at"),
-        (["pods", "web-1", "-A"], 2, "leave out -A and -l, or the names"),
-        (["pods", "web-1", "-l", "app=web"], 2, "leave out -A and -l, or the names"),
+        (["pods", "web-1", "-A"], 2, "leave out -A, -l and --field-selector, or the names"),
+        (["pods", "web-1", "-l", "app=web"], 2, "leave out -A, -l and --field-selector, or the names"),
     ],
 )
 def test_wrong_questions_are_answered_with_what_is_wrong(

@@ -96,7 +96,10 @@ def test_group_word_lists_its_verbs(tidelog) -> None:
             ["get"],
             "the following arguments are required: KIND[,KIND] [NAME…] | KIND/NAME… (see `tidelog get --help`)",
         ),
-        (["get", "pods", "--slector", "x"], "unrecognized arguments: --slector x (see `tidelog get --help`)"),
+        (
+            ["get", "pods", "--slector", "x"],
+            "unrecognized arguments: --slector x; did you mean --selector? (see `tidelog get --help`)",
+        ),
         (["get", "pods"], "which log? name it with --log FILE or set $TIDELOG_LOG"),
     ],
 )
@@ -110,7 +113,9 @@ def test_group_word_alone_names_the_words_that_may_follow(tidelog) -> None:
     ran = tidelog("log")
 
     assert ran.code == 2
-    assert "`tidelog log` needs one more word: log init, log tail, log show, log verify" in ran.err
+    assert (
+        "`tidelog log` needs one more word: log init, log status, log tail, log show, log verify" in ran.err
+    )
 
 
 def test_unknown_choice_names_the_choices(tidelog) -> None:
@@ -235,7 +240,12 @@ def test_version_says_what_it_runs_on(tidelog) -> None:
     ("words", "said"),
     [
         (["explain", "web-1"], "did you mean `tidelog why`?"),
-        (["events"], "did you mean `tidelog get events`?"),
+        (["logs", "web-1"], "a log has no containers"),
+        (["get", "pods", "--sort-by", ".x"], "kubectl on `tidelog serve` has all of its options"),
+        (["get", "pods", "-w"], "`tidelog log tail -f` follows the log"),
+        (["get", "pods", "-o", "jsonpath={.x}"], "use -o json and jq"),
+        (["replay", "what-if", "--without-node", "n3"], "--drop node/n3 leaves an object out"),
+        (["apply", "-f", "x", "--dry-run=sever"], "ignored explicit argument 'sever'"),
         (["drain", "node-1"], "`kubectl drain` works on it"),
         (["aply"], "did you mean `tidelog apply`?"),
     ],

@@ -32,6 +32,7 @@ ELSEWHERE = {
     "completion": "reads no log",
     "log init": "makes a log; it prints where",
     "log status": "asks a database; tested in tests/postgres",
+    "diff": "tested with such values in test_diff.py",
     "log repair": "asks for a damaged log; what it prints of one are numbers and the path",
     "log compact": "prints numbers and the path",
     "serve": "prints addresses; what it serves is tested in tests/kube",

@@ -382,7 +382,7 @@ def test_why_not_scores_a_node_that_would_have_done_beside_the_winner(driver: Dr
         (["why", "podgroup/web"], "the story of a group is told with that of each of its pods"),
         (["why", "p", "--at", "soon"], "--at soon: must be the number of a record"),
         (["why", "p", "--at", "99"], "there is no record 99"),
-        (["describe", "service", "n1"], "name one pod or node"),
+        (["describe", "service", "n1"], "name pods or nodes"),
     ],
 )
 def test_bad_questions_are_one_clear_line(words: list[str], error: str, driver: Driver, run: Run) -> None:

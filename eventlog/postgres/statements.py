@@ -36,7 +36,10 @@ added AS (
 SELECT (SELECT count(*) FROM held), (SELECT count(*) FROM added), (SELECT pg_notify($16, '') FROM moved)
 """
 _HELD = "SELECT holder FROM lease WHERE term = $1 FOR KEY SHARE"
-CONFIRM = "UPDATE lease SET renewed = renewed + 1 WHERE term = $1"
+CONFIRM = (
+    "UPDATE lease SET renewed = renewed + 1 WHERE term = $1 "
+    "AND EXISTS (SELECT 1 FROM head WHERE head.seq = $2 AND head.digest = $3)"
+)
 ENDS = "SELECT h.seq, h.at, h.epoch, h.digest, a.seq, a.at, a.epoch, a.digest, a.checked FROM head h CROSS JOIN anchor a"
 HEAD = "SELECT seq, at, epoch, digest FROM head"
 SELECT = (
@@ -93,10 +96,11 @@ async def append(
         raise Moved
 
 
-async def confirm(connection: Connection, term: int) -> None:
-    """Commit something: what was committed before is then where this is, on the standbys, too."""
-    if await connection.execute(CONFIRM, term) != "UPDATE 1":
-        raise Superseded
+async def confirm(connection: Connection, term: int, head: Head) -> None:
+    """Commit something behind this head: it is then where this is, on the standbys, too. Raises `Moved` where the head is another, on a server
+    that has replaced the one on which it was found, too."""
+    if await connection.execute(CONFIRM, term, head.seq, head.digest) != "UPDATE 1":
+        raise Moved
 
 
 async def hold(connection: Connection, term: int) -> None:

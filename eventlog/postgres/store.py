@@ -17,6 +17,7 @@ Three sessions: appends, reading, the lease. So neither a snapshot nor a long re
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import socket
@@ -150,12 +151,11 @@ class PostgresStore(DatabaseReading):
                 if not self._writer.unconfirmed:
                     return
                 # A commit whose wait for the standbys was cancelled.
-                await self._confirm()
+                await self._confirm(head)
                 return
             except (Superseded, Moved):
                 if await self._is_committed(head):
                     return
-                raise AssertionError("an append that was neither committed nor refused") from None
             except (ConnectionLost, LogUnreachable) as error:
                 now = clock()
                 if deadline is None:
@@ -173,13 +173,18 @@ class PostgresStore(DatabaseReading):
 
     async def _is_committed(self, head: Head) -> bool:
         """Whether the group is in the log, where the statement has found that it cannot add it; raises what else it means."""
-        rows = await self._writer.rows(HEAD_AND_TERM)
-        found, term = statements.head_of(rows[0]), rows[0][4]
-        if term != self.lease.term:
-            raise await self.lease.lost(self._writer)
-        if (found.seq, found.digest) == (head.seq, head.digest):
-            await self._confirm()
-            return True
+        while True:
+            rows = await self._writer.rows(HEAD_AND_TERM)
+            found, term = statements.head_of(rows[0]), rows[0][4]
+            if term != self.lease.term:
+                raise await self.lease.lost(self._writer)
+            if (found.seq, found.digest) != (head.seq, head.digest):
+                break
+            with contextlib.suppress(Moved):  # The server was replaced since, by one that does not have it.
+                await self._confirm(head)
+                return True
+        if (found.seq, found.digest) == (self.head.seq, self.head.digest):
+            return False
         if found.seq < self.head.seq or (found.seq == self.head.seq and found.digest != self.head.digest):
             raise went_back(self.name, found, self.head)
         raise LogError(
@@ -187,11 +192,11 @@ class PostgresStore(DatabaseReading):
             f"check it with `tidelog log verify {self.name}`, and start again"
         )
 
-    async def _confirm(self) -> None:
+    async def _confirm(self, head: Head) -> None:
         """Commit something after what was found in the head: standbys that have that have what was before it."""
         while True:
             self._writer.unconfirmed = False
-            await self._change(statements.confirm)
+            await self._change(statements.confirm, head)
             if not self._writer.unconfirmed:
                 return
 

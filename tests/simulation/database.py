@@ -50,6 +50,8 @@ class SimDatabase:
         self.rows = Rows()
         self.standby = Rows()
         """What a promotion makes of it."""
+        self.told = 0
+        """The newest record in any answer that has arrived: its client may not have looked at it yet."""
         self.timeline = 1
         """One more with each promotion: what an earlier primary sent arrives no more."""
         self.up = True
@@ -127,7 +129,9 @@ class SimDatabase:
         wait = 0.0
         if self.rows is not before:
             wait = self._commit()
-        self._later(lambda: self._answer(connection, answer, done), wait)
+        tells = "INSERT INTO records" in sql or sql in (statements.ENDS, store.HEAD_AND_TERM)
+        last = self.rows.head.seq if tells else 0
+        self._later(lambda: self._answer(connection, answer, done, last), wait)
 
     def _commit(self) -> float:
         """Send it to the standby; how long its answer waits for that."""
@@ -143,11 +147,14 @@ class SimDatabase:
             have()
         return lag if self.synchronous else 0.0
 
-    def _answer(self, connection: SimConnection, answer: Answer, done: asyncio.Future[Answer]) -> None:
+    def _answer(
+        self, connection: SimConnection, answer: Answer, done: asyncio.Future[Answer], last: int
+    ) -> None:
         if self.cut.get(connection.owner) in ("back", "both"):
             return
         if not done.done() and not connection.is_closed():
             done.set_result(answer)
+            self.told = max(self.told, last)
 
     def _do(self, sql: str, args: tuple[Any, ...]) -> Answer:
         rows, now = self.rows, self.now()
@@ -181,7 +188,7 @@ class SimDatabase:
             case statements.SELECT:
                 return [row for row in rows.records if args[0] <= row[0] <= args[1]]
             case statements.CONFIRM:
-                if rows.term != args[0]:
+                if (rows.term, rows.head.seq, rows.head.digest) != args:
                     return []
                 self._set()
                 return [(rows.term,)]

@@ -58,7 +58,7 @@ def take_any_head_for_ours() -> AbstractContextManager[object]:
 def trust_the_head_before_the_standby_has_it() -> AbstractContextManager[object]:
     """A commit that is found in the head is acknowledged at once, although nobody waited for the standby."""
 
-    async def wrong(self: store.PostgresStore) -> None: ...
+    async def wrong(self: store.PostgresStore, head: Head) -> None: ...
 
     return patch.object(store.PostgresStore, "_confirm", wrong)
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from tidelog.api.errors import UsageError
 from tidelog.cli.commands.options import DEFAULT_NAMESPACE
-from tidelog.cli.moments import NOW, At, seq_of
+from tidelog.cli.moments import NOW, At, dated, seq_of
 from tidelog.cli.progress import Progress
 from tidelog.eventlog.address import LogAddress
 from tidelog.replay.history import History, open_history
@@ -54,6 +54,7 @@ class QuestionTime(NamedTuple):
 async def moment_of(history: History, at: At) -> QuestionTime:
     """The moment that `--at` names; now, where it names none."""
     _collect_little()
+    at = await dated(history.log, at)
     seq = await seq_of(history.log, at)
     if at == NOW:
         return QuestionTime(seq, time.time_ns())

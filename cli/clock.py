@@ -1,7 +1,7 @@
 """Times as people say them: `22:50`, `5m` ago, `yesterday 14:03`, `2026-11-18 22:54:26`.
 
 A time without a zone is meant in the zone of the machine (`TZ`); whoever reads the answer is told which that was. A time of day is the last one
-that has passed, so `22:50` asked for at 09:00 is yesterday's.
+that has passed, so `22:50` asked for at 09:00 is yesterday's; of a log that ended long ago the last one before its end (`tidelog.cli.moments`).
 """
 
 from __future__ import annotations
@@ -26,6 +26,12 @@ def moment_named(text: str, now: int) -> int:
             "yesterday 14:03, 2026-03-01 14:03:00 or 2026-03-01T14:03:00Z, or how long ago, such as 5m or 1h30m"
         )
     return found
+
+
+def is_time_of_day(text: str) -> bool:
+    """Whether the text names a time and leaves the day open."""
+    found = _CLOCK.fullmatch(text.strip())
+    return found is not None and not found[1]
 
 
 def _moment(text: str, now: int) -> int | None:

@@ -12,7 +12,7 @@ from tidelog.api.kinds.registry import KIND_BY_NAME
 from tidelog.api.text import age, formatted, safe, table
 from tidelog.api.times import parse_duration
 from tidelog.cli.commands.options import DEFAULT_NAMESPACE, log_path
-from tidelog.cli.moments import NOW, At, parse_at, seq_of
+from tidelog.cli.moments import NOW, At, dated, parse_at, seq_of
 from tidelog.cli.object_names import key_of, named_objects
 from tidelog.cli.progress import Progress
 from tidelog.eventlog.address import LogAddress
@@ -53,6 +53,7 @@ def _nanos(text: str) -> int:
 async def _read(path: LogAddress, at: At, since: int) -> tuple[list[ToldEvent], int]:
     """The events of the time before the moment, and the moment. Time counts from the log's last record: one that has stopped has events too."""
     async with open_reader(path) as log:
+        at = await dated(log, at)
         last = await seq_of(log, at)
         if last <= log.anchor.seq:
             return [], time.time_ns()

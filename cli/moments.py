@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from tidelog.api.errors import LogError
-from tidelog.api.times import format_time
-from tidelog.cli.clock import moment_named, zone_notice
+from tidelog.api.times import NANOS, format_time
+from tidelog.cli.clock import is_time_of_day, moment_named, zone_notice
 from tidelog.cli.progress import Progress
 from tidelog.cli.terminal import notice
 from tidelog.eventlog.address import LogAddress
 from tidelog.eventlog.objects import ObjectTable, load_objects
 from tidelog.eventlog.reader import LogReader, open_reader
+
+LIVE_NANOS = 12 * 3600 * NANOS
+"""A log that was written so recently is of today. Arbitrary: more than a quiet night, less than a day."""
 
 
 class At(NamedTuple):
@@ -20,6 +24,8 @@ class At(NamedTuple):
 
     seq: int | None = None
     time: int | None = None
+    time_of_day: str = ""
+    """The text, where it leaves the day open: `dated` settles it, when the log is open."""
 
 
 NOW = At()
@@ -32,9 +38,23 @@ def parse_at(text: str | None, now: int | None = None) -> At:
     if text.isascii() and text.isdigit() and len(text) < 19:
         return At(seq=int(text))
     at = moment_named(text, time.time_ns() if now is None else now)
+    if is_time_of_day(text):
+        return At(time=at, time_of_day=text)
     if said := zone_notice(text, at):
         notice(said)
     return At(time=at)
+
+
+async def dated(log: LogReader, at: At, now: int | None = None) -> At:
+    """Settle the day of a time of day: the last such time, for a log that ended long ago the last one before its end."""
+    if not at.time_of_day:
+        return at
+    await log.reload()
+    now = time.time_ns() if now is None else now
+    end = (await log.record(log.head.seq)).at if log.head.seq > log.anchor.seq else now
+    meant = moment_named(at.time_of_day, now if now - end < LIVE_NANOS else end)
+    notice(zone_notice(at.time_of_day, meant))
+    return At(time=meant)
 
 
 async def seq_of(log: LogReader, at: At) -> int:
@@ -62,7 +82,14 @@ async def objects_at(path: LogAddress, at: At) -> tuple[ObjectTable, int]:
     """The objects at that moment, and the time that ages count from."""
     async with open_reader(path) as log:
         with Progress("reading the log", "records") as progress, progress.reading(log):
+            at = await dated(log, at)
             table = await load_objects(log, await seq_of(log, at))
     if at == NOW:
         return table, time.time_ns()
     return table, at.time if at.time is not None else table.at
+
+
+async def mentioned(path: LogAddress, keys: Sequence[str], seq: int) -> list[str]:
+    """Those of the keys that the log has records of, up to this one."""
+    async with open_reader(path) as log:
+        return [key for key in keys if await log.span(key, seq) is not None]

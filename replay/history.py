@@ -31,6 +31,7 @@ from tidelog.eventlog.records import (
     ObjectPut,
     Outcome,
     Record,
+    Scheduled,
     decode_body,
     decode_outcome,
 )
@@ -152,7 +153,26 @@ class History(Closing):
 
         past = await self.past_of(key := pod_key(pod), seq)
         found = why(past.records, past.core, key, later=past.later, seq=past.seq, at=at)
+        if found.status == "deleted":
+            await self._tell_successor(found)
         return msgspec.structs.replace(found, note=past.noted(found.note))
+
+    async def _tell_successor(self, found: Why) -> None:
+        """Add to the story of a pod that was evicted and is gone: the next pod that came to its node, which need not be the one it made room for."""
+        entries = found.story.entries
+        evicted = next((entry for entry in reversed(entries) if entry.what == "evicted"), None)
+        if evicted is None or not evicted.node:
+            return
+        from tidelog.replay.story import StoryEntry
+
+        first = entries[-1].seq + 1
+        async for record, body in self.outcomes(first, min(found.seq, first + LOOK_AHEAD)):
+            if isinstance(body, Scheduled) and body.node == evicted.node:
+                text = f"the next pod placed on {body.node} was {record.key.partition('/')[2]}"
+                entries.append(
+                    StoryEntry(seq=record.seq, at=record.at, what="succeeded", text=text, node=body.node)
+                )
+                return
 
     async def why_not(self, pod: Pod | str, node: str, *, seq: int | None = None) -> WhyNot:
         """Ask every plugin about the pod and one node, after record `seq` or, for a pod that was placed, when that was decided."""

@@ -28,6 +28,7 @@ from tidelog.framework.framework import NodeScores
 from tidelog.replay.advice import Help, advise
 from tidelog.replay.driver import Driver
 from tidelog.replay.examine import examine
+from tidelog.replay.kept import kept_room
 from tidelog.scheduler.core import Core
 from tidelog.scheduler.decision import Decision
 
@@ -57,6 +58,8 @@ class PlannedPod(msgspec.Struct, kw_only=True, omit_defaults=True):
     message: str = ""
     """Why it would stay pending."""
     help: tuple[Help, ...] = ()
+    kept: str = ""
+    """Where room is kept from it for nominated pods."""
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
@@ -183,10 +186,14 @@ class _Planning:
         if isinstance(body, Unschedulable):
             body = self.core.in_full(key, body)
         help_: Iterable[Help] = ()
+        kept = ""
         if pod is not None and decision.key == key and isinstance(body, Unschedulable):
-            help_ = advise(examine(self.core, pod, self.now, refresh=False))
+            seen = examine(self.core, pod, self.now, refresh=False)
+            help_, kept = advise(seen), kept_room(seen)
         group = "" if decision.key == key else _name(decision.key)
-        self.found[key] = PlannedPod(pod=_name(key), message=body.message, group=group, help=tuple(help_))
+        self.found[key] = PlannedPod(
+            pod=_name(key), message=body.message, group=group, help=tuple(help_), kept=kept
+        )
 
 
 def _name(key: str) -> str:

@@ -437,6 +437,7 @@ class Teller:
                 record,
                 "evicted",
                 f"{_eviction(body)}, to make room for {short(body.preemptor)}: {body.message}",
+                node=body.node if isinstance(body, Evicted) else "",
             )
         elif body.preemptor in (self.key, self.name):
             done = "evicts" if isinstance(body, Evicted) else "may not evict"
@@ -481,7 +482,7 @@ def _eviction(body: Evicted | EvictionRefused) -> str:
     """Describe the eviction."""
     if isinstance(body, EvictionRefused):
         return f"its eviction from {body.node} was refused because of {short(body.budget) or 'a budget'}"
-    return f"{'deleted' if body.method == 'delete' else 'evicted'} from {body.node}"
+    return f"{'preempted' if body.method == 'delete' else 'evicted'} from {body.node}"
 
 
 def _fallback(fallback: Fallback) -> str:

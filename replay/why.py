@@ -14,6 +14,7 @@ from tidelog.framework.framework import NodeScores
 from tidelog.replay.advice import Help, advise, gate_advice
 from tidelog.replay.choice import NodeChoice, choice_of, placement_of, placing_attempt
 from tidelog.replay.examine import Examination, examine
+from tidelog.replay.kept import kept_room
 from tidelog.replay.playback import playback
 from tidelog.replay.story import PodStory, Teller
 from tidelog.replay.waits import Waits, waits_of
@@ -98,6 +99,7 @@ def _answer(core: Core, key: str, told: PodStory, choice: NodeChoice | None, seq
             seen = examine(core, pod, at)
             feasible = tuple(node.name for node in seen.feasible)
             help_ = (*_gate(waits, seen), *advise(seen))
+            note = kept_room(seen)
             by_node = {
                 node: {s.plugin: s.message for s in statuses} for node, statuses in seen.by_node.items()
             }
@@ -224,6 +226,8 @@ def _verdicts(core: Core, key: str, name: str, at: int, *, attempt: int = 0, pla
     note = ""
     if feasible and pod.spec.node_name and not attempt:
         note = f"the pod is on {pod.spec.node_name}, and its placement is not in this log"
+    if not feasible and not attempt:
+        note = kept_room(seen, name)
     return WhyNot(
         pod=key.partition("/")[2],
         node=name,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from tidelog.api.errors import UsageError
+from tidelog.api.errors import TidelogError, UsageError
 from tidelog.cli.commands.options import DEFAULT_NAMESPACE, add_namespace, add_output, log_path
 
 DESCRIPTION = """\
@@ -65,9 +65,9 @@ def run(args: argparse.Namespace) -> int:
     """Read the log, select, print."""
     import asyncio
 
-    from tidelog.cli.moments import objects_at, parse_at
+    from tidelog.cli.moments import mentioned, objects_at, parse_at
     from tidelog.cli.object_names import named_objects
-    from tidelog.cli.tables.listing import Listing, fields_of, selected
+    from tidelog.cli.tables.listing import Listing, fields_of, missing_text, selected
 
     if args.objects[0].lower() in EVENTS:
         from tidelog.cli.events import print_events
@@ -86,7 +86,10 @@ def run(args: argparse.Namespace) -> int:
     namespace = None if args.all_namespaces else args.namespace or DEFAULT_NAMESPACE
     listing = Listing(table, now, namespace)
     if names:
-        listing.add_named(names)
+        missing = listing.add_named(names)
+        if missing:
+            gone = asyncio.run(mentioned(log_path(args), missing, table.seq))
+            raise TidelogError(missing_text(missing, gone, namespace or DEFAULT_NAMESPACE))
     else:
         listing.add_kinds([kind for kind, _ in wanted], matches, fields, initial=args.objects != ["all"])
     listing.print(args.output, headings=not args.no_headers)

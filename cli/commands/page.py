@@ -92,13 +92,13 @@ def _export(logs: dict[str, str | Path], args: argparse.Namespace) -> int:
 
 
 async def _seq(path: str | Path, text: str | None) -> int | None:
-    from tidelog.cli.moments import parse_at, seq_of
+    from tidelog.cli.moments import dated, parse_at, seq_of
     from tidelog.eventlog.reader import open_reader
 
     if text is None:
         return None
     async with await open_reader(path) as log:
-        return await seq_of(log, parse_at(text))
+        return await seq_of(log, await dated(log, parse_at(text)))
 
 
 def _serve(logs: dict[str, str | Path], args: argparse.Namespace) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from tidelog.api.errors import TidelogError, UsageError
+from tidelog.api.errors import UsageError
 from tidelog.api.kinds.columns import Column, View, label_words
 from tidelog.api.kinds.kind import Kind
 from tidelog.api.kinds.registry import kind_of, object_key
@@ -66,6 +66,15 @@ def _age(obj: Object, view: View) -> str:
         return "<unknown>"
 
 
+def missing_text(missing: Sequence[str], gone: Sequence[str], namespace: str) -> str:
+    """Say which objects are not there, and which of them were deleted."""
+    text = f"not found in namespace {namespace}: {', '.join(map(short_name, missing))}"
+    if gone:
+        text += f"; deleted: {', '.join(map(short_name, gone))}"
+    pod = next((key for key in gone if key.startswith("Pod/")), "")
+    return text + (f"; `tidelog why {pod.partition('/')[2]}` still tells its story" if pod else "")
+
+
 class Listing:
     """Objects of one or more kinds, in the order in which they are printed."""
 
@@ -81,21 +90,20 @@ class Listing:
         self._where = ""
         """Said when nothing was found."""
 
-    def add_named(self, names: Sequence[tuple[Kind, str]]) -> None:
-        """These objects; raises TidelogError if one does not exist."""
+    def add_named(self, names: Sequence[tuple[Kind, str]]) -> list[str]:
+        """These objects; returns the keys of those that do not exist."""
         assert self._namespace is not None
         missing = []
         for kind, name in names:
             namespace = self._namespace if kind.namespaced else ""
             found = self._table.cluster.get(kind.name, namespace, name)
             if found is None:
-                missing.append(short_name(key_of(kind, namespace, name)))
+                missing.append(key_of(kind, namespace, name))
             else:
                 self._chosen.append(found)
-        if missing:
-            raise TidelogError(f"not found in namespace {self._namespace}: {', '.join(missing)}")
         self._kinds = list(dict.fromkeys(kind for kind, _ in names))
         self._single = len(names) == 1
+        return missing
 
     def add_kinds(
         self,

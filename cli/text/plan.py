@@ -39,6 +39,8 @@ def _pod_lines(pod: PlannedPod) -> Iterator[str]:
         return
     yield f"{safe(pod.pod)}: pending{of}"
     yield f"  {safe(pod.message)}"
+    if pod.kept:
+        yield f"  {safe(pod.kept)}"
     for refused in pod.refused:
         yield f"  may not be preempted: {safe(refused)}"
     for help_ in pod.help:

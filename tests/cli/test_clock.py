@@ -1,14 +1,19 @@
 """Times as people say them."""
 
+import asyncio
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from tidelog.api.errors import UsageError
 from tidelog.api.times import format_time, parse_time
 from tidelog.cli.clock import moment_named, zone_notice
-from tidelog.cli.moments import At, parse_at
+from tidelog.cli.moments import At, dated, parse_at
+from tidelog.eventlog.reader import open_reader
+from tidelog.replay.driver import Driver
+from tidelog.replay.files import write_log
 
 NOW = parse_time("2026-11-19T09:00:00Z")
 
@@ -81,3 +86,23 @@ def test_number_is_a_record(capsys: pytest.CaptureFixture[str]) -> None:
 def test_moment_that_was_understood_is_said(capsys: pytest.CaptureFixture[str]) -> None:
     assert parse_at("5m", NOW) == At(time=parse_time("2026-11-19T08:55:00Z"))
     assert capsys.readouterr().err.startswith("tidelog: --at 5m is 2026-11-19T08:55:00Z")
+
+
+@pytest.mark.parametrize(
+    ("now", "meant"),
+    [("2023-11-14T23:00:00Z", "2023-11-14T22:20:00Z"), ("2026-11-19T09:00:00Z", "2023-11-13T22:20:00Z")],
+)
+def test_time_of_day_is_read_on_the_last_day_of_a_log_that_ended_long_ago(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, now: str, meant: str
+) -> None:
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+    driver = Driver(now=parse_time("2023-11-14T22:10:00Z"))
+    driver.start()
+    asyncio.run(write_log(tmp_path / "x.db", driver.records))
+
+    async def read() -> At:
+        async with open_reader(tmp_path / "x.db") as log:
+            return await dated(log, parse_at("22:20", parse_time(now)), parse_time(now))
+
+    assert asyncio.run(read()) == At(time=parse_time(meant))

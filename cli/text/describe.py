@@ -89,6 +89,8 @@ def describe_lines(pod: Pod, found: Why, events: Iterable[PodEvent]) -> Iterator
     if found.waits is not None:
         yield "Waits:"
         yield from (f"  {safe(line)}" for line in wait_lines(found.waits, found.at))
+    if found.note:
+        yield named("Note", found.note)
     yield from (line[:1].upper() + line[1:] for line in advice_lines(found))
     yield "Events:"
     lines = [(e.type, e.reason, _ages(e, found.at), e.source, e.message) for e in events]

@@ -138,7 +138,7 @@ class _Side:
         examined = 0
         for name, story in fold.stories.told():
             why = explain_now(fold.core, f"Pod/{name}", story)
-            if why.node:
+            if why.node or why.status == "deleted":
                 why = replace(why, choice=fold.stories.choices.get(f"Pod/{name}"))
             if why.by_node:
                 examined += 1

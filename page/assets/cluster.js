@@ -18,7 +18,7 @@ export class ClusterView {
     for (const id of ["cells", "cells-b"]) {
       const canvas = byId(id);
       this.boxes.set(id, []);
-      canvas.addEventListener("click", (event) => { const box = this.under(id, event); if (box) choose({ node: box.name }); });
+      canvas.addEventListener("click", (event) => { const box = this.under(id, event); if (box) choose(id === "cells-b" ? { node: box.name, side: "b" } : { node: box.name }); });
       canvas.addEventListener("mousemove", (event) => { const box = this.under(id, event); hover(event, box ? summary(box.name, box.node) : ""); });
       canvas.addEventListener("mouseleave", (event) => hover(event, ""));
     }
@@ -138,7 +138,7 @@ export class ClusterView {
       members.forEach(([name, node], i) => {
         const x = 2 + (i % across) * (size + GAP);
         const top = y + Math.floor(i / across) * (tall + GAP);
-        cell(pen, ink, name, node, x, top, size, tall, name === this.chosen.node);
+        cell(pen, ink, name, node, x, top, size, tall, name === this.chosen.node && (this.chosen.side === "b") === (id === "cells-b"));
         boxes.push({ name, node, x, y: top, w: size, h: tall });
       });
       y += Math.ceil(members.length / across) * (tall + GAP);

@@ -50,7 +50,7 @@ export class DetailView {
 
   quick(model, other, chosen) {
     if (chosen.pod) return [`Pod ${chosen.pod}`, this.pod(model, other, chosen.pod)];
-    if (chosen.node) return [`Node ${chosen.node}`, this.node(model, chosen.node)];
+    if (chosen.node) return [`Node ${chosen.node}${other ? ` in ${chosen.side === "b" ? "B" : "A"}` : ""}`, this.node(chosen.side === "b" && other ? other : model, chosen.node)];
     if (chosen.group) return [`Group ${chosen.group}`, this.group(model, chosen.group)];
     if (chosen.budget) return [`Budget ${chosen.budget}`, this.budget(model, chosen.budget)];
     return ["The cluster", this.overview(model)];
@@ -177,7 +177,7 @@ export class DetailView {
       const woke = judged.filter((one) => one.answer === "Queue");
       if (woke.length) parts.push(el("h3", {}, "What woke it"), el("ul", {}, woke.slice(-WOKEN_SHOWN).map((one) => el("li", {}, this.moment(one.seq), ` ${visible(one.event)} ${visible(one.object)}: ${visible(one.plugin)} said that it may help`))));
       const slept = why.story.slept_through ?? why.story.sleptThrough ?? 0;
-      parts.push(el("details", {}, el("summary", {}, `${grouped(slept)} more events were judged and did not help; the last of all`), table(["record", "event", "object", "plugin", "answer"], judged.map((one) => [this.moment(one.seq, String(one.seq)), one.event, one.object, one.plugin, one.answer]))));
+      if (slept) parts.push(el("details", {}, el("summary", {}, `${grouped(slept)} more events were judged and did not help; the last of all`), table(["record", "event", "object", "plugin", "answer"], judged.map((one) => [this.moment(one.seq, String(one.seq)), one.event, one.object, one.plugin, one.answer]))));
     }
     return parts;
   }

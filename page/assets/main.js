@@ -181,6 +181,7 @@ class Page {
 
   choose(what) {
     this.chosen = what;
+    this.said("");
     this.render();
   }
 
@@ -220,7 +221,7 @@ class Page {
     this.backlog.draw();
     this.lanes.chosen = this.chosen.pod;
     this.lanes.draw();
-    this.queues.show(a, this.chosen.pod, differing);
+    this.queues.show(a, this.chosen.pod, differing, this.b);
     this.cluster.show(a, this.ab ? this.b : null, this.chosen);
     byId("b-only").textContent = this.ab ? "(of A)" : "";
     this.detail.show(a, this.ab ? this.b : null, this.chosen);
@@ -235,7 +236,7 @@ class Page {
   command() {
     const at = `--at ${this.a.seq} --log ${visible(this.a.meta.log)}`;
     if (this.chosen.pod) return `tidelog why ${visible(this.chosen.pod)} ${at}`;
-    if (this.chosen.node) return `tidelog get node ${visible(this.chosen.node)} -o yaml ${at}`;
+    if (this.chosen.node) return `tidelog get node ${visible(this.chosen.node)} -o yaml ${this.chosen.side === "b" && this.b ? `--at ${this.b.seq} --log ${visible(this.b.meta.log)}` : at}`;
     if (this.chosen.group) return `tidelog get podgroup ${visible(this.chosen.group)} -o yaml ${at}`;
     if (this.chosen.budget) return `tidelog get pdb ${visible(this.chosen.budget)} -o yaml ${at}`;
     return `tidelog queue ${at}`;
@@ -293,7 +294,7 @@ class Page {
     const words = new URLSearchParams(location.hash.slice(1));
     const seq = /^\d+$/.test(words.get("at") || "") ? Number(words.get("at")) : null;
     const chosen = {};
-    for (const kind of ["pod", "node", "group", "budget"]) if (words.get(kind)) chosen[kind] = words.get(kind);
+    for (const kind of ["pod", "node", "group", "budget", "side"]) if (words.get(kind)) chosen[kind] = words.get(kind);
     return { seq, chosen };
   }
 

@@ -9,16 +9,17 @@ export class QueuesView {
   }
 
   /** `differing`: of A|B the names of the pods that differ, or null. */
-  show(model, chosen, differing) {
+  show(model, chosen, differing, other) {
     const groups = new Map();
     let count = 0;
     for (const name of new Set([...model.pending, ...(differing || [])])) {
-      const row = model.pod(name);
-      if (!row || (!PENDING.includes(row.where) && !(differing && differing.has(name)))) continue;
+      const differs = Boolean(differing && differing.has(name));
+      const row = model.pod(name) || (differs ? other.pod(name) : undefined);
+      if (!row || (!PENDING.includes(row.where) && !differs)) continue;
       if (PENDING.includes(row.where)) count += 1;
-      const because = differing && differing.has(name) ? "differs between A and B" : reasonOf(row);
+      const because = differs ? "differs between A and B" : reasonOf(row);
       if (!groups.has(because)) groups.set(because, []);
-      groups.get(because).push({ pod: name, row, at: model.at, chosen: name === chosen });
+      groups.get(because).push({ pod: name, row, at: model.at, chosen: name === chosen, how: differs ? `${place(model.pod(name))} → ${place(other.pod(name))}` : "" });
     }
     const order = [...groups].sort((a, b) => rank(a) - rank(b) || b[1].length - a[1].length || (a[0] < b[0] ? -1 : 1));
     const items = [];
@@ -45,7 +46,11 @@ export function reasonOf(row) {
   return row.where === "backoff" ? `backs off${by ? ` after ${by}` : ""}` : `rejected by ${by || "an error"}`;
 }
 
-function line({ pod, row, at }) {
+/** Where a pod is, in a word: of A or of B. */
+function place(row) { return row ? row.node || row.where : "not there"; }
+
+function line({ pod, row, at, how }) {
+  if (how) return [el("span", { class: "name", title: pod }, pod), el("span", { class: "what", title: `in A → in B: ${how}` }, how)];
   const left = row.until ? `${duration(row.until - at)} left` : row.since ? `for ${duration(at - row.since)}` : "";
   return [
     el("span", { class: "name", title: pod }, pod),

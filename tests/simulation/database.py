@@ -52,6 +52,8 @@ class SimDatabase:
         """What a promotion makes of it."""
         self.told = 0
         """The newest record in any answer that has arrived: its client may not have looked at it yet."""
+        self.unfenced: list[int] = []
+        """Heads that were committed by writers that did not have the lease."""
         self.timeline = 1
         """One more with each promotion: what an earlier primary sent arrives no more."""
         self.up = True
@@ -215,6 +217,8 @@ class SimDatabase:
             return [(0, 0, None)]
         if "head.seq = $6" in sql and (rows.head.seq, rows.head.digest) != (args[5], args[6]):
             return [(1, 0, None)]
+        if rows.term != args[0]:
+            self.unfenced.append(args[1])
         added = tuple(zip(*args[7:15], strict=True))
         self._set(head=Head(*args[1:5]), records=rows.records + added)
         return [(1, len(added), "")]

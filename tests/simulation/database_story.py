@@ -3,7 +3,7 @@
 The store, the lease, the sessions and the log are the product's; server, network, clocks and processes are simulated (`database.py`). A story is made
 of its seed alone. `python -m tests.simulation.database_story --seeds 2000` tells many; `make simulate-database`.
 
-The judge: each acknowledged record is in the log once, where it was said to be; the chain holds; no record is there twice; nobody is told of a loss
+The judge: nobody commits anything without the lease; each acknowledged record is in the log once, where it was said to be; the chain holds; no record is there twice; nobody is told of a loss
 where there was none; where an asynchronous standby was promoted and records were lost, everybody who knew of them is refused, and nobody of
 those gets anything acknowledged; and when all is well again, somebody leads.
 """
@@ -31,6 +31,7 @@ from tidelog.api.errors import LogDamaged, LogError
 from tidelog.eventlog.log import Log
 from tidelog.eventlog.postgres.store import PostgresStore
 from tidelog.eventlog.records import GENESIS, ChainBroken, Draft, Record, Tick, check_rows
+from tidelog.eventlog.store import Head
 
 URL = "postgresql://tidelog@simulated/log?patience=20s"
 MACHINES = ("a", "b", "c")
@@ -61,8 +62,8 @@ class DatabaseStory:
         self.refused: set[str] = set()
         """Machines that were told of a loss."""
         self.had_lost = False
-        self.knew: dict[str, int] = {}
-        """What each machine knew when records were lost."""
+        self.knew: dict[str, Head] = {}
+        """What each machine knew when records were lost, of those that knew of lost ones."""
         self.old: set[bytes] = set()
         """Digests of the records of the server that was replaced: an answer about one may still be on its client's way to it."""
         self.kept = 0
@@ -142,14 +143,15 @@ class DatabaseStory:
     # --- the judge ------------------------------------------------------------------------------------------------------------
 
     def _acknowledge(self, process: Process, key: str, record: Record) -> None:
-        if (
-            self.had_lost
-            and record.digest not in self.old
-            and self.knew.get(machine_of(process), 0) > self.kept
-        ):
+        if record.digest not in self.old and machine_of(process) in self._to_be_refused():
             why = f"{process.name} goes on at {record.seq} after records from {self.kept + 1} on were lost"
             self.loop.abort = Violation(f"unnoticed: {why}")
         self.acknowledged[key] = record
+
+    def _to_be_refused(self) -> set[str]:
+        """Machines that know of a record that is not in the log: a group whose answer was lost is sent again, and is there then as before."""
+        found = {row[0]: row[7] for row in self.database.rows.records[self.kept :]}
+        return {machine for machine, head in self.knew.items() if found.get(head.seq) != head.digest}
 
     def _damaged(self, process: Process, error: LogDamaged) -> None:
         self.say(f"{process.name} is refused: {error}")
@@ -160,6 +162,10 @@ class DatabaseStory:
 
     def judge(self) -> None:
         """At the end."""
+        if self.database.unfenced:
+            raise Violation(
+                f"fence: a writer without the lease has committed record {self.database.unfenced[0]}"
+            )
         rows = self.database.rows
         found = records_of(rows.records)
         try:
@@ -176,7 +182,8 @@ class DatabaseStory:
             raise Violation("doubled: a record is in the log twice")
         by_seq = {record.seq: record for record in records}
         for key, record in self.acknowledged.items():
-            if self.had_lost and record.seq > self.kept:
+            may_be_lost = self.had_lost and not self.database.synchronous
+            if may_be_lost and record.seq > self.kept and record.digest in self.old:
                 continue
             if by_seq.get(record.seq) != record:
                 raise Violation(f"lost: {key} was acknowledged as record {record.seq}, and is not there")
@@ -195,9 +202,7 @@ class DatabaseStory:
                 break
         await self._heal()
         if self.had_lost:
-            await self._until(
-                lambda: {m for m, seq in self.knew.items() if seq > self.kept} <= self.refused, "unnoticed"
-            )
+            await self._until(lambda: self._to_be_refused() <= self.refused, "unnoticed")
         else:
             wanted = len(self.acknowledged) + 5
             await self._until(lambda: len(self.acknowledged) >= wanted, "liveness")
@@ -267,7 +272,7 @@ class DatabaseStory:
         await self._promote()
 
     async def _promote(self) -> None:
-        known = {machine: head.seq for machine, head in SimWitness.known.items()}
+        known = dict(SimWitness.known)
         standby = self.database.standby.head.seq
         acknowledged = max((record.seq for record in self.acknowledged.values()), default=0)
         self.old = {row[7] for row in self.database.rows.records}
@@ -275,10 +280,13 @@ class DatabaseStory:
         # What nobody was told of is nobody's loss. An answer that has arrived tells, also before its client looks at it; one of a synchronous
         # server tells of what is on its standby, or was only read.
         told, self.database.told = self.database.told, min(self.database.told, standby)
-        if max(acknowledged, *known.values(), 0 if self.database.synchronous else told) > standby:
-            self.had_lost, self.knew, self.kept = True, known, standby
+        if not self.database.synchronous:
+            acknowledged = max(acknowledged, told)
+        if max([acknowledged, *(head.seq for head in known.values())]) > standby:
+            self.had_lost, self.kept = True, standby
+            self.knew = {machine: head for machine, head in known.items() if head.seq > standby}
             self.say(f"records from {standby + 1} on are lost")
-            if self.database.synchronous:
+            if self.database.synchronous and acknowledged > standby:
                 raise Violation(
                     f"lost: {acknowledged} was acknowledged, and its synchronous standby has {standby}"
                 )

@@ -21,7 +21,7 @@ SEEDS_MAX = 500
 SEARCH = bool(os.environ.get("SEARCH_MUTATIONS"))
 
 CAUGHT: dict[str, tuple[int, str]] = {
-    "append without the lease": (21, "Violation: lost"),
+    "append without the lease": (0, "Violation: fence"),
     "append wherever the head is": (0, "Violation: unnoticed"),
     "acknowledge what nobody answered": (2, "Violation: false alarm"),
     "take any head for ours": (0, "Violation: unnoticed"),

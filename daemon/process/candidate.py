@@ -14,7 +14,7 @@ import logging
 from collections.abc import AsyncIterator, Coroutine
 from typing import TypeVar
 
-from tidelog.api.errors import LogBusy, LogError, LogFull, LogLocked, TidelogError
+from tidelog.api.errors import LogBusy, LogDamaged, LogError, LogFull, LogLocked, TidelogError
 from tidelog.configuration.configuration import SchedulerConfiguration
 from tidelog.daemon.actors.catalogue import Cast, nobody
 from tidelog.daemon.process.clock import Clock
@@ -127,6 +127,10 @@ class LeadershipCandidate:
             return
         try:
             await self._lead(taken)
+        except LogError as error:
+            if isinstance(taken.log.failure, LogDamaged):  # Whoever hands in hears of it in other errors.
+                raise taken.log.failure from error
+            raise
         finally:
             await taken.log.close()
 

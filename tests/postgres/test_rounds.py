@@ -219,6 +219,7 @@ def _both(primary: PostgresServer, standby: PostgresServer, patience: str = "60s
 
 
 async def test_promotion_of_a_synchronous_standby_loses_nothing(tmp_path: Path, replays: Replays) -> None:
+    acknowledged = 0
     for _ in range(PROMOTIONS):
         primary = PostgresServer({"synchronous_standby_names": "*"})
         standby = fleet = None
@@ -243,15 +244,18 @@ async def test_promotion_of_a_synchronous_standby_loses_nothing(tmp_path: Path, 
                 records = [record async for record in reader.read()]
             check_nothing_lost(records, load.acknowledged)
             replays.check([await written(url)])
+            acknowledged += len(load.acknowledged)
         finally:
             if fleet is not None:
                 fleet.stop()
             for server in (primary, standby):
                 if server is not None:
                     server.destroy()
+    print(f"{PROMOTIONS} promotions of a synchronous standby, {acknowledged} acknowledged, 0 lost, 0 doubled")
 
 
 async def test_promotion_with_loss_is_noticed_in_every_round(tmp_path: Path) -> None:
+    noticed = 0
     for number in range(PROMOTIONS):
         os.environ["XDG_STATE_HOME"] = str(tmp_path / str(number))
         primary = PostgresServer()
@@ -276,7 +280,7 @@ async def test_promotion_with_loss_is_noticed_in_every_round(tmp_path: Path) -> 
             finally:
                 fleet.stop()
 
-            assert code != 0
+            assert code == LogDamaged.exit_code
             assert "are missing or damaged" in fleet.said
             for _ in range(2):  # And by whoever opens it on this machine.
                 os.environ["XDG_STATE_HOME"] = str(tmp_path / str(number) / "machine-0")
@@ -290,6 +294,8 @@ async def test_promotion_with_loss_is_noticed_in_every_round(tmp_path: Path) -> 
             for server in (primary, standby):
                 if server is not None:
                     server.destroy()
+        noticed += 1
+    print(f"{noticed} promotions with loss, each noticed by the leader and by whoever opens the log")
 
 
 # --- take-over, timed for the documents and judged by nobody ----------------------------------------------------------------
@@ -301,8 +307,7 @@ async def test_standby_takes_over_and_is_named(logs: Logs, tmp_path: Path) -> No
     fleet = Fleet(url, 2, tmp_path)
     try:
         first = await fleet.leader()
-        status = await _until(url, lambda status: status.followers)
-        assert [follower.behind for follower in status.followers or ()] == [0]
+        await _until(url, lambda status: [each.behind for each in status.followers or ()] == [0])
 
         first.process.send_signal(signal.SIGTERM)
         began = time.monotonic()

@@ -110,7 +110,7 @@ async def _polling(url: str, watch: LeaseWatch) -> PostgresStore:
             await watch.check_free()
             return await PostgresStore.open(url, what="standby")
         except LogLocked:
-            await asyncio.sleep(POLL_SECONDS)
+            await watch.wait(POLL_SECONDS)
 
 
 def _quantiles(seconds: list[float]) -> dict[str, float]:

@@ -6,6 +6,7 @@ There are two real ones: `LogFiles`, a file, its lock, its socket, and `LogDatab
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
@@ -53,6 +54,10 @@ class Place(Protocol):
         """A standby of this place has read so far. Called about once a second."""
         ...
 
+    async def wait(self, seconds: float) -> None:
+        """Return after so long, or earlier, as soon as it may have fallen free."""
+        ...
+
     async def close(self) -> None:
         """Nobody waits for it any more."""
         ...
@@ -97,6 +102,9 @@ class LogFiles:
     async def followed(self, seq: int) -> None:
         """The leader of a file does not know of those who follow."""
 
+    async def wait(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
     async def close(self) -> None:
         """There is nothing to let go of."""
 
@@ -129,6 +137,9 @@ class LogDatabase:
 
     async def followed(self, seq: int) -> None:
         await self._watch.followed(seq)
+
+    async def wait(self, seconds: float) -> None:
+        await self._watch.wait(seconds)
 
     async def close(self) -> None:
         await self._watch.close()

@@ -10,7 +10,6 @@ It opens the log read-only and writes nothing. Its core is as far behind the log
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import time
 from collections.abc import Callable
@@ -100,7 +99,7 @@ class Standby:
                 polls += 1
                 await self._place.followed(0 if self._recovery is None else self._recovery.read)
                 self._look_after_leader()
-                await asyncio.sleep(self._poll_seconds)
+                await self._place.wait(self._poll_seconds)
         finally:
             if reader is not None:
                 await reader.close()

@@ -27,6 +27,9 @@ RENEWALS = 4
 RELEASE_SECONDS = 2.0
 """So long an ending process tries to let go of it; else it lapses."""
 
+FREE = "free"
+"""The message to those who stand by, when the lease is let go of."""
+
 _TAKE = """
 UPDATE lease SET term = term + 1, holder = $1, serving = false, renewed = renewed + 1, seconds = $2,
   expires = clock_timestamp() + make_interval(secs => $2)
@@ -44,7 +47,7 @@ RETURNING term, (SELECT count(*) FROM followers WHERE seen > clock_timestamp() -
 """
 _RELEASE = """
 WITH let AS (UPDATE lease SET expires = clock_timestamp(), serving = false, renewed = renewed + 1 WHERE term = $1 RETURNING term)
-SELECT pg_notify($2, 'free') FROM let
+SELECT pg_notify($2, $3) FROM let
 """
 
 _log = logging.getLogger("tidelog.log")
@@ -173,7 +176,7 @@ class Lease:
 
         async def work(connection: asyncpg.Connection) -> None:
             await connection.execute("SET synchronous_commit = on")
-            await connection.fetch(_RELEASE, self.term, self._address.channel)
+            await connection.fetch(_RELEASE, self.term, self._address.channel, FREE)
 
         try:
             await self._session.persist(work, RELEASE_SECONDS, patience=0)

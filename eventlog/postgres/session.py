@@ -130,7 +130,7 @@ class Session:
 
         return await self.persist(work, seconds)
 
-    async def listen(self, channel: str, heard: Callable[[str], None]) -> None:
+    async def listen(self, channel: str, heard: Callable[[str], None], patience: float | None = None) -> None:
         """Call `heard` with each message of the channel. On a new connection, too; what came in between is lost: look."""
         self._listening[channel] = heard
 
@@ -138,7 +138,7 @@ class Session:
             if channel not in getattr(connection, "_listeners", {}):
                 await self._listen_on(connection, channel, heard)
 
-        await self.persist(begin)
+        await self.persist(begin, patience=patience)
 
     async def close(self) -> None:
         """Closing twice is allowed."""

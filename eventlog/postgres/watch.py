@@ -1,10 +1,11 @@
-"""Looking at the lease of a log in a database, for who waits for it: ten times a second, over one connection.
+"""Looking at the lease of a log in a database, for who waits for it: ten times a second, and at once when its holder lets go of it, over one connection.
 
 It also says, once a second, that it follows, and how far: `tidelog log status` names it. That need not be durable.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 
 import asyncpg
@@ -12,7 +13,7 @@ import asyncpg
 from tidelog.api.errors import LogBusy, LogLocked
 from tidelog.eventlog.address import LogAddress
 from tidelog.eventlog.postgres.address import parse_address
-from tidelog.eventlog.postgres.lease import LeaseState, look_at_lease
+from tidelog.eventlog.postgres.lease import FREE, LeaseState, look_at_lease
 from tidelog.eventlog.postgres.session import ConnectionLost, Session, clock
 from tidelog.eventlog.postgres.store import holder_name
 
@@ -36,12 +37,25 @@ class LeaseWatch:
         self._name = holder_name(what)
         self._session = Session(self.address, f"{what} (standby)", _not_durable)
         self._followed_at = -FOLLOWED_SECONDS
+        self._freed = asyncio.Event()
 
     async def check_free(self) -> None:
         """Raise `LogLocked` while another process has the lease."""
+        self._freed.clear()
+        await self._session.listen(self.address.channel, self._heard, patience=0)
         self.state = await self._session.persist(look_at_lease, patience=0)
         if self.state.is_held:
             raise LogLocked(self.address.name, self.state.holder)
+
+    async def wait(self, seconds: float) -> None:
+        """Return after so long, or as soon as the lease was let go of since it was looked at."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._freed.wait()
+
+    def _heard(self, message: str) -> None:
+        if message == FREE:
+            self._freed.set()
 
     async def followed(self, seq: int) -> None:
         """Say that this process follows, and how far it is; once a second at most."""

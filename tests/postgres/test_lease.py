@@ -226,6 +226,23 @@ async def test_leader_counts_its_standbys(logs: Logs) -> None:
     await store.close()
 
 
+async def test_standby_is_woken_as_soon_as_the_lease_is_let_go_of(logs: Logs) -> None:
+    url = await logs.new()
+    log = await open_log(url)
+    watch = LeaseWatch(url, "a standby")
+    with pytest.raises(LogLocked):
+        await watch.check_free()
+    waits = asyncio.create_task(watch.wait(3600))
+    await log.append(TICK)
+    await asyncio.sleep(0.1)
+
+    assert not waits.done()
+    await log.close()
+    await asyncio.wait_for(waits, PATIENCE)
+    await watch.check_free()
+    await watch.close()
+
+
 async def test_lease_that_another_servers_clock_gave_is_free(logs: Logs) -> None:
     """A standby that was promoted may have a clock that is hours behind."""
     url = await logs.new()

@@ -200,6 +200,9 @@ class SimPlace:
     async def followed(self, seq: int) -> None:
         pass
 
+    async def wait(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
     async def close(self) -> None:
         pass
 

@@ -11,6 +11,7 @@
     ├── ClusterError              the API server of a live cluster cannot be used (kube/cluster/port.py)
     │   ├── NotSent               nothing of the request has reached it
     │   ├── NoAnswer              the request may have been carried out
+    │   │   └── _LostOnKept       a question, lost on a connection that was kept: asked again (kube/cluster/session.py)
     │   └── _Starting             it does not let us in yet (kube/cluster/live.py)
     ├── CannotFollow              a record contradicts those before it (exit 3; scheduler/recorded.py)
     ├── CannotRecover             the log was decided by other rules (exit 3; daemon/process/recovery.py)

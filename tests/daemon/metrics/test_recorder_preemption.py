@@ -135,8 +135,8 @@ async def test_refused_eviction_of_a_protected_pod_is_logged_as_an_error(
         assert counted(metrics, EVICTIONS) == {"refused": 2}
         refused = "eviction of default/{} refused by PDB default/web (429); {}"
         assert told(caplog) == [
-            ("ERROR", refused.format("web-2", "trying next candidate 2 of 2")),
-            ("ERROR", refused.format("web", "no candidate is left")),
+            ("ERROR", refused.format("web", "trying next candidate 2 of 2")),
+            ("ERROR", refused.format("web-2", "no candidate is left")),
         ]
         await sandbox.verify()
 

@@ -255,16 +255,15 @@ def test_a_compacted_log_becomes_a_test_from_where_it_begins(
     assert (code, f"# The scheduler's state after record {middle}." in said) == (0, True)
 
 
-@pytest.mark.parametrize("words", [["replay", "what-if", "{log}"], ["log", "redact", "{log}", "{log}.copy"]])
 def test_what_needs_the_first_record_of_a_compacted_log_says_where_to_get_it(
-    secret: Driver, tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str]
+    secret: Driver, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "log.db"
     state = {3: (SNAPSHOT, encode_state(recover(secret.records[:3], secret.registry)))}
     asyncio.run(write_log(path, secret.records, state))
     asyncio.run(compacted(path, 3))
 
-    code = main([word.format(log=path) for word in words])
+    code = main(["log", "redact", str(path), f"{path}.copy"])
 
     said = capsys.readouterr().err
     assert (code, said.count("\n")) == (1, 1)

@@ -34,7 +34,7 @@ from tidelog.plugins.pod_topology_spread.fallback import FallbackRules
 from tidelog.queue import state as queue_state
 from tidelog.queue.in_flight import InFlight
 from tidelog.queue.nominator import Nominator
-from tidelog.queue.scheduling_queue import SchedulingQueue
+from tidelog.queue.scheduling_queue import SchedulingQueue, empty_queue
 from tidelog.scheduler.adoption import Adoption
 from tidelog.scheduler.cache import Cache
 from tidelog.scheduler.cluster import Cluster
@@ -170,7 +170,7 @@ def _release_in_silence(right: Any) -> Any:
     """Nobody is told that room is free again which an attempt had taken."""
 
     def release(self: Cluster, uid: str, key: str) -> None:
-        queue, self.queue = self.queue, None
+        queue, self.queue = self.queue, empty_queue()
         right(self, uid, key)
         self.queue = queue
 

@@ -90,7 +90,7 @@ def test_code_of_a_mutant_has_its_mistake_and_no_other(found: list[Any]) -> None
     ("lines", "branches", "found"),
     [
         (250, 97, "86.8 % covered, 97.0 % of the branches"),
-        (300, 83, "95.8 % covered, 83.0 % of the branches"),
+        (300, 79, "94.8 % covered, 79.0 % of the branches"),
     ],
     ids=["too little altogether", "too few branches"],
 )
@@ -114,7 +114,7 @@ def test_a_package_below_one_of_its_figures_is_named(
     )
 
     assert done.returncode == 1
-    assert done.stderr == f"eventlog: {found}: at least 91 % and 84 % have to be covered\n"
+    assert done.stderr == f"eventlog: {found}: at least 88 % and 80 % have to be covered\n"
 
 
 def test_nothing_traces_a_test_that_is_not_measured() -> None:

@@ -25,6 +25,8 @@ from tidelog.testing.virtual_time import VirtualClock
 
 QUIET_TURNS = 60
 """So many turns of the event loop without a new record or request: nothing happens any more until time goes by."""
+BEGIN_SECONDS = 3_600
+"""So long the virtual clock may go before a session has begun: what answers none of its questions is a deadlock of the test."""
 
 
 class LiveWorld:
@@ -87,10 +89,14 @@ class LiveWorld:
         await self.runtime.__aenter__()
         self._session = self.live.attached()
         entering = asyncio.ensure_future(self._session.__aenter__())
-        while not entering.done():
+        for _ in range(BEGIN_SECONDS):
             await self.quiet()
-            if not entering.done():
-                await self.advance(1)
+            if entering.done():
+                break
+            await self.advance(1)
+        else:
+            entering.cancel()
+            raise AssertionError(f"it has not begun after {BEGIN_SECONDS} s of its clock")
         await entering
         await self.quiet()
 

@@ -7,12 +7,7 @@ import pytest
 from tests.kube.bugs import BUGS
 from tests.kube.stories import noticed, tell
 
-pytestmark = [
-    pytest.mark.unreplayed("the simulation replays what it writes"),
-    pytest.mark.skip(
-        reason="known defect: a story in which answers are lost while rights are asked at the start never ends"
-    ),
-]
+pytestmark = pytest.mark.unreplayed("the simulation replays what it writes")
 
 
 @pytest.mark.parametrize("seed", range(100, 112))

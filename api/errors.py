@@ -22,6 +22,7 @@
     │   ├── LogClockWrong         the machine's clock cannot be right; nothing of this was written
     │   ├── LogBusy               another program is in a transaction on the database; nothing of this was written
     │   │   └── LogUnreachable    the database server that keeps the log cannot be reached, or takes no writes
+    │   ├── LogForbidden          the database server does not let this user do that with the log
     │   ├── LogDamaged            the log has lost or changed records (exit 4)
     │   ├── NoWriter              no process takes requests for this log (eventlog/handover.py)
     │   └── SnapshotsUnreadable   the list of snapshots is damaged, no record is (eventlog/store.py)
@@ -211,6 +212,21 @@ class LogUnreachable(LogBusy):
 
     def __str__(self) -> str:
         return f"{self.path}: the database server cannot be used ({self.reason}): see that it runs and lets this machine in; it may be tried again"
+
+
+class LogForbidden(LogError):
+    """The database server that keeps the log does not let this user do what was asked. Nothing was written."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(path, reason)
+        self.path = path
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return (
+            f"{self.path}: this user lacks a right ({self.reason}): the log's owner gives it with `tidelog log init --grant USER`, "
+            "or --grant-reading USER"
+        )
 
 
 class LogClockWrong(LogError):

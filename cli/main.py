@@ -23,6 +23,8 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, NoReturn, Protocol, cast
 
+from tidelog.eventlog import password
+
 EXIT_INTERRUPTED = 130
 EXIT_PIPE_CLOSED = 141
 EXIT_CODES = (
@@ -111,6 +113,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if argv is None:
         argv = sys.argv[1:]
         _print_anything()
+        password.take()
     arguments = list(argv)
     debug = "--debug" in arguments
     try:

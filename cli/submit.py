@@ -1,8 +1,8 @@
 """How a command gets its facts into a log: by appending them itself, or through whoever holds the log.
 
-With no writer the command takes the lock, appends, and lets go. While a daemon runs, the facts go to it over its socket,
-and the same service in the daemon does the same (`tidelog.daemon.intake.facts`). Another command that holds the lock is waited
-for, since it is done in a moment; a holder that does not answer is named.
+With no writer the command takes the lock, appends, and lets go. While a daemon runs, the facts go to it over its socket, or through the database,
+and the same service in the daemon does the same (`tidelog.daemon.intake.facts`). So do those of a user who may not take the lease of a log in a
+database. Another command that holds the lock is waited for, since it is done in a moment; a holder that does not answer is named.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import os
 import time
 from typing import TYPE_CHECKING
 
-from tidelog.api.errors import LogError, LogLocked
+from tidelog.api.errors import LogError, LogForbidden, LogLocked
 from tidelog.api.features import FeatureGates
 from tidelog.cli.terminal import notice
 from tidelog.daemon.intake.facts import FactService
@@ -56,12 +56,14 @@ async def submit(
     while True:
         try:
             return await _append(path, facts, verb, create, dry_run, gates)
-        except LogLocked as locked:
+        except (LogLocked, LogForbidden) as kept_out:
             try:
                 client = await connect(path)
-            except NoWriter:
+            except NoWriter as nobody:
+                if isinstance(kept_out, LogForbidden):  # It may hand in facts at most, to whoever leads.
+                    raise LogForbidden(kept_out.path, f"{kept_out.reason}, and {nobody.reason}") from kept_out
                 if time.monotonic() > deadline:
-                    raise locked from None
+                    raise kept_out from None
                 await asyncio.sleep(POLL_SECONDS)
                 continue
             return await _hand_over(path, client, facts, dry_run, gates)

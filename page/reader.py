@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tidelog.api.errors import TidelogError
+from tidelog.eventlog import password
 from tidelog.page.source import LogSource, Reply
 
 IDLE_SECONDS = 180.0
@@ -66,7 +67,7 @@ class ReaderProcess:
             spawn = multiprocessing.get_context("spawn")
             ours, theirs = spawn.Pipe()
             self._process = spawn.Process(
-                target=_main, args=(theirs, self.logs), name="tidelog-page", daemon=True
+                target=_main, args=(theirs, self.logs, password.kept()), name="tidelog-page", daemon=True
             )
             self._process.start()
             theirs.close()
@@ -95,8 +96,9 @@ def _failed(why: str) -> Reply:
     return Reply(f"{why}\n".encode(), status=HTTPStatus.SERVICE_UNAVAILABLE)
 
 
-def _main(pipe: Connection, logs: Mapping[str, str]) -> None:
+def _main(pipe: Connection, logs: Mapping[str, str], secret: str | None) -> None:
     os.nice(5)
+    password.give(secret)
     with contextlib.suppress(EOFError, BrokenPipeError, KeyboardInterrupt):  # Nobody is there any more.
         asyncio.run(_serve(pipe, logs))
 

@@ -13,11 +13,11 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from functools import partial
 from itertools import pairwise
 from multiprocessing import get_context
-from pathlib import Path
 from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from tidelog.eventlog import password
 from tidelog.eventlog.store import CHANGES, Snapshot, SnapshotInfo
 from tidelog.plugins.registry import Registry
 from tidelog.replay.history import History, open_history
@@ -52,9 +52,9 @@ async def verify_log(
     segments = _segments(head, anchor, snapshots, from_snapshot=from_snapshot)
     workers = min(jobs or os.cpu_count() or 1, len(segments))
     if registry is not None or workers < 2 or (not jobs and head < SEGMENT_RECORDS_MIN):
-        start = segments[0].start if segments else 0
+        start = segments[0].start if segments else anchor  # Everything may have been compacted.
         return await _verify_segment(path, Segment(start, head), registry, sample, progress)
-    return await asyncio.to_thread(_in_parallel, Path(path), segments, sample, workers, progress)
+    return await asyncio.to_thread(_in_parallel, os.fspath(path), segments, sample, workers, progress)
 
 
 def _segments(head: int, anchor: int, snapshots: Sequence[int], *, from_snapshot: bool) -> list[Segment]:
@@ -163,17 +163,19 @@ class _Passage:
         return load_state(whole.blob, self.history.registry, changes)
 
 
-def _work(path: Path, segment: Segment, sample: int) -> Report:
+def _work(path: str, segment: Segment, sample: int) -> Report:
     """The work of a child process."""
     return asyncio.run(_verify_segment(path, segment, None, sample, None))
 
 
 def _in_parallel(
-    path: Path, segments: Sequence[Segment], sample: int, workers: int, progress: Progress | None
+    path: str, segments: Sequence[Segment], sample: int, workers: int, progress: Progress | None
 ) -> Report:
     found: dict[int, Report] = {}
     done = 0
-    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+    with ProcessPoolExecutor(
+        workers, get_context("spawn"), initializer=password.give, initargs=(password.kept(),)
+    ) as pool:
         futures = {pool.submit(_work, path, segment, sample): i for i, segment in enumerate(segments)}
         for future in as_completed(futures):
             number = futures[future]

@@ -11,6 +11,7 @@ import msgspec
 from tidelog.api.errors import LogError, LogFull
 from tidelog.daemon.process.recovery import CannotRecover, recovered_core
 from tidelog.daemon.process.retention import Retention, beginning, last_not_kept
+from tidelog.eventlog.address import is_database
 from tidelog.eventlog.log import Log
 from tidelog.eventlog.objects import SNAPSHOT as OBJECTS
 from tidelog.eventlog.objects import load_objects
@@ -40,9 +41,14 @@ class CompactionPlan(msgspec.Struct, frozen=True, kw_only=True):
     unexplained: int = 0
     """The records that are left up to this one could be neither explained nor replayed, since the state before it is lost; 0: all of them can be."""
 
+    in_database: bool = False
+
     def __str__(self) -> str:
+        what = f"records {self.first} to {self.last} go"
+        if self.in_database:
+            return f"{what}; the tables have {self.size:,} bytes now, and the server gives their room to what comes"
         return (
-            f"records {self.first} to {self.last} go; the file has {self.size:,} bytes now, and becoming smaller it needs "
+            f"{what}; the file has {self.size:,} bytes now, and becoming smaller it needs "
             f"up to {self.room:,} bytes of room on this disk"
         )
 
@@ -67,6 +73,7 @@ async def planned(log: LogReader, to: int | None, keep: Retention | None, now: i
         room=copied + 2 * states + STEP_BYTES,
         wanted=wanted,
         unexplained=0 if explained else end,
+        in_database=is_database(log.name),
     )
 
 

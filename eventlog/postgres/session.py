@@ -11,12 +11,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import warnings
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 import asyncpg
 
-from tidelog.api.errors import LogDamaged, LogError, LogFull, LogUnreachable
+from tidelog.api.errors import LogDamaged, LogError, LogForbidden, LogFull, LogUnreachable
+from tidelog.eventlog import password
 from tidelog.eventlog.postgres.address import DatabaseAddress
 
 CONNECT_SECONDS = 5.0
@@ -31,6 +33,9 @@ LONG_SECONDS = 600.0
 RETRY_SECONDS = 0.2
 
 _log = logging.getLogger("tidelog.log")
+
+# Said where a login is refused (`password.unused_file`); it would be a second line of another form.
+warnings.filterwarnings("ignore", message="password file .* has group or world access")
 
 T = TypeVar("T")
 Work = Callable[[asyncpg.Connection], Awaitable[T]]
@@ -56,6 +61,8 @@ GONE = (
 FULL = (asyncpg.DiskFullError,)
 
 NO_LOG = (asyncpg.UndefinedTableError, asyncpg.InvalidSchemaNameError, asyncpg.UndefinedColumnError)
+
+_MAY_USE = "SELECT has_schema_privilege(oid, 'USAGE') FROM pg_namespace WHERE nspname = $1"
 
 DAMAGE = (asyncpg.DataCorruptedError, asyncpg.IndexCorruptedError)
 
@@ -96,8 +103,19 @@ class Session:
                 if isinstance(error, asyncpg.ReadOnlySQLTransactionError):
                     raise LogUnreachable(self.address.name, str(error)) from error
                 raise ConnectionLost(str(error) or type(error).__name__) from error
+            except NO_LOG as error:
+                raise await self._hidden(connection) or translated(self.address, error) from error
             except asyncpg.PostgresError as error:
                 raise translated(self.address, error) from error
+
+    async def _hidden(self, connection: asyncpg.Connection) -> LogForbidden | None:
+        """PostgreSQL looks for tables in no schema that a user may not use, and says that there are none."""
+        with contextlib.suppress(asyncpg.PostgresError, asyncpg.InterfaceError, OSError):
+            if await connection.fetchval(_MAY_USE, self.address.schema) is False:
+                return LogForbidden(
+                    self.address.name, f"permission denied for schema {self.address.schema}"
+                )
+        return None
 
     async def persist(
         self, work: Work[T], seconds: float = ANSWER_SECONDS, patience: float | None = None
@@ -174,6 +192,7 @@ class Session:
     async def _connect(self) -> asyncpg.Connection:
         connection: asyncpg.Connection = await connect(
             self.address.dsn,
+            password=password.kept(),
             timeout=CONNECT_SECONDS,
             server_settings={
                 "search_path": self.address.schema,
@@ -242,9 +261,8 @@ def translated(address: DatabaseAddress, error: asyncpg.PostgresError) -> LogErr
     if isinstance(error, asyncpg.InvalidAuthorizationSpecificationError):
         return LogError(
             f"{name}: the server does not let this user in ({error}): passwords come from PGPASSFILE (~/.pgpass) or PGPASSWORD"
+            + password.unused_file()
         )
     if isinstance(error, asyncpg.InsufficientPrivilegeError):
-        return LogError(
-            f"{name}: this user lacks a right ({error}): the log's owner gives it with `tidelog log init --grant USER`"
-        )
+        return LogForbidden(name, str(error))
     return LogError(f"{name}: PostgreSQL: {error}")

@@ -10,7 +10,7 @@ import contextlib
 
 import asyncpg
 
-from tidelog.api.errors import LogBusy, LogLocked
+from tidelog.api.errors import LogBusy, LogForbidden, LogLocked
 from tidelog.eventlog.address import LogAddress
 from tidelog.eventlog.postgres.address import parse_address
 from tidelog.eventlog.postgres.lease import FREE, LeaseState, look_at_lease
@@ -40,9 +40,12 @@ class LeaseWatch:
         self._freed = asyncio.Event()
 
     async def check_free(self) -> None:
-        """Raise `LogLocked` while another process has the lease."""
+        """Raise `LogLocked` while another process has the lease, and `LogForbidden` where this user may not take it, which is better said before
+        than when the leader is gone."""
         self._freed.clear()
         await self._session.listen(self.address.channel, self._heard, patience=0)
+        if self.state is None and not await self._session.persist(_may_take, patience=0):
+            raise LogForbidden(self.address.name, "it may not take the lease")
         self.state = await self._session.persist(look_at_lease, patience=0)
         if self.state.is_held:
             raise LogLocked(self.address.name, self.state.holder)
@@ -84,6 +87,10 @@ class LeaseWatch:
             with contextlib.suppress(ConnectionLost, LogBusy):
                 await self._session.call(work, 1.0)
         await self._session.close()
+
+
+async def _may_take(connection: asyncpg.Connection) -> bool:
+    return bool(await connection.fetchval("SELECT has_table_privilege('lease', 'UPDATE')"))
 
 
 async def _not_durable(connection: asyncpg.Connection) -> None:

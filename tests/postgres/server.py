@@ -52,12 +52,16 @@ def free_port() -> int:
 
 
 class PostgresServer:
-    """One server. Its user `tidelog` may do everything, without a password from this machine."""
+    """One server. Its user `tidelog` may do everything, without a password from this machine unless one is given."""
 
     def __init__(
-        self, settings: Mapping[str, str] | None = None, *, of: PostgresServer | None = None
+        self,
+        settings: Mapping[str, str] | None = None,
+        *,
+        of: PostgresServer | None = None,
+        password: str = "",
     ) -> None:
-        """A new one, or (`of`) a standby of another that runs."""
+        """A new one, which may want a password, or (`of`) a standby of another that runs."""
         found = binaries()
         assert found is not None
         self._bin = found
@@ -73,13 +77,17 @@ class PostgresServer:
             os.chown(self.folder, account.pw_uid, account.pw_gid)
             self._as = {"user": account.pw_uid, "group": account.pw_gid, "extra_groups": []}
         if of is None:
+            auth = ["--auth=trust"]
+            if password:
+                (self.folder / "password").write_text(password + "\n")
+                auth = ["--auth=scram-sha-256", f"--pwfile={self.folder / 'password'}"]
             self._run(
                 "initdb",
                 "-D",
                 self.data,
                 "-U",
                 "tidelog",
-                "--auth=trust",
+                *auth,
                 "--no-sync",
                 "-E",
                 "UTF8",

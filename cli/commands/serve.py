@@ -14,6 +14,7 @@ EXAMPLES = """\
   export KUBECONFIG=cluster.db.kubeconfig; kubectl get nodes
   tidelog serve --log cluster.db --listen 127.0.0.1:0 --actors actors.yaml
   tidelog serve --log cluster.db --no-scheduler
+  tidelog serve --log postgresql://tidelog@db.example/cluster --kubeconfig-out ~/cluster.kubeconfig
 """
 
 
@@ -32,7 +33,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--kubeconfig-out",
         type=Path,
         metavar="FILE",
-        help="where to write the kubeconfig (default: LOG.kubeconfig)",
+        help="where to write the kubeconfig (default: LOG.kubeconfig; of a database DATABASE.kubeconfig in this directory)",
     )
     parser.add_argument("--no-scheduler", action="store_true", help="decide nothing: somebody else schedules")
     parser.add_argument(
@@ -98,6 +99,7 @@ def run(args: argparse.Namespace) -> int:
     from tidelog.daemon.process.process import Options
     from tidelog.daemon.process.retention import read_retention
     from tidelog.daemon.process.runtime import Limits
+    from tidelog.eventlog.address import is_database
     from tidelog.page.site import PageSite
 
     try:
@@ -127,10 +129,12 @@ def run(args: argparse.Namespace) -> int:
         limits=Limits(snapshot_every=args.snapshot_every, keep=keep, decides=not args.no_scheduler),
         flags=flags_of(args),
     )
+    kubeconfig = args.kubeconfig_out or beside(log, KUBECONFIG)
     settings = Settings(
         listen=args.listen,
-        kubeconfig=args.kubeconfig_out or beside(log, KUBECONFIG),
-        tls=beside(log, TLS),
+        kubeconfig=kubeconfig,
+        # Of a log in a database all of it is where the kubeconfig is.
+        tls=beside(kubeconfig.with_suffix("") if is_database(log) else log, TLS),
         insecure=args.insecure_http,
         token_file=args.token_file,
         client_ca=args.client_ca,

@@ -88,7 +88,7 @@ complete -c tidelog -n '__tidelog_verb serve' -F
 complete -c tidelog -n '__tidelog_verb serve' -s h -l help -d 'show this help message and exit'
 complete -c tidelog -n '__tidelog_verb serve' -l config -r -F -d 'a KubeSchedulerConfiguration'
 complete -c tidelog -n '__tidelog_verb serve' -l listen -x -d 'where the API is served (default: 127.0.0.1:8001)'
-complete -c tidelog -n '__tidelog_verb serve' -l kubeconfig-out -r -F -d 'where to write the kubeconfig (default: LOG.kubeconfig)'
+complete -c tidelog -n '__tidelog_verb serve' -l kubeconfig-out -r -F -d 'where to write the kubeconfig (default: LOG.kubeconfig; of a database DATABASE.kubeconfig in this directory)'
 complete -c tidelog -n '__tidelog_verb serve' -l no-scheduler -d 'decide nothing: somebody else schedules'
 complete -c tidelog -n '__tidelog_verb serve' -l actors -r -F -d 'who plays the parts of a cluster that is not there: node agent, controllers, … (default: nobody)'
 complete -c tidelog -n '__tidelog_verb serve' -l metrics-listen -x -d 'where metrics, health and the page (/ui/) are served (default: off)'

@@ -3,6 +3,7 @@
 import json
 import ssl
 import stat
+import urllib.error
 import urllib.request
 from base64 import b64decode
 from pathlib import Path
@@ -41,12 +42,23 @@ class Client:
             cadata=b64decode(cluster["certificate-authority-data"]).decode()
         )
 
-    def ask(self, path: str, body: object = None) -> Any:
+    def ask(self, path: str, body: object = None, method: str | None = None) -> Any:
         data = None if body is None else json.dumps(body).encode()
         headers = {"Authorization": f"Bearer {self._token}", "Content-Type": "application/json"}
-        request = urllib.request.Request(self._server + path, data, headers)
+        request = urllib.request.Request(self._server + path, data, headers, method=method)
         with urllib.request.urlopen(request, timeout=PATIENCE, context=self._tls) as answer:
             return json.load(answer)
+
+    def put(self, path: str, body: object) -> bool:
+        """Whether it was the version that is there."""
+        try:
+            self.ask(path, body, "PUT")
+        except urllib.error.HTTPError as error:
+            error.close()
+            if error.code != 409:
+                raise
+            return False
+        return True
 
 
 def test_a_served_log_schedules_and_shows_itself(tmp_path: Path) -> None:

@@ -4,7 +4,9 @@
 
 - *append*: 1, 32 and 1,000 callers with one record at a time, answered when durable, the stores in turn (`tidelog bench log` tells more of the file);
 - *scheduling*: `SchedulingBasic` from the first fact to the last decision on disk, in turn;
-- *take-over*: from the end of a leader, clean or not, to a standby's lease, at the lease of the address. Of a clean one it is what the hand-over costs.
+- *take-over*: from the end of a leader, clean or not, to a standby's lease, at the lease of the address. Of a clean one it is what the hand-over costs;
+- *full load*: `SchedulingBasic` and 1,000 callers in turn, for so long, while a `tidelog run` stands by in a process of its own: how often that took over
+  although the leader was at work, and how little of its lease the leader ever had left, as somebody sees it who looks twenty times a second.
 
 It makes schemas `bench_…` in that database, and drops them.
 """
@@ -14,11 +16,15 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+import logging
+import math
+import multiprocessing
 import os
 import statistics
 import sys
 import tempfile
 import time
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +34,11 @@ if __name__ == "__main__":
 
 import asyncpg
 
-from tidelog.api.errors import LogLocked, UsageError
+from tidelog.api.errors import LogError, LogLocked, UsageError
 from tidelog.benchmarks.log import CALLERS, append_rate
 from tidelog.benchmarks.scheduling import measured
+from tidelog.daemon.process.process import Options, Process
+from tidelog.eventlog import password
 from tidelog.eventlog.address import LogAddress, is_database
 from tidelog.eventlog.log import open_log
 from tidelog.eventlog.postgres.address import parse_address
@@ -42,10 +50,13 @@ TURNS = 3
 """So often each store has its turn; the median is told."""
 
 TAKE_OVERS = 20
+LOAD_SECONDS = 60.0
+LOOK_SECONDS = 0.05
 POLL_SECONDS = 0.1
 """As a standby does (`tidelog.daemon.process.standby`)."""
 
 _numbers = itertools.count(1)
+_SPAWN = multiprocessing.get_context("spawn")
 
 
 class _Scratch:
@@ -113,6 +124,62 @@ async def _polling(url: str, watch: LeaseWatch) -> PostgresStore:
             await watch.wait(POLL_SECONDS)
 
 
+async def _under_load(scratch: _Scratch, seconds: float, nodes: int, pods: int) -> dict[str, Any]:
+    """Full load beside a standby, for at least so long."""
+    rounds, take_overs, least = 0, 0, math.inf
+    began = time.perf_counter()
+    while time.perf_counter() - began < seconds or rounds < 2:
+        url = await scratch.new()
+        ours, theirs = _SPAWN.Pipe()
+        standby = _SPAWN.Process(target=_stand_by, args=(url, password.kept(), theirs), daemon=True)
+        standby.start()
+        try:
+            if rounds % 2 == 0:
+                await measured("SchedulingBasic", nodes, pods, log=url)
+            else:
+                async with open_log(url, what="tidelog bench") as log:
+                    await log.take_over("bench")
+                    await append_rate(log, 1_000, max(4 * pods, 1_000))
+        except LogError as error:
+            if "took it over" not in str(error):
+                raise
+            take_overs += 1
+        ours.send("enough")
+        least = min(least, await asyncio.to_thread(ours.recv))
+        standby.kill()
+        standby.join()
+        rounds += 1
+    return {
+        "seconds": round(time.perf_counter() - began),
+        "rounds": rounds,
+        "take_overs": take_overs,
+        "least_seconds_left": round(least, 2),
+    }
+
+
+def _stand_by(url: str, secret: str | None, pipe: Connection) -> None:
+    """The process of a standby; tells in the end the least that it has seen left of a lease."""
+    logging.disable()
+    password.give(secret)
+    asyncio.run(_standing_by(url, pipe))
+
+
+async def _standing_by(url: str, pipe: Connection) -> None:
+    watch = LeaseWatch(url, "tidelog bench")
+    least = math.inf
+    standby: asyncio.Task[None] | None = None
+    while not pipe.poll():
+        try:
+            await watch.check_free()
+        except LogLocked:
+            assert watch.state is not None
+            least = min(least, watch.state.seconds_left)
+            # Not before, or it would lead.
+            standby = standby or asyncio.create_task(Process(Options(log=url)).run())
+        await asyncio.sleep(LOOK_SECONDS)
+    pipe.send(least)
+
+
 def _quantiles(seconds: list[float]) -> dict[str, float]:
     seconds = sorted(seconds)
     return {
@@ -121,7 +188,9 @@ def _quantiles(seconds: list[float]) -> dict[str, float]:
     }
 
 
-async def measure(log: str, records: int, nodes: int, pods: int, take_overs: int) -> dict[str, Any]:
+async def measure(
+    log: str, records: int, nodes: int, pods: int, take_overs: int, load_seconds: float
+) -> dict[str, Any]:
     """All figures."""
     scratch = _Scratch(log)
     appends: dict[str, list[dict[str, int]]] = {"file": [], "postgres": []}
@@ -139,6 +208,7 @@ async def measure(log: str, records: int, nodes: int, pods: int, take_overs: int
                     scheduling[store].append(figures["pods_per_second"])
         clean = [await _take_over(await scratch.new(), clean=True) for _ in range(take_overs)]
         dead = [await _take_over(await scratch.new(), clean=False) for _ in range(take_overs)]
+        loaded = await _under_load(scratch, load_seconds, nodes, pods)
     finally:
         await scratch.drop()
     middle = {
@@ -153,6 +223,7 @@ async def measure(log: str, records: int, nodes: int, pods: int, take_overs: int
         "scheduling_share": round(pods_per_second["postgres"] / pods_per_second["file"], 2),
         "lease_seconds": parse_address(log).lease_seconds,
         "take_over": {"clean": _quantiles(clean), "dead": _quantiles(dead)},
+        "full_load": loaded,
     }
 
 
@@ -162,6 +233,7 @@ def run(
     nodes: int = 5_000,
     pods: int = 5_000,
     take_overs: int = TAKE_OVERS,
+    load_seconds: float = LOAD_SECONDS,
     **_: Any,
 ) -> dict[str, Any]:
     """All figures, as they are printed."""
@@ -169,7 +241,7 @@ def run(
         raise UsageError(
             "tidelog bench postgres: name a database for its scratch logs: --log postgresql://owner@host/scratch"
         )
-    return asyncio.run(measure(log, records, nodes, pods, take_overs))
+    return asyncio.run(measure(log, records, nodes, pods, take_overs, load_seconds))
 
 
 if __name__ == "__main__":

@@ -37,9 +37,11 @@ def nodes(count: int = 5) -> list[Node]:
 class Load:
     """`async with Load(log) as load:` while it lasts, pods are handed over."""
 
-    def __init__(self, log: Path, *, first: int = 0) -> None:
-        """`first` keeps the names of several loads apart."""
+    def __init__(self, log: Path, *, first: int = 0, callers: int = CALLERS, pods: int = 1) -> None:
+        """`first` keeps the names of several loads apart; each of the callers hands in so many pods at once."""
         self._log = log
+        self._callers = callers
+        self._pods = pods
         self._asked = first
         self._tasks: list[asyncio.Task[None]] = []
         self.acknowledged: dict[str, int] = {}
@@ -53,7 +55,7 @@ class Load:
         return self
 
     def _start(self) -> None:
-        self._tasks = [asyncio.create_task(self._call()) for _ in range(CALLERS)]
+        self._tasks = [asyncio.create_task(self._call()) for _ in range(self._callers)]
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -92,12 +94,13 @@ class Load:
             await asyncio.sleep(PAUSE_SECONDS)
 
     async def _ask(self, client: HandoverClient) -> None:
-        """One pod, under a name that nobody asked for before."""
-        self._asked += 1
-        pod = b.pod(f"p{self._asked}").request(cpu="10m").build()
-        answer = read_answer(await client.request(write_request(Apply(objects=(pod,)))))
-        (result,) = answer.results
-        self.acknowledged[result.key] = result.seq
+        """Pods under names that nobody asked for before."""
+        first = self._asked + 1
+        self._asked += self._pods
+        pods = [b.pod(f"p{number}").request(cpu="10m").build() for number in range(first, first + self._pods)]
+        answer = read_answer(await client.request(write_request(Apply(objects=tuple(pods)))))
+        assert len(answer.results) == self._pods
+        self.acknowledged |= {result.key: result.seq for result in answer.results}
         self._acknowledgement.set()
 
 

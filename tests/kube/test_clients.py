@@ -6,15 +6,21 @@ The loop is the one that each library's users write: list, watch from the list's
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
+import subprocess
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any, Self
+from pathlib import Path
+from typing import IO, Any, Self
 
 import pytest
+import yaml
 
+from tests.kube.server import VARIABLES, binary
 from tidelog.daemon.actors.node_agent import NodeAgent
+from tidelog.daemon.process.runtime import Limits
 from tidelog.testing.api_server import ApiSandbox, ApiServerThread
 from tidelog.testing.builders import node, pod
 
@@ -254,6 +260,81 @@ def test_loop_misses_nothing_and_is_told_nothing_twice(
     assert final == _revisions(api)
     assert loop.relists > 2
     assert loop.resumes > 2
+
+
+@pytest.mark.skipif(
+    not ALONE,
+    reason="restarts a server on its port, which wants a machine without other tests: make client-loops",
+)
+@pytest.mark.slow
+def test_informers_of_a_real_kube_scheduler_miss_nothing(
+    tidelog_api_servers: Callable[..., ApiServerThread], tmp_path: Path
+) -> None:
+    """client-go's own loops. What they missed would show: a pod that came would never be placed, one would go to a node that is gone, or not to
+    the one that came."""
+    program = binary("kube-scheduler")
+    if not program:
+        pytest.skip(f"kube-scheduler is not there: set {VARIABLES['kube-scheduler'][0]}")
+    api = tidelog_api_servers(limits=Limits(decides=False))
+    api.apply(
+        [node(f"n{number}").capacity(cpu="64", memory="64Gi", pods="5000").build() for number in range(3)]
+    )
+    churn = Churn(api, 11)
+    said = tmp_path / "kube-scheduler.txt"
+    with said.open("wb") as output, kube_scheduler(program, api, tmp_path, output):
+        for number in range(HOURS):
+            churn.go(CHANGES)
+            churn.incident(number)
+            if number % 6 == 2:  # Just after a compaction: the node's end is told by a new list.
+                api.call(lambda sandbox, gone=f"n{number // 6}": sandbox.delete(f"Node//{gone}"))
+                api.apply(node(f"n{number // 6 + 3}").capacity(cpu="64", memory="64Gi", pods="5000").build())
+            churn.go(CHANGES)
+            _wait(lambda: all(one.spec.node_name for one in api.pods()))
+        nodes, used = _nodes(api), []
+        while len(used) < 9 or set(used[-9:]) != nodes:  # What it was told late it knows in the end.
+            api.apply(pod(f"last-{len(used)}").request(cpu="10m").build())
+            _wait(lambda: all(one.spec.node_name for one in api.pods()))
+            used.append(
+                next(one.spec.node_name for one in api.pods() if one.metadata.name == f"last-{len(used)}")
+            )
+            assert len(used) < 100, (nodes, used)
+    assert len(api.pods()) > HOURS
+    assert b"panic" not in said.read_bytes()
+
+
+@contextlib.contextmanager
+def kube_scheduler(program: str, api: ApiServerThread, folder: Path, output: IO[bytes]) -> Iterator[None]:
+    """It works while the block lasts."""
+    connection = {
+        "kubeconfig": str(api.kubeconfig),
+        "contentType": "application/json",
+        "acceptContentTypes": "application/json",
+        "qps": 5000,
+        "burst": 5000,
+    }
+    config = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "clientConnection": connection,
+        "leaderElection": {"leaderElect": False},
+    }
+    path = folder / "scheduler.yaml"
+    path.write_text(yaml.safe_dump(config))
+    command = [program, f"--config={path}", "--secure-port=0"]
+    process = subprocess.Popen(command, stdout=output, stderr=output)
+    try:
+        yield
+        assert process.poll() is None
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def _nodes(api: ApiServerThread) -> set[str]:
+    async def found(sandbox: ApiSandbox) -> set[str]:
+        return {entry.object.metadata.name for entry in sandbox.runtime.facts.objects.of_kind("Node")}
+
+    return api.call(found)
 
 
 def _revisions(api: ApiServerThread) -> dict[str, str]:

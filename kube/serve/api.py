@@ -25,6 +25,7 @@ from tidelog.kube.serve.asking import Query, Selection
 from tidelog.kube.serve.beside import BesideWriter
 from tidelog.kube.serve.items import Item, head_of
 from tidelog.kube.serve.memory import MemoryView
+from tidelog.kube.serve.revisions import end_of
 from tidelog.kube.serve.shelf import EventType, Form
 from tidelog.kube.serve.subresources import bind, evict, scale_of, scaled
 from tidelog.kube.serve.view import Expired, Listed, LogView
@@ -135,6 +136,11 @@ class Api:
     async def _item(self, asked: Asked) -> Item:
         path, resource = asked.path, asked.resource
         source = self.source(resource)
+        if (past := await self._past(asked)) is not None:
+            found = past.find(path.namespace, path.name)
+            if found is None:
+                raise status.not_found(resource.group, resource.plural, path.name)
+            return found
         wanted = asking.revision_of(asked.query)
         if wanted != 0:
             await source.caught_up()
@@ -191,6 +197,8 @@ class Api:
             except Expired:
                 rest = asking.token_of(place._replace(revision=INCONSISTENT))
                 raise status.expired(OLD_CONTINUE, metadata={"continue": rest}) from None
+        if (past := await self._past(asked)) is not None:
+            return past, None
         if match and wanted is None:
             raise asking.invalid_options(
                 "resourceVersionMatch", "resourceVersionMatch is forbidden unless resourceVersion is provided"
@@ -209,6 +217,25 @@ class Api:
                 "resourceVersionMatch", 'resourceVersionMatch "Exact" is forbidden for resourceVersion "0"'
             )
         return source.listed(kind), None
+
+    async def _past(self, asked: Asked) -> Listed | None:
+        """All objects of the kind at the moment of `?at=`. Raises ApiError."""
+        at = asking.moment_of(asked.query)
+        if at is None:
+            return None
+        if not asked.resource.in_log:
+            raise status.bad_request(f"{asked.resource.plural} are kept beside the log, as they are now")
+        await self.view.caught_up()
+        log = self.view.log
+        seq = await log.seq_at(at.time) if at.seq is None else at.seq
+        if seq > log.head.seq:
+            raise status.bad_request(f"at={seq}: there is no such record: the log ends at {log.head.seq}")
+        if seq < log.anchor.seq or (at.seq is None and seq == log.anchor.seq > 0):
+            raise status.expired(f"{OLD_LIST} The log begins at record {log.anchor.seq + 1}.")
+        try:
+            return await self.view.listed_at(asked.resource.kind, end_of(seq))
+        except Expired:
+            raise status.expired(OLD_LIST) from None
 
     # --- forms --------------------------------------------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ import msgspec
 
 from tidelog.api.selector_text import parse_label_selector
 from tidelog.api.selectors import SelectorError, label_matcher
+from tidelog.api.times import parse_time
 from tidelog.kube import status
 from tidelog.kube.resources import ApiResource
 from tidelog.kube.selectors import FieldSelectorError, field_matcher, parse_field_selector
@@ -39,6 +40,13 @@ class Selection(NamedTuple):
     def is_narrow(self) -> bool:
         """Whether it leaves something out."""
         return self.matches is not None
+
+
+class Moment(NamedTuple):
+    """After a record, or at a time."""
+
+    seq: int | None = None
+    time: int = 0
 
 
 class Place(NamedTuple):
@@ -108,6 +116,23 @@ def revision_of(query: Query) -> int | None:
     if not (text.isascii() and text.isdigit() and len(text) < 20 and int(text) <= REVISION_MAX):
         raise status.bad_request(f'Invalid value: "{text[:40]}": resourceVersion must be a number')
     return int(text)
+
+
+def moment_of(query: Query) -> Moment | None:
+    """The moment of `?at=`, which is ours and for people; None without one. Raises ApiError."""
+    text = query.get("at", "")
+    if not text:
+        return None
+    if any(query.get(name) for name in ("resourceVersion", "resourceVersionMatch")):
+        raise status.bad_request("at and resourceVersion both say a moment: give one")
+    if text.isascii() and text.isdigit() and len(text) < 13:
+        return Moment(seq=int(text))
+    try:
+        return Moment(time=parse_time(text))
+    except ValueError:
+        raise status.bad_request(
+            f'at="{text[:40]}": must be the number of a record, or a time as 2026-03-01T14:03:00Z'
+        ) from None
 
 
 def invalid_options(field: str, rule: str) -> status.ApiError:

@@ -270,6 +270,8 @@ class _Watch:
 
     def __init__(self, api: Api, limits: Limits, request: web.BaseRequest, asked: Asked) -> None:
         query = asked.query
+        if query.get("at"):
+            raise status.bad_request("at names a moment, and a watch goes on: watch from a resourceVersion")
         self._api = api
         self._asked = asked
         self._request = request

@@ -9,6 +9,7 @@ memory is computed from the log, from the nearest snapshot on, a few at a time. 
 from __future__ import annotations
 
 import asyncio
+from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import NamedTuple
@@ -45,6 +46,12 @@ class Listed(NamedTuple):
 
     revision: int
     items: Sequence[Item]
+
+    def find(self, namespace: str, name: str) -> Item | None:
+        """The object of this name."""
+        place = bisect_left(self.items, (namespace, name), key=lambda item: item.sort_key)
+        found = self.items[place] if place < len(self.items) else None
+        return found if found is not None and found.sort_key == (namespace, name) else None
 
 
 class LogView:

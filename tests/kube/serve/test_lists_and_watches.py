@@ -147,6 +147,54 @@ async def test_list_at_any_revision_is_what_was_there_then(client: Client) -> No
     assert found == [[], ["a"], ["a", "b"], ["a", "b", "c"], ["b", "c"]]
 
 
+async def test_people_name_a_moment_by_its_record_or_its_time(client: Client) -> None:
+    revisions = await fill(client, "a", "b")
+    await client.sandbox.advance(minutes=10)
+    await client.delete(f"{PODS}/a")
+    seqs = [int(one) >> 20 for one in revisions]
+    created = (await client.get(f"{PODS}/b")).body["metadata"]["creationTimestamp"]
+
+    assert await names(client, at=str(seqs[0])) == ["a"]
+    assert await names(client, at=created.replace("Z", ".999Z")) == ["a", "b"]
+    assert await names(client) == ["b"]
+    then = await client.get(f"{PODS}/a", at=str(seqs[1]))
+    assert (then.status, then.body["metadata"]["resourceVersion"]) == (200, revisions[0])
+    assert (await client.get(f"{PODS}/b", at=str(seqs[0]))).status == 404
+    page = (await client.get(ALL_PODS, at=str(seqs[1]), limit="1")).body
+    rest = (await client.get(ALL_PODS, **{"continue": page["metadata"]["continue"]})).body
+    assert [item["metadata"]["name"] for item in (*page["items"], *rest["items"])] == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("path", "query", "why"),
+    [
+        (ALL_PODS, {"at": "yesterday"}, "must be the number of a record, or a time"),
+        (ALL_PODS, {"at": "99999"}, "there is no such record: the log ends at"),
+        (ALL_PODS, {"at": "1", "resourceVersion": "1"}, "both say a moment"),
+        (ALL_PODS, {"at": "1", "watch": "true"}, "a watch goes on"),
+        ("/api/v1/events", {"at": "1"}, "kept beside the log"),
+    ],
+)
+async def test_moment_that_cannot_be_shown_is_refused_in_words(
+    path: str, query: dict[str, str], why: str, client: Client
+) -> None:
+    answer = await client.get(path, **query)
+
+    assert (answer.status, answer.body["kind"]) == (400, "Status")
+    assert why in answer.body["message"]
+
+
+async def test_moment_that_was_compacted_is_gone(client: Client) -> None:
+    revisions = await fill(client, "a")
+    await fill(client, "b")
+    await client.sandbox.compact()
+
+    answer = await client.get(ALL_PODS, at=str(int(revisions[0]) >> 20))
+
+    assert answer.status == 410
+    assert "The log begins at record" in answer.body["message"]
+
+
 async def test_compaction_makes_old_revisions_expire(client: Client) -> None:
     revisions = await fill(client, "a", "b")
     page = (await client.get(ALL_PODS, limit="1")).body

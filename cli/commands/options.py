@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tidelog.api.errors import UsageError
-from tidelog.eventlog.address import database_name, is_database
+from tidelog.eventlog.address import is_database
 
 if TYPE_CHECKING:
     from tidelog.api.features import FeatureGates
@@ -79,16 +79,6 @@ def named_log(text: str) -> Path | str:
 
     parse_address(text)
     return text
-
-
-def log_file(args: argparse.Namespace) -> Path:
-    """The log that is named, where it must be a file. Raises UsageError for a database."""
-    found = log_path(args)
-    if not isinstance(found, Path):
-        raise UsageError(
-            f"{database_name(found)}: a log in a database, and this verb needs one in a file: copy it with `tidelog log export` and `import`"
-        )
-    return found
 
 
 def feature_gates(args: argparse.Namespace) -> FeatureGates | None:

@@ -112,9 +112,7 @@ class Session:
         """PostgreSQL looks for tables in no schema that a user may not use, and says that there are none."""
         with contextlib.suppress(asyncpg.PostgresError, asyncpg.InterfaceError, OSError):
             if await connection.fetchval(_MAY_USE, self.address.schema) is False:
-                return LogForbidden(
-                    self.address.name, f"permission denied for schema {self.address.schema}"
-                )
+                return LogForbidden(self.address.name, f"permission denied for schema {self.address.schema}")
         return None
 
     async def persist(

@@ -2,27 +2,61 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from tidelog.api.errors import LogError
+from tidelog.eventlog.disk import Disk
+from tidelog.eventlog.lock import WriterLock
+from tidelog.eventlog.objects import SNAPSHOT as OBJECTS
+from tidelog.eventlog.opening import log_path
+from tidelog.eventlog.rebuild import Rebuild, install
 from tidelog.eventlog.records import Record, chain_digest
 from tidelog.eventlog.sqlite import SqliteStore
-from tidelog.eventlog.store import EMPTY, Snapshot, advance
+from tidelog.eventlog.store import EMPTY, Head, Snapshot, advance
+from tidelog.replay.playback import Beginning
+from tidelog.scheduler.state import SNAPSHOT as SCHEDULER
+from tidelog.scheduler.state import encode_state
 
 RECORDS_PER_WRITE = 4_000
+
+
+class FirstState(NamedTuple):
+    """The states that a log begins with whose first records are not there."""
+
+    anchor: Head
+    scheduler: bytes
+    objects: bytes
+
+    def snapshots(self) -> Iterator[Snapshot]:
+        """As the log keeps them."""
+        for name, blob in ((SCHEDULER, self.scheduler), (OBJECTS, self.objects)):
+            yield Snapshot.make(name, self.anchor.seq, self.anchor.digest, blob)
+
+
+def first_state(beginning: Beginning) -> FirstState:
+    """Encode the beginning of records, before somebody goes on from it."""
+    core, objects, digest = beginning
+    return FirstState(Head(core.seq, core.at, core.epoch, digest), encode_state(core), objects)
 
 
 async def write_log(
     path: str | os.PathLike[str],
     records: Sequence[Record],
     snapshots: Mapping[int, tuple[str, bytes]] | None = None,
+    *,
+    first: FirstState | None = None,
 ) -> None:
-    """Make a new log of these records, which must chain; `snapshots`: after which record → name and bytes.
+    """Make a new log of these records, which must chain; `snapshots`: after which record → name and bytes. With `first` the records go on from there.
 
     Raises LogError if there is a file already.
     """
     refuse_existing(path)
+    if first is not None:
+        await asyncio.to_thread(_write_from, log_path(path), first, records)
+        return
     store = await SqliteStore.open(path, create=True, what="writing a copy")
     try:
         head = EMPTY
@@ -35,6 +69,23 @@ async def write_log(
             await store.put_snapshot(Snapshot.make(name, seq, records[seq - 1].digest, blob))
     finally:
         await store.close()
+
+
+def _write_from(path: str, first: FirstState, records: Sequence[Record]) -> None:
+    """As a compaction leaves a log."""
+    disk, lock = Disk(), WriterLock(path, "writing a copy")
+    build = Rebuild(path, disk, first.anchor)
+    try:
+        for snapshot in first.snapshots():
+            build.add_snapshot(snapshot)
+        for start in range(0, len(records), RECORDS_PER_WRITE):
+            build.add(records[start : start + RECORDS_PER_WRITE])
+        build.commit()
+        install(path, disk)
+        lock.release()
+    finally:
+        build.close()
+        lock.undo()
 
 
 def rechained(records: Sequence[Record]) -> list[Record]:

@@ -36,13 +36,14 @@ from tidelog.eventlog.records import (
     decode_outcome,
 )
 from tidelog.plugins.registry import Registry, installed_plugins
-from tidelog.replay.playback import playback
+from tidelog.replay.playback import Beginning, playback
 from tidelog.scheduler.core import Core
 from tidelog.scheduler.state import SNAPSHOT, load_state
 
 if TYPE_CHECKING:
     # Each question imports what it takes when it is asked.
     from tidelog.replay.comparison import Comparison
+    from tidelog.replay.files import FirstState
     from tidelog.replay.verify import Progress, Report
     from tidelog.replay.what_if import Configure, Injection
     from tidelog.replay.why import Why, WhyNot
@@ -110,6 +111,18 @@ class History(Closing):
                 f"is left at or before record {self.log.head.seq if at_most is None else at_most}"
             )
         return Core(self.registry)
+
+    async def beginning(self) -> Beginning | None:
+        """Where decisions can be made again from, in a log whose first records were dropped: the oldest state that it has. None: from its first record."""
+        anchor = self.log.anchor
+        if not anchor.seq:
+            return None
+        seq = next((seq for seq in await self.snapshots() if seq >= anchor.seq), anchor.seq)
+        core = await self.core_at(seq, in_flight=False)
+        digest = anchor.digest
+        if seq > anchor.seq:
+            digest = (await self.log.record(seq)).digest
+        return Beginning(core, (await load_objects(self.log, seq)).encode(), digest)
 
     async def core_at(self, seq: int | None = None, *, in_flight: bool = True) -> Core:
         """The state after record `seq`, by default the newest.
@@ -196,16 +209,15 @@ class History(Closing):
         number or by object key; `inject` puts objects that were never there. Of a compacted log, what was decided before its first record stays.
         """
         from tidelog.replay.comparison import compare
-        from tidelog.replay.what_if import Beginning, run_what_if
+        from tidelog.replay.files import first_state
+        from tidelog.replay.what_if import run_what_if
 
-        beginning = None
-        if anchor := self.log.anchor.seq:
-            objects = (await load_objects(self.log, anchor)).encode()
-            beginning = Beginning(
-                await self.core_at(anchor, in_flight=False), objects, self.log.anchor.digest
-            )
-        records = [record async for record in self.records()]
+        beginning = await self.beginning()
+        records = [
+            record async for record in self.records(0 if beginning is None else beginning.core.seq + 1)
+        ]
         configure = self._configure(configuration)
+        first = None if beginning is None else first_state(beginning)
         made = run_what_if(
             records,
             self.registry,
@@ -216,7 +228,7 @@ class History(Closing):
             beginning=beginning,
         )
         compared = compare(records, made, b"" if beginning is None else beginning.objects)
-        return WhatIf(compared, made.driver.records)
+        return WhatIf(compared, made.driver.records, first)
 
     def _configure(self, given: SchedulerConfiguration | Mapping[str, Any] | Configure | None) -> Configure:
         if given is None:
@@ -269,6 +281,8 @@ class WhatIf(NamedTuple):
 
     comparison: Comparison
     records: list[Record]
+    first: FirstState | None = None
+    """Where its log begins, if not with a first record."""
 
 
 class PodPast(NamedTuple):

@@ -10,12 +10,23 @@ attempt stops in front of it. Nothing is recomputed, so a record costs what the 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import cast
+from typing import NamedTuple, cast
 
 from tidelog.eventlog.records import Body, Outcome, Record
 from tidelog.plugins.registry import Registry
 from tidelog.scheduler.core import Core
 from tidelog.scheduler.recorded import CannotFollow, RecordedAttempt, RecordedAttempts, contradiction
+
+
+class Beginning(NamedTuple):
+    """Where records begin, in a log whose first ones were dropped."""
+
+    core: Core
+    """The state before the first record. Whoever goes on from it uses it up."""
+    objects: bytes
+    """The encoded `ObjectTable` of the same moment."""
+    digest: bytes
+    """Of the last record before."""
 
 
 def playback(

@@ -8,12 +8,11 @@ the pods' names, ten bits of a hash of each pod's.
 
 The outcomes are not translated but decided anew, attempt by attempt, from the redacted facts: so no text of theirs can give anything away, and
 the copy verifies. Each must be the recorded one under the new names; where one is not, nothing is written, because a decision then depended
-on a name in a way that renaming does not keep.
+on a name in a way that renaming does not keep. Of a compacted log the copy begins with the state that is left, renamed too.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -21,8 +20,6 @@ import msgspec
 
 from tidelog.api.errors import TidelogError
 from tidelog.api.objects import Condition, Object, Pod
-from tidelog.api.renaming import KEPT_WORDS, NAMING_ANNOTATIONS, Renaming
-from tidelog.api.ties import TIE, tie_of_name
 from tidelog.eventlog.objects import ObjectTable
 from tidelog.eventlog.records import (
     OUTCOME_KINDS,
@@ -31,18 +28,18 @@ from tidelog.eventlog.records import (
     ObjectPut,
     Outcome,
     Record,
+    Unschedulable,
     decode_body,
     decode_outcome,
 )
-from tidelog.framework.behaviours import TIES_FOLLOW_PODS
 from tidelog.plugins.registry import Registry
 from tidelog.replay.driver import Driver
+from tidelog.replay.files import FirstState
+from tidelog.replay.playback import Beginning
+from tidelog.replay.redact_beginning import collect_names, renamed_beginning
+from tidelog.replay.redact_names import NumberedNames
 from tidelog.replay.verify import Progress
 from tidelog.scheduler.recorded import RecordedAttempts, following
-
-_NAMING_RESOURCES = frozenset(("ignoredResourceGroups", "ignoredResources", "resources"))
-"""Settings of plugins."""
-_NUMBER = re.compile(r"-?[0-9]+")
 
 
 class Redacted(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,109 +48,61 @@ class Redacted(msgspec.Struct, frozen=True, kw_only=True):
     records: list[Record]
     names: int
     """How many names were replaced."""
+    first: FirstState | None = None
+    """Where the records begin, if not with a log's first."""
 
 
-def redact(records: Sequence[Record], registry: Registry, progress: Progress | None = None) -> Redacted:
-    """A copy of these records, which are a log's from its first, without names.
+def redact(
+    records: Sequence[Record],
+    registry: Registry,
+    progress: Progress | None = None,
+    *,
+    beginning: Beginning | None = None,
+) -> Redacted:
+    """A copy of these records without names. They are a log's from its first; `beginning` is where they begin if those before are gone.
 
     Raises TidelogError if a decision of the copy is another one, which it also is if the log itself does not verify.
     """
-    names = _Names()
+    names = NumberedNames()
+    if beginning is not None:
+        collect_names(beginning, names)
     for record in records:
         if record.kind not in OUTCOME_KINDS:
             with following(record):
                 names.key(record.key)
                 names.body(record)
     names.settle()
-    return Redacted(records=_Retelling(records, registry, names).run(progress), names=len(names))
-
-
-class _Names(Renaming):
-    """Name → number. Until it is settled it only collects."""
-
-    drops = True
-
-    def __init__(self) -> None:
-        self._found: dict[str, str] = {}
-        self._settled = False
-        self._keeps_ties = False
-        """Decisions follow from pods' names by their numbers (`tidelog.api.ties`), so the copy has to tell these."""
-
-    def __len__(self) -> int:
-        return len(self._found)
-
-    def settle(self) -> None:
-        """All names are known: number them in their order."""
-        width = len(str(len(self._found)))
-        self._found = {name: f"x{number:0{width}}" for number, name in enumerate(sorted(self._found))}
-        self._settled = True
-
-    def name(self, text: str) -> str:
-        """The new name. A text of several names with slashes between is taken apart."""
-        if text in KEPT_WORDS or _NUMBER.fullmatch(text):
-            return text
-        if "/" in text:
-            return "/".join(map(self.name, text.split("/")))
-        if self._settled:
-            return self._found[text]
-        self._found[text] = ""
-        return text
-
-    def configuration(self, value: Any) -> Any:
-        """Plugins' settings name resources, which have other names here."""
-        if isinstance(value, dict):
-            return {
-                key: self._resources(part) if key in _NAMING_RESOURCES else self.configuration(part)
-                for key, part in value.items()
-            }
-        return [self.configuration(part) for part in value] if isinstance(value, list | tuple) else value
-
-    def _resources(self, value: Any) -> Any:
-        if isinstance(value, dict):
-            return {
-                k: self._resources(part) if k in ("name", "resources") else part for k, part in value.items()
-            }
-        if isinstance(value, list | tuple):
-            return [self._resources(part) for part in value]
-        # A group is the part before the slash.
-        is_group = isinstance(value, str) and "." in value and "/" not in value
-        return (
-            self.resource(f"{value}/")[:-1]
-            if is_group
-            else self.resource(value)
-            if isinstance(value, str)
-            else value
-        )
-
-    def annotation(self, key: str, text: str) -> str:
-        return self.name(text) if key in NAMING_ANNOTATIONS else text
-
-    def body(self, record: Record) -> Any:
-        """The body of a fact as plain data."""
-        kind, _, rest = record.key.partition("/")
-        body = msgspec.msgpack.decode(record.body)
-        if record.kind == "ConfigurationLoaded":
-            self._keeps_ties |= TIES_FOLLOW_PODS in body["configuration"].get("behaviours", ())
-        found = self.value(body, kind)
-        if self._keeps_ties and kind == "Pod" and "object" in found:
-            annotations = found["object"]["metadata"].setdefault("annotations", {})
-            annotations.setdefault(TIE, str(tie_of_name(*rest.split("/"))))
-        return found
-
-    def key(self, key: str) -> str:
-        """A record's key: `Kind/namespace/name`."""
-        kind, slash, rest = key.partition("/")
-        return f"{kind}/{self.name(rest)}" if slash else key
+    retelling = _Retelling(records, registry, names, beginning)
+    return Redacted(records=retelling.run(progress), names=len(names), first=retelling.first)
 
 
 class _Retelling:
     """The redacted facts, and the decisions made anew in the same places."""
 
-    def __init__(self, records: Sequence[Record], registry: Registry, names: _Names) -> None:
+    def __init__(
+        self,
+        records: Sequence[Record],
+        registry: Registry,
+        names: NumberedNames,
+        beginning: Beginning | None,
+    ) -> None:
         self.records = records
         self.names = names
-        self.driver = Driver(registry)
-        self.recorded = ObjectTable()
+        self.first: FirstState | None = None
+        self.rejections: dict[int, Unschedulable] = {}
+        """Rejections that only the beginning tells, by the number of their record …"""
+        self.told_again: dict[int, int] = {}
+        """… and the record of the copy that tells them again."""
+        if beginning is None:
+            self.driver = Driver(registry)
+            self.recorded = ObjectTable()
+        else:
+            core, self.first = renamed_beginning(beginning, names, registry)
+            self.driver = Driver(core=core, digest=self.first.anchor.digest)
+            self.recorded = ObjectTable.decode(beginning.objects)
+            self.rejections = {
+                seq: body for _, seq, body in beginning.core.dump_without_objects()["rejected"]
+            }
         self.ahead = RecordedAttempts(records)
 
     def run(self, progress: Progress | None) -> list[Record]:
@@ -215,9 +164,9 @@ class _Retelling:
 
     def _check(self, record: Record) -> None:
         """The decision is the recorded one under other names."""
-        records = self.driver.records
-        made = records[record.seq - 1] if record.seq <= len(records) else None
-        outcome = decode_outcome(record)
+        records, place = self.driver.records, record.seq - self.driver.base
+        made = records[place - 1] if place <= len(records) else None
+        outcome = self._in_copy(record)
         if (
             made is None
             or outcome is None
@@ -229,6 +178,23 @@ class _Retelling:
         assert decided is not None
         if _gist(outcome, self.names.name, self.names.key) != _gist(decided, str, str):
             raise self._another(record)
+
+    def _in_copy(self, record: Record) -> Outcome | None:
+        """The recorded outcome as the copy tells it, which writes out a rejection that is before its first record."""
+        outcome = decode_outcome(record)
+        if not isinstance(outcome, Unschedulable) or outcome.same_as not in self.rejections:
+            return outcome
+        again = self.told_again.get(outcome.same_as)
+        if again is not None:
+            return msgspec.structs.replace(outcome, same_as=again)
+        self.told_again[outcome.same_as] = record.seq
+        return msgspec.structs.replace(
+            self.rejections[outcome.same_as],
+            attempt=outcome.attempt,
+            observed=outcome.observed,
+            at=outcome.at,
+            epoch=outcome.epoch,
+        )
 
     def _another(self, record: Record) -> TidelogError:
         return TidelogError(

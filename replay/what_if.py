@@ -55,7 +55,7 @@ from tidelog.plugins.registry import Registry
 from tidelog.replay.driver import Driver
 from tidelog.replay.examine import examine
 from tidelog.replay.foreign import is_complete, only_records, undecided
-from tidelog.scheduler.core import Core
+from tidelog.replay.playback import Beginning
 from tidelog.scheduler.decision import Decision
 from tidelog.scheduler.recorded import RecordedAttempt, RecordedAttempts, following
 
@@ -90,17 +90,6 @@ class Divergence(msgspec.Struct, frozen=True, kw_only=True):
     key: str = ""
     recorded: Any = None
     computed: Any = None
-
-
-class Beginning(NamedTuple):
-    """Where the records begin, in a log whose first ones were dropped."""
-
-    core: Core
-    """The state before the first record; it is used up."""
-    objects: bytes
-    """The encoded `ObjectTable` of the same moment."""
-    digest: bytes
-    """Of the last record that was dropped."""
 
 
 class WhatIfOutcomes(NamedTuple):

@@ -9,7 +9,7 @@ from tidelog.cli.commands.options import log_path, named_log
 DESCRIPTION = """\
 Make a copy of a log without names, to be shared: the same name becomes the same number everywhere, and every decision is made anew
 from the redacted facts, so that the copy verifies and gives nothing away. Annotations, descriptions and messages are dropped;
-amounts, times, the configuration and what Kubernetes coined stay."""
+amounts, times, the configuration and what Kubernetes coined stay. Of a compacted log the copy begins with the state that is left."""
 EXAMPLES = """\
   tidelog log redact cluster.db shared.db
 """
@@ -29,7 +29,7 @@ def run(args: argparse.Namespace) -> int:
     """Read, retell, write."""
     import asyncio
 
-    from tidelog.api.errors import TidelogError, UsageError
+    from tidelog.api.errors import UsageError
     from tidelog.cli.progress import Progress
     from tidelog.replay.files import refuse_existing, write_log
     from tidelog.replay.history import open_history
@@ -43,19 +43,21 @@ def run(args: argparse.Namespace) -> int:
 
     async def make() -> Redacted:
         async with open_history(path) as history:
-            if history.log.anchor.seq:
-                raise TidelogError(
-                    f"{path}: the log was compacted to record {history.log.anchor.seq}: redacting needs it from its first record; "
-                    "import an export made before (`tidelog log import`), if there is one"
-                )
             with Progress("reading the log", "records") as progress, progress.reading(history.log):
-                records = [record async for record in history.records()]
+                beginning = await history.beginning()
+                first = 0 if beginning is None else beginning.core.seq + 1
+                records = [record async for record in history.records(first)]
             with Progress("redacting", "records") as progress:
-                made = redact(records, history.registry, progress.update)
+                made = redact(records, history.registry, progress.update, beginning=beginning)
         with Progress("writing the copy"):
-            await write_log(copy, made.records)
+            await write_log(copy, made.records, first=made.first)
         return made
 
     made = asyncio.run(make())
-    print(f"{copy}: {len(made.records):,} records, {made.names:,} names replaced")
+    behind = (
+        ""
+        if made.first is None
+        else f"; it begins with the state after record {made.first.anchor.seq:,}, the oldest that is left"
+    )
+    print(f"{copy}: {len(made.records):,} records, {made.names:,} names replaced{behind}")
     return 0

@@ -77,9 +77,9 @@ def run(args: argparse.Namespace) -> int:
     from tidelog.replay.files import write_log
 
     path = named_log(args.file) if args.file else log_path(args)
-    found, records = asyncio.run(_made(path, args))
+    found, records, first = asyncio.run(_made(path, args))
     if args.save:
-        asyncio.run(write_log(args.save, records))
+        asyncio.run(write_log(args.save, records, first=first))
     if args.output == "table":
         print("\n".join(comparison_lines(found, pods=args.pods)))
     else:
@@ -94,10 +94,6 @@ async def _made(path: LogAddress, args: argparse.Namespace) -> WhatIf:
     async with open_history(path) as history:
         drop = [await _dropped(history, word, args.namespace) for word in args.drop]
         configure = _configure(args, history.registry)
-        if args.save and history.log.anchor.seq:
-            raise UsageError(
-                f"--save {args.save}: the log was compacted to record {history.log.anchor.seq}, and a log that begins in the middle is not written"
-            )
         inject = _injections(args, history.log.anchor.seq + 1, history.log.head.seq)
         with Progress("deciding anew", "records") as progress:
             return await history.what_if(configure, drop=drop, inject=inject, progress=progress.update)

@@ -16,8 +16,14 @@ from tests.kube.test_reader import assert_in_order, assert_same
 from tidelog.api.errors import LogError, LogFull
 from tidelog.api.pod_status import POD_SCHEDULED
 from tidelog.daemon.process.runtime import Limits
+from tidelog.eventlog.objects import ObjectTable
 from tidelog.kube.cluster.port import Answer, Request
 from tidelog.kube.cluster.writer import WriterSettings
+from tidelog.plugins.registry import Registry
+from tidelog.replay.playback import Beginning, recover
+from tidelog.replay.redact import redact
+from tidelog.replay.verify import verify
+from tidelog.scheduler.state import load_state
 
 
 def a_server(nodes: int = 3, cpu: str = "4") -> MemoryServer:
@@ -93,6 +99,37 @@ async def test_answer_that_is_lost_is_asked_for_and_nothing_is_bound_twice() -> 
         assert not await world.bodies("WriteFailed")
         await assert_bound_once(world)
         await world.verify()
+
+
+async def test_redacted_log_of_a_cluster_begins_with_what_is_promised() -> None:
+    server = a_server()
+    async with LiveWorld(server) as world:
+        server.gate = asyncio.Event()
+        for number in range(3):
+            server.add_pod(f"payroll-{number}")
+        await world.quiet()
+        begin, open_then = world.core.seq, len(world.core.promises)
+        server.gate.set()
+        server.add_pod("payroll-9")
+        await world.quiet()
+        records = await world.records()
+
+    table = ObjectTable()
+    for record in records[:begin]:
+        table.apply(record)
+    beginning = Beginning(recover(records[:begin], Registry()), table.encode(), records[begin - 1].digest)
+    made = redact(records[begin:], Registry(), beginning=beginning)
+
+    assert open_then == 3
+    assert made.first is not None
+    core = load_state(made.first.scheduler, Registry())
+    assert core is not None
+    assert len(core.promises) == 3
+    assert verify(made.records, Registry(), core=core).first_difference is None
+    told = b" ".join(
+        (made.first.scheduler, made.first.objects, *(r.key.encode() + r.body for r in made.records))
+    )
+    assert [name for name in (b"payroll", b"n0", b"n1", b"n2", b"uid-") if name in told] == []
 
 
 async def test_event_that_is_late_settles_after_the_answer() -> None:

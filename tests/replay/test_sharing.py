@@ -3,30 +3,38 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
+from tests.golden.make import STORIES
+from tests.worlds.beginnings import behind, quiet_places
 from tests.worlds.histories import SCHEDULER, node, pod, random_history
-from tidelog.api.errors import TidelogError
+from tests.worlds.stories import story
+from tidelog.api.errors import InternalError, TidelogError
 from tidelog.api.objects import Pod
 from tidelog.cli.main import main
 from tidelog.configuration.configuration import resolve_configuration
 from tidelog.eventlog.log import open_log
+from tidelog.eventlog.objects import load_objects
 from tidelog.eventlog.records import OUTCOME_KINDS
 from tidelog.framework.interface import CycleState, Plugin
 from tidelog.framework.node_info import NodeInfo, PodInfo
 from tidelog.plugins.registry import IN_TREE, Registry
 from tidelog.replay.driver import Driver
-from tidelog.replay.files import write_log
+from tidelog.replay.files import first_state, write_log
 from tidelog.replay.history import open_history
 from tidelog.replay.redact import redact
+from tidelog.replay.redact_beginning import StateRenaming
+from tidelog.replay.redact_names import NumberedNames
 from tidelog.replay.to_test import packed, slice_of, to_test, unpacked, unpacked_state
 from tidelog.replay.verify import recover, verify
-from tidelog.scheduler.state import SNAPSHOT, encode_state
+from tidelog.scheduler.state import SNAPSHOT, encode_state, load_state
 from tidelog.testing import builders as b
 
 SECRETS = (
@@ -255,21 +263,104 @@ def test_a_compacted_log_becomes_a_test_from_where_it_begins(
     assert (code, f"# The scheduler's state after record {middle}." in said) == (0, True)
 
 
-def test_what_needs_the_first_record_of_a_compacted_log_says_where_to_get_it(
+async def test_a_compacted_log_is_redacted_from_where_it_begins(secret: Driver, tmp_path: Path) -> None:
+    """The two pods that wait are tried again behind the beginning, and rejected as they were before it."""
+    path, copy, begin = tmp_path / "log.db", tmp_path / "copy.db", len(secret.records)
+    first = behind(secret, begin)
+    secret.advance(seconds=700)
+    secret.put(b.node("acme-9.vault").capacity(cpu="16", memory="8Gi").build())
+    secret.settle()
+    await write_log(path, secret.records[begin:], first=first_state(first))
+
+    code = await asyncio.to_thread(main, ["log", "redact", str(path), str(copy)])
+
+    assert code == 0
+    assert leaks(copy) == []
+    async with open_history(copy, Registry()) as history:
+        kept = secret.records[begin:]
+        copied = [record async for record in history.records()]
+        report = await history.verify()
+        core = await history.core_at()
+    assert [(r.seq, r.at, r.kind) for r in copied] == [(r.seq, r.at, r.kind) for r in kept]
+    assert report.is_identical
+    assert report.outcomes >= 2
+    assert "sameAs" in str(msgspec.msgpack.decode(next(r.body for r in kept if r.kind == "Unschedulable")))
+    assert len([p for p in core.objects.values() if isinstance(p, Pod) and p.spec.node_name]) == 7
+    assert await asyncio.to_thread(main, ["log", "verify", str(copy)]) == 0
+
+
+def leaks(copy: Path) -> list[str]:
+    """The secrets that any file beside the copy holds, in any part of it."""
+    files = b" ".join(file.read_bytes() for file in copy.parent.glob(f"{copy.name}*")).decode(
+        errors="replace"
+    )
+    return [name for name in SECRETS if name in files]
+
+
+def with_permits() -> Driver:
+    """Pods that wait for permits, are told off, and come back."""
+    made = story(7)
+    for _ in range(120):
+        made.step()
+    made.quiet()
+    return made.driver
+
+
+@pytest.mark.parametrize("world", [*STORIES, "with-permits"])
+def test_any_compacted_log_has_a_copy_that_verifies(world: str) -> None:
+    driver = with_permits() if world == "with-permits" else STORIES[world]()
+    places = quiet_places(driver, 2)
+    for seq in places[:: max(len(places) // 4, 1)]:
+        kept = driver.records[seq:]
+
+        made = redact(kept, driver.registry, beginning=behind(driver, seq))
+
+        assert made.first is not None
+        core = load_state(made.first.scheduler, driver.registry)
+        assert verify(made.records, driver.registry, core=core).first_difference is None
+        assert [(r.seq, r.at, r.kind) for r in made.records] == [(r.seq, r.at, r.kind) for r in kept]
+        told = b" ".join(
+            (made.first.scheduler, made.first.objects, *(r.key.encode() + r.body for r in made.records))
+        )
+        assert [name for name in names_in(driver) if is_word_of(name, told)] == []
+
+
+def is_word_of(name: str, told: bytes) -> bool:
+    return re.search(rb"(?<![a-z])%s(?![a-z])" % re.escape(name.encode()), told) is not None
+
+
+def names_in(driver: Driver) -> set[str]:
+    """The names of objects, and of what is below them, but for those too short to be told from anything else."""
+    words = {part for r in driver.records for part in r.key.split("/")[1:]}
+    return {word for word in words if len(word) > 3 and word != "default"}
+
+
+def test_state_with_an_unknown_part_is_not_copied(secret: Driver) -> None:
+    beginning = behind(secret, len(secret.records))
+    state = beginning.core.dump_without_objects() | {"newPart": "acme"}
+
+    with pytest.raises(InternalError, match="not known whether they hold names: newPart"):
+        StateRenaming(NumberedNames()).rest(state)
+
+
+async def test_log_that_was_cut_before_its_first_state_is_redacted_from_that_on(
     secret: Driver, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path = tmp_path / "log.db"
-    state = {3: (SNAPSHOT, encode_state(recover(secret.records[:3], secret.registry)))}
-    asyncio.run(write_log(path, secret.records, state))
-    asyncio.run(compacted(path, 3))
+    path, copy, seq = tmp_path / "log.db", tmp_path / "copy.db", len(secret.records)
+    secret.put(b.pod("vault-2", "acme").request(cpu="1").scheduler(SCHEDULER).build())
+    secret.settle()
+    await write_log(
+        path, secret.records, {seq: (SNAPSHOT, encode_state(recover(secret.records[:seq], secret.registry)))}
+    )
+    async with open_log(path) as log:
+        table = await load_objects(log, seq)
+        await log.put_snapshot("objects", seq, table.encode())
+        await log.compact(seq - 5)
 
-    code = main(["log", "redact", str(path), f"{path}.copy"])
+    code = await asyncio.to_thread(main, ["log", "redact", str(path), str(copy)])
 
-    said = capsys.readouterr().err
-    assert (code, said.count("\n")) == (1, 1)
-    assert "was compacted to record 3" in said
-    assert "import an export made before (`tidelog log import`)" in said
-    assert not Path(f"{path}.copy").exists()
+    assert (code, leaks(copy)) == (0, [])
+    assert f"it begins with the state after record {seq}" in capsys.readouterr().out
 
 
 async def compacted(path: Path, seq: int) -> None:

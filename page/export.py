@@ -17,10 +17,10 @@ from msgspec.structs import replace
 from tidelog.api.errors import TidelogError
 from tidelog.page.bundle import document
 from tidelog.page.fold import Fold
+from tidelog.page.settings import settings
 from tidelog.page.source import LogSource, encode, full_record
 from tidelog.page.stories import Stories
 from tidelog.plugins.registry import Registry
-from tidelog.replay.figures import figures
 from tidelog.replay.why import Why, explain_now
 
 BUCKETS = 64
@@ -55,11 +55,13 @@ async def export(
         index: dict[str, Any] = {}
         notes: list[str] = []
         name = ""
+        beside: LogSource | None = None
         for side, path in logs.items():
             source = await LogSource.open(path, registry)
             stack.push_async_callback(source.close)
             name = name or source.name
-            part = await _Side(source, first, last, progress).made()
+            part = await _Side(source, first, last, progress, beside).made()
+            beside = source
             index[side] = part.answers
             blocks += [(f"{side}-{block}", data) for block, data in part.blocks]
             notes += part.left_out
@@ -77,10 +79,16 @@ class _Side:
     """One of the logs."""
 
     def __init__(
-        self, source: LogSource, first: int | None, last: int | None, progress: Progress | None
+        self,
+        source: LogSource,
+        first: int | None,
+        last: int | None,
+        progress: Progress | None,
+        beside: LogSource | None,
     ) -> None:
         log = source.history.log
         self.source = source
+        self.beside = beside
         self.first = max(first or 0, log.anchor.seq + 1)
         self.last = min(last or log.head.seq, log.head.seq)
         if self.first > self.last:
@@ -109,9 +117,10 @@ class _Side:
             "backlog": fold.backlog.binned(1_200),
             "buckets": BUCKETS,
             "records": kept,
+            "settings": settings(fold.core.configuration),
             "figures": None
-            if self.first > 1
-            else figures([r async for r in self.source.history.records(1, self.last)]),
+            if self.first > self.source.history.log.anchor.seq + 1
+            else await self.source.figures(self.beside, self.last),
         }
         return _Part(index, [*blocks, *records], self.left_out)
 

@@ -126,7 +126,8 @@ async def _answer(sources: dict[str, LogSource], logs: Mapping[str, str], questi
         source = sources.get(question.side)
         if source is None:
             source = sources[question.side] = await LogSource.open(logs[question.side])
-        return await source.answer(question.name, question.query)
+        other = sources.get("a") if question.side == "b" else None
+        return await source.answer(question.name, question.query, beside=other)
     except KeyError:
         return Reply(b"there is no such log here\n", status=HTTPStatus.NOT_FOUND)
     except TidelogError as error:

@@ -9,6 +9,7 @@
     why-not?pod=&node=&seq=  what `tidelog why-not` prints
     record?seq=              what `tidelog log show SEQ -o json` prints, and its digest
     figures                  what `replay what-if` compares logs by
+    settings                 the configuration in force at the end, a line for each setting
 
 The log is gone through in the background (`grow`), a slice at a time; what is asked about a moment that has not been reached is computed for
 it alone.
@@ -24,14 +25,16 @@ from typing import Any, NamedTuple, Self
 
 import msgspec
 
-from tidelog.api.errors import TidelogError, UsageError
+from tidelog.api.errors import UsageError
 from tidelog.cli.text.records import in_full
+from tidelog.eventlog.objects import load_objects
 from tidelog.eventlog.reader import open_reader
 from tidelog.eventlog.records import Record
 from tidelog.page.fold import SHOWN, Fold, Span, line_of
 from tidelog.page.rows import in_ms, row_of
+from tidelog.page.settings import settings
 from tidelog.plugins.registry import Registry, installed_plugins
-from tidelog.replay.figures import figures
+from tidelog.replay.figures import Figures, figures, waits_of_log
 from tidelog.replay.history import History
 
 SLICE = 500
@@ -100,8 +103,10 @@ class LogSource:
 
     # --- answers ------------------------------------------------------------------------------------------------------
 
-    async def answer(self, question: str, query: Mapping[str, str]) -> Reply:
-        """Answer a question; raises TidelogError for one that has no answer."""
+    async def answer(
+        self, question: str, query: Mapping[str, str], *, beside: LogSource | None = None
+    ) -> Reply:
+        """Answer a question; raises TidelogError for one that has no answer. `beside` is the log that this one is compared with."""
         match question:
             case "meta":
                 return Reply(encode(self.meta()))
@@ -123,7 +128,9 @@ class LogSource:
             case "record":
                 return Reply(encode(await self.record(_number(query, "seq", 0))))
             case "figures":
-                return Reply(encode(await self.figures()))
+                return Reply(encode(await self.figures(beside)))
+            case "settings":
+                return Reply(encode(settings(self.fold.core.configuration)))
             case _:
                 raise UsageError(f"there is no question {question!a}")
 
@@ -166,11 +173,22 @@ class LogSource:
         """Return a record in full."""
         return full_record(await self.history.log.record(seq))
 
-    async def figures(self) -> Any:
-        """Sum the log up; only one that begins at its first record can be."""
-        if self.history.log.anchor.seq:
-            raise TidelogError("the log was compacted; its figures need it from its first record")
-        return figures([record async for record in self.history.records(1, self.fold.seq)])
+    async def figures(self, beside: LogSource | None = None, last: int | None = None) -> Figures:
+        """Sum the log up, from where it begins. Waits are compared with those `beside` where both logs begin alike: one may be a what-if, which decides
+        without delay, and that is no merit of its configuration."""
+        beginning, records = await self._summed(last)
+        waits = None
+        if beside is not None:
+            before, others = await beside._summed(last and beside.history.log.head.seq)
+            if others and records and others[0].digest == records[0].digest:
+                waits = waits_of_log(others, before)
+        return figures(records, waits, beginning)
+
+    async def _summed(self, last: int | None) -> tuple[bytes, list[Record]]:
+        log = self.history.log
+        beginning = (await load_objects(log, log.anchor.seq)).encode() if log.anchor.seq else b""
+        end = self.fold.seq if last is None else last
+        return beginning, [record async for record in self.history.records(log.anchor.seq + 1, end)]
 
 
 def full_record(record: Record) -> dict[str, Any]:

@@ -13,8 +13,9 @@ const UNTIL = { unschedulable: "retried anyway at", backoff: "backs off until", 
 const ms = (at) => (typeof at === "string" ? Date.parse(at) : at / 1e6);
 
 export class DetailView {
-  /** `spansOf(pod)`: its bars in the lanes. `lines()`: how full zones were over time. */
-  constructor(choose, go, spansOf, lines) {
+  /** `spansOf(pod)`: its bars in the lanes. `lines()`: how full zones were over time; `others()`: in B, or null. */
+  constructor(choose, go, spansOf, lines, others) {
+    this.others = others;
     this.spansOf = spansOf;
     this.lines = lines;
     this.choose = choose;
@@ -67,9 +68,19 @@ export class DetailView {
     if (waiting.length) {
       parts.push(el("h3", {}, "Spread constraints that can fall back"), table(["pod", "falls back", "state"], waiting.map(([name, row]) => [this.link("pod", name), countdown(row, model.at), (row.fallback || []).join("; ")])));
     }
-    const zones = Object.entries(this.lines().zones || {});
-    if (zones.length) {
-      parts.push(el("h3", {}, "How full the zones are"), table(["zone", "now", "fullest", "first reached"], zones.map(([zone, points]) => { const most = Math.max(...points.map(([, value]) => value)); return [visible(zone), `${valueAt(points, model.seq)} %`, `${most} %`, this.reached(points.find(([, value]) => value === most)[0])]; })));
+    const zones = this.lines().zones || {};
+    const others = this.others();
+    const inB = (others && others.zones) || {};
+    const names = [...new Set([...Object.keys(zones), ...Object.keys(inB)])];
+    if (names.length) {
+      const most = (points) => Math.max(...points.map(([, value]) => value));
+      const heads = others ? ["zone", "now in A", "fullest in A", "first reached", "fullest in B"] : ["zone", "now", "fullest", "first reached"];
+      const row = (zone) => {
+        const points = zones[zone];
+        const own = points ? [`${valueAt(points, model.seq)} %`, `${most(points)} %`, this.reached(points.find(([, value]) => value === most(points))[0])] : ["–", "–", "–"];
+        return [visible(zone), ...own, ...(others ? [inB[zone] ? `${most(inB[zone])} %` : "–"] : [])];
+      };
+      parts.push(el("h3", {}, "How full the zones are"), table(heads, names.map(row)));
     }
     if (budgets.length) parts.push(el("h3", {}, "Disruption budgets"), table(["budget", "allowed", "healthy", "charged by"], budgets.map(([key, row]) => [this.link("budget", key.slice(20)), row.allowed, `${row.healthy || 0} of ${row.desired || 0} wanted`, (row.disrupted || []).join(", ")])));
     if (groups.length) parts.push(el("h3", {}, "Pod groups"), table(["group", "placed", "needs", "state"], groups.map(([key, row]) => { const [all, placed] = this.members(model, key.slice(9)); return [this.link("group", key.slice(9)), `${placed.length} of ${all.length}`, row.minimum || "–", row.condition || ""]; })));
@@ -215,7 +226,9 @@ export class DetailView {
     const rows = choice.scores.map((score, i) => [i ? this.link("node", score.node) : el("strong", {}, "✓ ", visible(score.node)), score.total, ...plugins.map((name) => score.plugins[name].weighted)]);
     const rejected = Object.entries(choice.rejected).map(([plugin, count]) => `${visible(plugin)} ruled out ${count}`).join(", ");
     const best = choice.tied > 1 ? `${grouped(choice.tied)} of them equally good` : "none as good as this one";
-    return [el("h3", {}, `Why this node: ${grouped(choice.feasible)} of ${grouped(choice.nodes)} nodes would do, ${best}`), table(["node", "points", ...plugins.map((name) => `${name} ×${choice.weights[name]}`)], rows), rejected ? el("p", {}, rejected) : ""];
+    const scores = table(["node", "points", ...plugins.map((name) => `${name} ×${choice.weights[name]}`)], rows);
+    scores.classList.add("scores");
+    return [el("h3", {}, `Why this node: ${grouped(choice.feasible)} of ${grouped(choice.nodes)} nodes would do, ${best}`), scores, rejected ? el("p", {}, rejected) : ""];
   }
 
   /** Nodes × plugins for a pending pod: nodes that hear the same are one line. */

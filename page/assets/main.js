@@ -15,6 +15,9 @@ const KEYS = [
 ];
 const FOLLOW_MS = 1000;
 const SPANS_MS = 5000; // Bars are asked for less often: they are the largest answer.
+const WHOLE_MS = 300;
+// Figures whose own name would say something else: who still waits at the end is not among them.
+const FIGURES = { pending_seconds: "waits of the pods that were placed", group_seconds: "waits of the groups that are complete", unplaced: "pending at the end" };
 
 class Page {
   constructor(a, b) {
@@ -31,13 +34,13 @@ class Page {
     this.queues = new QueuesView(choose);
     this.cluster = new ClusterView(choose, hover);
     this.lanes = new LanesView(choose, hover);
-    this.detail = new DetailView(choose, (seq) => this.go(seq), (pod) => this.lanes.spans.filter((span) => span.pod === pod), () => this.marks || {});
+    this.detail = new DetailView(choose, (seq) => this.go(seq), (pod) => this.lanes.spans.filter((span) => span.pod === pod), () => this.marks || {}, () => (this.ab && this.marksOfB) || null);
     this.listen();
   }
 
   async start() {
     await this.a.open();
-    if (this.b) { await this.b.open(); byId("ab-label").hidden = false; byId("ab").checked = true; byId("next-difference").hidden = false; this.showFigures(); }
+    if (this.b) { await this.b.open(); byId("ab-label").hidden = false; byId("ab").checked = true; byId("next-difference").hidden = false; this.showFigures(); this.linesOfB(); }
     document.title = `${visible(this.a.meta.log)} – tidelog`;
     byId("log-name").textContent = `log ${visible(this.a.meta.log)}`;
     await this.learn();
@@ -223,7 +226,7 @@ class Page {
     this.lanes.draw();
     this.queues.show(a, this.chosen.pod, differing, this.b);
     this.cluster.show(a, this.ab ? this.b : null, this.chosen);
-    byId("b-only").textContent = this.ab ? "(of A)" : "";
+    for (const note of document.querySelectorAll(".of-a")) note.textContent = this.ab ? "(of A)" : "";
     this.detail.show(a, this.ab ? this.b : null, this.chosen);
     this.showRecord();
     const words = Object.entries(this.chosen).map(([kind, name]) => `&${kind}=${encodeURIComponent(name).replaceAll("%2F", "/")}`).join("");
@@ -258,16 +261,39 @@ class Page {
     }
   }
 
+  /** How full the zones of B were over time, for the overview. */
+  async linesOfB() {
+    await this.wholly(this.b);
+    this.marksOfB = await this.b.port.ask("backlog", { bins: 1200 });
+    this.render();
+  }
+
+  /** Wait until the server has gone through the log: what is asked about the whole of it is right only then. */
+  async wholly({ port }) {
+    if (port.isFile) return;
+    while (!(await port.ask("meta")).complete) await new Promise((done) => setTimeout(done, WHOLE_MS));
+  }
+
+  /** What differs between A and B as a whole: settings first, since they are why; then the figures. */
   async showFigures() {
     const part = byId("figures");
     try {
-      const [one, other] = await Promise.all([this.a.port.ask("figures"), this.b.port.ask("figures")]);
-      const rows = Object.keys(one).map((name) => [name.replaceAll("_", " "), figure(one[name]), figure(other[name])]);
+      await this.wholly(this.a);
+      await this.wholly(this.b);
+      const ask = (question) => Promise.all([this.a.port.ask(question), this.b.port.ask(question)]);
+      const [mine, its] = await ask("settings");
+      const settings = [...new Set([...Object.keys(mine), ...Object.keys(its)])].filter((name) => mine[name] !== its[name]).map((name) => [visible(name), visible(mine[name] ?? "–"), visible(its[name] ?? "–")]);
+      const [one, other] = await ask("figures");
+      const rows = Object.keys(one).map((name) => [FIGURES[name] || name.replaceAll("_", " "), figure(name, one[name]), figure(name, other[name])]);
       const differ = rows.filter(([, x, y]) => x !== y);
       part.hidden = false;
-      const heads = ["figure", `A: ${this.a.meta.log}`, `B: ${this.b.meta.log}`];
+      const heads = (what) => [what, `A: ${this.a.meta.log}`, `B: ${this.b.meta.log}`];
       const alike = rows.filter(([, x, y]) => x === y);
-      part.replaceChildren(differ.length ? table(heads, differ) : "", el("details", {}, el("summary", {}, differ.length ? `${alike.length} more figures are the same` : `all ${alike.length} figures of A and B are the same`), table(heads, alike)));
+      part.replaceChildren(
+        settings.length ? table(heads("setting that differs"), settings) : el("p", {}, "A and B are configured alike."),
+        differ.length ? table(heads("figure"), differ) : "",
+        el("details", {}, el("summary", {}, differ.length ? `${alike.length} more figures are the same` : `all ${alike.length} figures of A and B are the same`), table(heads("figure"), alike)),
+      );
     } catch (error) {
       if (!(error instanceof NoAnswer)) throw error;
       part.hidden = false;
@@ -344,8 +370,8 @@ class Page {
   }
 }
 
-function figure(value) {
-  if (value && typeof value === "object") return `${value.count} pods, half within ${duration(value.p50 * 1000)}, 99 % within ${duration(value.p99 * 1000)}`;
+function figure(name, value) {
+  if (value && typeof value === "object") return value.count ? `${grouped(value.count)} ${name === "group_seconds" ? "groups" : "pods"}, half within ${duration(value.p50 * 1000)}, 99 % within ${duration(value.p99 * 1000)}` : "none";
   return String(value);
 }
 

@@ -22,6 +22,7 @@ export class FilePort {
     switch (question) {
       case "meta": return this.index.meta;
       case "backlog": return this.index.backlog;
+      case "settings": return this.index.settings || {};
       case "figures": return this.need(this.index.figures, "tidelog replay what-if");
       case "chunk": return this.block(`chunk-${query.n}`);
       case "spans": return this.spans(Number(query.first), Number(query.last));

@@ -5,13 +5,17 @@ import importlib.resources
 import json
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import msgspec
 import pytest
 
 from tests.page.browser import needs_browser, opened, until_page
 from tests.page.test_fold import stories_of_a_small_cluster
+from tidelog.api.times import NANOS
 from tidelog.api.well_known import ZONE
+from tidelog.configuration.configuration import SchedulerConfiguration
+from tidelog.eventlog.records import Record
 from tidelog.page.export import export
 from tidelog.page.serving import page_server
 from tidelog.page.site import PageSite
@@ -19,11 +23,13 @@ from tidelog.replay.driver import Driver
 from tidelog.replay.files import write_log
 from tidelog.replay.history import open_history
 from tidelog.replay.waits import queue_of
+from tidelog.replay.what_if import run_what_if
 from tidelog.testing.builders import node, pdb, pod
 
 pytestmark = needs_browser
 PENDING = "[...tidelogPage.a.waiting()].map(([name, row]) => [name, row.where]).sort()"
 PLACED = "[...tidelogPage.a.pods()].filter(([, row]) => row.node && row.where !== 'permit').map(([name, row]) => [name, row.node]).sort()"
+OF_A = "[...document.querySelectorAll('.of-a')].map((note) => note.textContent)"
 HOSTILE = '<img src=x onerror="document.title=1"></script><script>window.broken=1</script>'
 
 
@@ -219,7 +225,83 @@ async def test_two_logs_scrub_together_and_say_what_differs(log: Path, tmp_path:
             assert await page.is_visible("#cells-b")
             await until_page(page, "!document.getElementById('figures').hidden")
             assert "pods differ" in await page.text_content("#record-of")
+            assert "A and B are configured alike" in await page.text_content("#figures")
+            assert await page.evaluate(OF_A) == ["(of A)", "(of A)"]
+            await page.keyboard.press("a")
+            await until_page(page, f"{OF_A}.join('') === ''")
             assert seen.errors == []
+
+
+@pytest.mark.parametrize("kind", ["file", "server"])
+async def test_weights_that_differ_and_waits_that_only_the_clock_made_are_told(
+    tmp_path: Path, kind: str
+) -> None:
+    """B is a what-if of A under another weight: it waits no shorter for deciding without delay."""
+    made = under_another_weight()
+    logs = {"a": tmp_path / "a.db", "b": tmp_path / "b.db"}
+    await write_log(logs["a"], made.recorded)
+    await write_log(logs["b"], made.driver.records)
+    with _served(logs) as url:
+        if kind == "file":
+            (tmp_path / "page.html").write_text((await export(logs)).text)
+            url = (tmp_path / "page.html").as_uri()
+        async with opened(url) as (page, seen):
+            await until_page(page, "!document.getElementById('figures').hidden")
+            rows = await page.evaluate(
+                "[...document.querySelectorAll('#figures tr')].map((row) => [...row.cells].map((cell) => cell.textContent))"
+            )
+            told = {row[0]: row[1:] for row in rows}
+            await until_page(
+                page, "document.getElementById('detail-body').textContent.includes('fullest in B')"
+            )
+
+            assert told["weight of NodeResourcesFit"] == ["1", "7"]
+            assert [name for name in told if name.startswith("weight of")] == ["weight of NodeResourcesFit"]
+            mine, its = told["waits of the pods that were placed"]
+            assert (mine, "within 2.0 s" in mine) == (its, True)
+            assert "pending seconds" not in told
+            assert seen.errors == []
+
+
+class Made(NamedTuple):
+    recorded: list[Record]
+    driver: Driver
+
+
+def under_another_weight() -> Made:
+    driver = Driver()
+    driver.start()
+    driver.put(*(node(name).label({ZONE: name}).capacity(cpu="4", pods="10").build() for name in "ab"))
+    driver.put(pod("gone").gate("quota").scheduler("default-scheduler").build())
+    for number in range(4):
+        driver.put(pod(f"p{number}").scheduler("default-scheduler").request(cpu="1").build())
+        driver.attempt()
+        driver.now += 2 * NANOS
+        driver.commit()
+
+    def heavier(recorded: SchedulerConfiguration) -> SchedulerConfiguration:
+        plain = msgspec.to_builtins(recorded)
+        for entry in plain["profiles"][0]["points"]["score"]:
+            entry["weight"] = 7 if entry["name"] == "NodeResourcesFit" else entry["weight"]
+        return msgspec.convert(plain, SchedulerConfiguration)
+
+    gone = run_what_if(driver.records, driver.registry, heavier, drop=("Pod/default/gone",))
+    return Made(driver.records, gone.driver)
+
+
+async def test_scores_fit_on_a_small_screen(log: Path) -> None:
+    with _served({"a": log}) as url:
+        async with opened(url) as (page, _):
+            placed = await page.evaluate("[...tidelogPage.a.pods()].find(([, row]) => row.node)[0]")
+            await page.set_viewport_size({"width": 390, "height": 800})
+            await page.evaluate(f"tidelogPage.choose({{pod: '{placed}'}})")
+            await until_page(page, "document.querySelector('.scores') !== null")
+            width, room = await page.evaluate(
+                "(() => { const t = document.querySelector('.scores'); return [t.scrollWidth, t.clientWidth]; })()"
+            )
+
+            assert await page.evaluate("document.querySelectorAll('.scores th').length") > 4
+            assert width <= room
 
 
 async def test_served_page_asks_its_own_server_only(log: Path) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from tidelog.api.objects import Object
+from tidelog.api.objects import Object, Pod
 from tidelog.eventlog.objects import ObjectEntry
 from tidelog.kube import opaque
 from tidelog.kube.resources import ApiResource
@@ -93,6 +93,9 @@ class Item:
         return self._manifest
 
     def _stamped(self, typed: Object) -> Object:
+        if isinstance(typed, Pod) and not typed.status.phase:
+            # An API server writes this at a pod's creation.
+            typed = replace(typed, status=replace(typed.status, phase="Pending"))
         return replace(typed, metadata=replace(typed.metadata, resource_version=str(self.revision)))
 
     def json(self, resource: ApiResource) -> bytes:

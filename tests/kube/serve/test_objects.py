@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
 from tests.kube.conftest import Client
+from tidelog.eventlog.objects import ObjectEntry
 from tidelog.eventlog.records import ObjectPut, decode_body
+from tidelog.kube.serve.items import item_of
+from tidelog.testing import builders as b
 
 PODS = "/api/v1/namespaces/default/pods"
 
@@ -233,6 +237,15 @@ async def test_identity_cannot_be_patched(client: Client, patch: Any, field: str
 
     assert answer.status == 422
     assert answer.body["details"]["causes"][0]["field"] == field
+
+
+@pytest.mark.parametrize("left_over", ["", '{"spec":{"dnsPolicy":"Default"}}'])
+def test_pod_whose_record_has_no_phase_is_pending(left_over: str) -> None:
+    """An API server writes it at creation; a log that was made without one has pods that lack it."""
+    item = item_of("Pod/default/bare", ObjectEntry(1, b.pod("bare").build(), 1, left_over))
+
+    assert json.loads(item.body)["status"]["phase"] == item.manifest["status"]["phase"] == "Pending"
+    assert item.field("status.phase") == "Pending"
 
 
 async def test_status_is_written_by_its_own_path_alone(client: Client) -> None:

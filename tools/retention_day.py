@@ -36,6 +36,8 @@ from tidelog.testing.virtual_time import VirtualClock
 DAY_SECONDS = 86_400
 PAUSE_MAX = 0.1
 """Seconds."""
+NOTED_SECONDS = 0.01
+"""Callbacks that take the processor for longer are told."""
 ASKED = 200
 """So many living pods are asked why."""
 
@@ -52,6 +54,8 @@ class Longest:
         """The longest collection of garbage, which is within a callback."""
         self.many = 0
         """How many took more than half of what is allowed."""
+        self.most: list[tuple[float, str]] = []
+        """The longest, and where they came from and got to."""
 
 
 @contextmanager
@@ -60,6 +64,8 @@ def timed_callbacks() -> Iterator[Longest]:
     found, run = Longest(), asyncio.Handle._run
 
     def timed(handle: Any) -> None:
+        task = getattr(handle._callback, "__self__", None)
+        begin = place_of(task) if isinstance(task, asyncio.Task) else ""
         wall, cpu = time.perf_counter(), time.thread_time()
         try:
             run(handle)
@@ -67,10 +73,11 @@ def timed_callbacks() -> Iterator[Longest]:
             spent = time.thread_time() - cpu
             found.wall = max(found.wall, time.perf_counter() - wall)
             found.many += spent > PAUSE_MAX / 2
-            if spent > found.cpu:
-                task = getattr(handle._callback, "__self__", None)
-                name = task.get_name() if isinstance(task, asyncio.Task) else "a callback"
-                found.cpu, found.what = spent, name
+            if spent > NOTED_SECONDS:
+                name = task.get_name() if isinstance(task, asyncio.Task) else str(handle._callback)
+                end = place_of(task) if isinstance(task, asyncio.Task) else ""
+                found.most = sorted([*found.most, (spent, f"{name}: {begin} to {end}")], reverse=True)[:8]
+                found.cpu, found.what = found.most[0]
 
     def collected(phase: str, _info: dict[str, int]) -> None:
         now = time.thread_time()
@@ -119,6 +126,13 @@ async def churn(path: Path, args: argparse.Namespace) -> dict[str, Any]:
                     await scheduler.delete(gone, grace_period_seconds=0)
                 await clock.advance(DAY_SECONDS * NANOS // waves, scheduler.settled)
                 sizes.append((log.anchor.seq, size_of(path)))
+                if number % max(waves // 24, 1) == 0:
+                    told = f"{24 * number // waves:2} h: {log.head.seq:,} records, {log.head.seq - log.anchor.seq:,} kept, {sizes[-1][1]:,} bytes"
+                    print(
+                        f"{told}, longest callback {longest.cpu * 1000:.0f} ms of CPU",
+                        file=sys.stderr,
+                        flush=True,
+                    )
         await scheduler.settled()
         kept, written = log.head.seq - log.anchor.seq, log.head.seq
     after = [size for anchor, size in sizes if anchor]
@@ -130,12 +144,22 @@ async def churn(path: Path, args: argparse.Namespace) -> dict[str, Any]:
         "bytes_max_after": max(after, default=0),
         "bytes_at_end": size_of(path),
         "longest_callback_cpu_ms": round(longest.cpu * 1000, 1),
-        "longest_callback": longest.what,
+        "longest_callbacks": [f"{spent * 1000:.0f} ms {what}" for spent, what in longest.most],
         "longest_collection_ms": round(longest.collection * 1000, 1),
         "callbacks_over_50_ms": longest.many,
         "longest_callback_wall_ms": round(longest.wall * 1000, 1),
         "live": live,
     }
+
+
+def place_of(task: asyncio.Task[Any]) -> str:
+    """The innermost function that the task waits in, and the line."""
+    waiting: Any = task.get_coro()
+    frame = None
+    while waiting is not None:
+        frame = getattr(waiting, "cr_frame", None) or getattr(waiting, "ag_frame", None) or frame
+        waiting = getattr(waiting, "cr_await", None) or getattr(waiting, "ag_await", None)
+    return "its end" if frame is None else f"{frame.f_code.co_qualname}:{frame.f_lineno}"
 
 
 def size_of(path: Path) -> int:

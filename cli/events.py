@@ -12,7 +12,7 @@ from tidelog.api.kinds.registry import KIND_BY_NAME
 from tidelog.api.text import age, formatted, safe, table
 from tidelog.api.times import parse_duration
 from tidelog.cli.commands.options import DEFAULT_NAMESPACE, log_path
-from tidelog.cli.moments import NOW, At, dated, parse_at, seq_of
+from tidelog.cli.moments import NOW, At, dated, parse_at, present, seq_of, tell_end
 from tidelog.cli.object_names import key_of, named_objects
 from tidelog.cli.progress import Progress
 from tidelog.eventlog.address import LogAddress
@@ -39,6 +39,7 @@ def print_events(args: argparse.Namespace) -> int:
     elif not chosen:
         print(f"no events in the last {args.since} of the log", file=sys.stderr)
     else:
+        tell_end(at, now)
         print(_table(chosen, args, now))
     return 0
 
@@ -69,7 +70,7 @@ async def _read(path: LogAddress, at: At, since: int) -> tuple[list[ToldEvent], 
             body = decode_body(await log.record(seq)) if seq > log.anchor.seq else None
             for event in waiting:
                 event.message = body.message if isinstance(body, Unschedulable) else "as before"
-    now = time.time_ns() if at == NOW else at.time if at.time is not None else end
+    now = present(path, end) if at == NOW else at.time if at.time is not None else end
     return events.events(), now
 
 
@@ -89,17 +90,18 @@ def _keys(words: str, namespace: str) -> Sequence[str]:
 
 def _table(events: Sequence[ToldEvent], args: argparse.Namespace, now: int) -> str:
     wide = args.output == "wide"
-    columns = ["LAST SEEN", "TYPE", "REASON", "OBJECT", "MESSAGE"]
+    columns = ["LAST SEEN", "COUNT", "TYPE", "REASON", "OBJECT", "MESSAGE"]
     if args.all_namespaces:
         columns.insert(0, "NAMESPACE")
     if wide:
-        columns += ["FIRST SEEN", "COUNT", "RECORD"]
+        columns += ["FIRST SEEN", "RECORD"]
     rows = []
     for event in events:
         kind, namespace, name = event.object.split("/")
         singular = KIND_BY_NAME[kind].singular if kind in KIND_BY_NAME else kind.lower()
         row: list[object] = [
             age(now - event.last_at),
+            event.count,
             event.type,
             event.reason,
             f"{singular}/{name}",
@@ -108,6 +110,6 @@ def _table(events: Sequence[ToldEvent], args: argparse.Namespace, now: int) -> s
         if args.all_namespaces:
             row.insert(0, namespace)
         if wide:
-            row += [age(now - event.at), event.count, event.seq]
+            row += [age(now - event.at), event.seq]
         rows.append(row)
     return table(columns, rows, headings=not args.no_headers)

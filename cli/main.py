@@ -73,7 +73,11 @@ VERBS: tuple[Verb, ...] = (
     Verb("the log itself", "log redact", "a copy without names, to be shared"),
     Verb("the log itself", "log to-test", "a pytest file that asserts the log's decisions"),
     Verb("replay", "replay verify", "recompute every decision and compare"),
-    Verb("replay", "replay what-if", "decide again under another configuration, and compare"),
+    Verb(
+        "replay",
+        "replay what-if",
+        "decide again under another configuration, or without or with an object, and compare",
+    ),
     Verb("replay", "shadow report", "a cluster's own scheduler, judged by our rules"),
     Verb("measure", "bench", "run a benchmark of the repository"),
     Verb("measure", "completion", "the completion script of bash, zsh or fish"),

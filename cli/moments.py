@@ -11,8 +11,10 @@ from tidelog.api.times import NANOS, format_time
 from tidelog.cli.clock import is_time_of_day, moment_named, zone_notice
 from tidelog.cli.progress import Progress
 from tidelog.cli.terminal import notice
-from tidelog.eventlog.address import LogAddress
+from tidelog.eventlog.address import LogAddress, is_database
+from tidelog.eventlog.lock import is_held
 from tidelog.eventlog.objects import ObjectTable, load_objects
+from tidelog.eventlog.opening import log_path
 from tidelog.eventlog.reader import LogReader, open_reader
 
 LIVE_NANOS = 12 * 3600 * NANOS
@@ -57,10 +59,26 @@ async def dated(log: LogReader, at: At, now: int | None = None) -> At:
     return At(time=meant)
 
 
+def present(path: LogAddress, end: int) -> int:
+    """The moment that ages count to: now, but of a log that ended long ago, and that no process goes on writing, its end."""
+    now = time.time_ns()
+    is_live = now - end < LIVE_NANOS or is_database(path) or is_held(log_path(path))
+    return now if is_live else end
+
+
+def tell_end(at: At, counted_to: int) -> None:
+    """Say to whom sees ages that they do not count to now, where nobody asked for another moment."""
+    if at == NOW and time.time_ns() - counted_to > LIVE_NANOS:
+        notice(f"the log ended at {format_time(counted_to)}: ages count to then")
+
+
 async def seq_of(log: LogReader, at: At) -> int:
     """The newest record of that moment; raises LogError where the log does not reach that far."""
     if at.time is not None:
+        await log.reload()
         seq = await log.seq_at(at.time)
+        if seq == log.head.seq and at.time - log.head.at > LIVE_NANOS:
+            notice(f"the log ends at record {seq}, {format_time(log.head.at)}: so it was from then on")
         if seq == log.anchor.seq and seq:
             raise LogError(
                 f"{log.name}: what was at {format_time(at.time)} was dropped by compaction; "
@@ -85,7 +103,7 @@ async def objects_at(path: LogAddress, at: At) -> tuple[ObjectTable, int]:
             at = await dated(log, at)
             table = await load_objects(log, await seq_of(log, at))
     if at == NOW:
-        return table, time.time_ns()
+        return table, present(path, table.at) if table.seq else time.time_ns()
     return table, at.time if at.time is not None else table.at
 
 

@@ -56,9 +56,10 @@ class Help(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Set where the plugin keeps the pod out of the queue, whatever the nodes: its reason. Then `nodes` is 0."""
 
 
-def advise(seen: Examination) -> list[Help]:
-    """For every plugin that rejects the pod somewhere; who rejects most nodes comes first."""
-    return [_help(seen, plugin) for plugin in seen.blamed()]
+def advise(seen: Examination, node: NodeInfo | None = None) -> list[Help]:
+    """For every plugin that rejects the pod somewhere, or on this node; who rejects most nodes comes first."""
+    found = [_help(seen, plugin, node) for plugin in seen.blamed()]
+    return [each for each in found if each.nodes]
 
 
 def gate_advice(plugin: str, seen: Examination) -> tuple[str, ...]:
@@ -67,8 +68,10 @@ def gate_advice(plugin: str, seen: Examination) -> tuple[str, ...]:
     return () if advisor is None else tuple(advisor(seen, seen.nodes))
 
 
-def _help(seen: Examination, plugin: str) -> Help:
+def _help(seen: Examination, plugin: str, about: NodeInfo | None) -> Help:
     rejected, only = seen.nodes_of(plugin), seen.nodes_of_only(plugin)
+    if about is not None:
+        rejected, only = ([n for n in nodes if n.name == about.name] for nodes in (rejected, only))
     own = [s for node in rejected for s in seen.by_node[node.name] if s.plugin == plugin]
     others = Counter(s.plugin for node in rejected for s in seen.by_node[node.name] if s.plugin != plugin)
     advisor = _ADVISORS.get(plugin)
@@ -98,6 +101,14 @@ def named(names: Iterable[str]) -> str:
 
 def _names(nodes: Iterable[NodeInfo]) -> str:
     return named(sorted(node.name for node in nodes))
+
+
+def _none_has(nodes: Sequence[NodeInfo], what: str, one: str) -> str:
+    """`what` no node has; `one` says it of a single node."""
+    names = sorted(node.name for node in nodes)
+    if len(names) == 1:
+        return f"{names[0]} has {one}"
+    return f"none of {f'these {len(names)}' if len(names) > NAMED_MAX else ', '.join(names)} has {what}"
 
 
 # --- one node at a time ---------------------------------------------------------------------------------------------
@@ -132,11 +143,9 @@ def _short_of(seen: Examination, name: str, nodes: Sequence[NodeInfo]) -> Iterat
     if not holding:
         yield _without(seen, name, wanted, nodes)
     elif not large:
-        largest = max(node.allocatable[name] for node in holding)
-        yield (
-            f"a larger node: the pod asks for {amount(name, wanted)} {name}, and none of these {len(nodes)} has more than "
-            f"{amount(name, largest)} even when empty"
-        )
+        largest = amount(name, max(node.allocatable[name] for node in holding))
+        none = _none_has(nodes, f"more than {largest}", f"no more than {largest}")
+        yield f"a larger node: the pod asks for {amount(name, wanted)} {name}, and {none} even when empty"
     else:
         best = max(large, key=lambda n: _free(n, name))
         free = _free(best, name)
@@ -155,7 +164,7 @@ def _without(seen: Examination, name: str, wanted: int, nodes: Sequence[NodeInfo
         some = sum(1 for node in seen.nodes if node.allocatable.get(name))
         return f"{asks}: " + (f"{some} have less even when empty" if some else "no node has any")
     others = sorted({s.plugin for node in having for s in seen.by_node[node.name]})
-    return f"{asks}: none of these {len(nodes)} has any; {_names(having)} would, and what is in the way there is {', '.join(others)}"
+    return f"{asks}: {_none_has(nodes, 'any', 'none')}; {_names(having)} would, and what is in the way there is {', '.join(others)}"
 
 
 def _free(node: NodeInfo, name: str) -> int:

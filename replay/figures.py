@@ -42,6 +42,8 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     """Pods that were given a node by the scheduler."""
     unplaced: int
     """Pods that are pending at the end."""
+    deleted_while_pending: int = 0
+    """Pods that were gone before they had a node: with the two above, as many as came without one."""
     nodes: int
     """Nodes at the end."""
     nodes_in_use: int
@@ -110,6 +112,7 @@ class _Count:
         self.evictions = 0
         self.violations = 0
         self.refused = 0
+        self.gone = 0
 
     def of(self, records: Sequence[Record]) -> Figures:
         for record in records:
@@ -123,6 +126,7 @@ class _Count:
         return Figures(
             placed=len(pod_waits),
             unplaced=sum(not pod.spec.node_name and not is_terminal(pod) for pod in pods),
+            deleted_while_pending=self.gone,
             nodes=len(nodes),
             nodes_in_use=sum(
                 any(not _is_daemon(pod.pod) for pod in node.pods.values()) for node in nodes.values()
@@ -158,6 +162,9 @@ class _Count:
             self.violations += self._violates(self.table.get(key))
         elif record.kind == "EvictionRefused":
             self.refused += 1
+        elif record.kind == "ObjectDeleted":
+            pod = self.table.get(key)
+            self.gone += isinstance(pod, Pod) and not pod.spec.node_name and not is_terminal(pod)
         if record.kind in (
             "Scheduled",
             "Unschedulable",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import msgspec
@@ -40,6 +41,10 @@ class Waits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A line for each spread constraint that can fall back: what it waits for, and when its time is over (KEP-3990)."""
     reserved_on: str = ""
     """The node whose resources are set aside while plugins wait."""
+    nominated_to: str = ""
+    """The node on which room is made, and kept, for it …"""
+    leaving: tuple[str, ...] = ()
+    """… and the pods there that are about to go."""
     awaited: tuple[str, ...] = ()
     """A controller and its task, before a pod whose volumes or devices are promised can be bound."""
 
@@ -85,6 +90,7 @@ def queued(core: Core, entity: QueuedPod) -> Waits:
             *holder.pending_plugins,
         )
     )
+    nominated = queue.nominator.node_of(entity.pod)
     return Waits(
         place="gated" if gated else where.value.replace("_", " "),
         since=holder.timestamp,
@@ -97,7 +103,16 @@ def queued(core: Core, entity: QueuedPod) -> Waits:
         first_rejected_at=dict(sorted(entity.first_rejected_at.items())),
         events=waking_events(core.frameworks[entity.profile], tuple(blamed)),
         fallback=fallback_of(core, entity).lines,
+        nominated_to=nominated,
+        leaving=tuple(_leaving(core, nominated)),
     )
+
+
+def _leaving(core: Core, name: str) -> Iterator[str]:
+    node = core.cluster.cache.get(name) if name else None
+    for other in () if node is None else node.pods.values():
+        if other.pod.metadata.deletion_timestamp:
+            yield other.key
 
 
 class FallbackState(NamedTuple):

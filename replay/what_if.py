@@ -87,6 +87,8 @@ class Divergence(msgspec.Struct, frozen=True, kw_only=True):
     """The recorded record before which it left it."""
     reason: str
     attempt: int = 0
+    number: int = 0
+    """Which attempt of this pod or group it was, as its story counts them."""
     key: str = ""
     recorded: Any = None
     computed: Any = None
@@ -345,6 +347,7 @@ class _WhatIf:
             seq=record.seq,
             reason=reason,
             attempt=0 if pop is None else pop.attempt,
+            number=0 if pop is None else self._number(pop),
             key=record.key if pop is None else pop.key,
             recorded=None if recorded is None else _plain(recorded),
             computed=None if computed is None else _plain(computed),
@@ -357,6 +360,21 @@ class _WhatIf:
                 self._count((made.kind, made.key))
                 self.heard = made.seq
         self.heard = max(self.heard, record.seq - 1)
+
+    def _number(self, pop: RecordedAttempt) -> int:
+        """Which attempt of its pod or group it was, since there was one of this name."""
+        created = max(
+            (
+                r.seq
+                for r in self.records
+                if r.kind == "ObjectDeleted" and r.key == pop.key and r.seq <= pop.observed
+            ),
+            default=0,
+        )
+        return sum(
+            other.key == pop.key and created <= other.observed and other.attempt <= pop.attempt
+            for other in self.pops.values()
+        )
 
     def _count(self, occasion: Occasion) -> int:
         number = self.occasions.get(occasion, 0)
@@ -508,16 +526,26 @@ class _WhatIf:
 
 
 def _roots(records: Sequence[Record]) -> dict[int, int]:
-    """Fact → the outcome to which it answers, directly or through other facts."""
+    """Fact → the outcome to which it answers, directly or through other facts.
+
+    The end of a pod that was evicted answers its eviction, also where whoever tells of it does not say so, as an API server does not.
+    """
     found: dict[int, int] = {}
     outcomes: set[int] = set()
+    evicted: dict[str, int] = {}
     for record in records:
         if record.kind in OUTCOME_KINDS:
             outcomes.add(record.seq)
+            if record.kind == "Evicted":
+                evicted[record.key] = record.seq
         elif record.cause in outcomes:
             found[record.seq] = record.cause
         elif record.cause in found:
             found[record.seq] = found[record.cause]
+        elif record.kind == "ObjectDeleted" and record.key in evicted:
+            found[record.seq] = evicted[record.key]
+        if record.kind in ("ObjectDeleted", "WriteFailed"):
+            evicted.pop(record.key, None)
     return found
 
 

@@ -176,6 +176,8 @@ class WhyNot(msgspec.Struct, frozen=True, kw_only=True):
     """The same of the node with the most points."""
     winner_node: str
     note: str = ""
+    help: tuple[Help, ...] = ()
+    """What would make the plugins that reject the node agree."""
 
 
 def why_not(records: Sequence[Record], core: Core, key: str, node: str) -> WhyNot:
@@ -240,4 +242,5 @@ def _verdicts(core: Core, key: str, name: str, at: int, *, attempt: int = 0, pla
         winner=best,
         winner_node=winner,
         note=note,
+        help=tuple(advise(seen, node)),
     )

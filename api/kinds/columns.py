@@ -57,6 +57,8 @@ class Column(NamedTuple):
     heading: str
     cell: Callable[[Any, View], object]
     wide: bool = False
+    if_any: bool = False
+    """Shown without `-o wide` too, where any of the rows has something in it."""
 
 
 def column(_type: type[_O], heading: str, cell: Callable[[_O], object], wide: bool = False) -> Column:

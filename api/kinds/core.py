@@ -101,7 +101,7 @@ NODE = Kind(
         Column("MEMORY", used_memory),
         Column("PODS", used_pods),
         column(Node, "TAINTS", lambda n: ",".join(map(taint_words, n.spec.taints))),
-        Column("EXTENDED", used_extended, wide=True),
+        Column("EXTENDED", used_extended, wide=True, if_any=True),
         column(Node, "REGION", lambda n: n.metadata.labels.get(REGION), wide=True),
     ),
     redaction=Redaction(

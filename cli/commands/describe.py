@@ -54,16 +54,25 @@ def run(args: argparse.Namespace) -> int:
     found: list[Described] = []
     names = [name for kind, name in wanted if kind.name == "Node"]
     nodes = _nodes(args, [name for name in names if name], at, every=None in names) if names else iter(())
+    missing: list[TidelogError] = []
     for kind, name in wanted:
-        if kind.name == "Node":
-            found += nodes if name is None else [next(nodes)]
-        elif name:
-            found.append(_pod(args, name, at))
-    if args.output == "table":
+        try:
+            if kind.name == "Node":
+                found += nodes if name is None else [next(nodes)]
+            elif name:
+                found.append(_pod(args, name, at))
+        except TidelogError as error:
+            # The others are there all the same.
+            if len(wanted) == 1 or kind.name == "Node":
+                raise
+            missing.append(error)
+    if args.output == "table" and found:
         print("\n\n".join("\n".join(lines) for lines, _ in found))
-    else:
+    elif found:
         data = [each for _, each in found]
         print(formatted(data if len(wanted) > 1 or wanted[0][1] is None else data[0], args.output))
+    if missing:
+        raise TidelogError("; ".join(map(str, missing)))
     return 0
 
 
@@ -74,19 +83,21 @@ def _pod(args: argparse.Namespace, name: str, at: At) -> Described:
     from tidelog.api.manifests.manifests import to_builtins
     from tidelog.api.objects import Pod
     from tidelog.cli.asking import moment_of, pod_key
+    from tidelog.cli.moments import NOW, present
     from tidelog.cli.progress import Progress
     from tidelog.cli.text.describe import describe_lines, events_of
     from tidelog.replay.history import open_history
     from tidelog.replay.why import Why, why
 
-    key = pod_key(name, args.namespace)
+    key, path = pod_key(name, args.namespace), log_path(args)
 
     async def read() -> tuple[Pod | None, Why, str]:
-        async with open_history(log_path(args)) as history:
+        async with open_history(path) as history:
             with Progress("reading the log", "records") as progress, progress.reading(history.log):
                 moment = await moment_of(history, at)
                 past = await history.past_of(key, moment.seq)
-                found = why(past.records, past.core, key, later=past.later, seq=moment.seq, at=moment.at)
+                now = present(path, history.log.head.at) if at == NOW else moment.at
+                found = why(past.records, past.core, key, later=past.later, seq=moment.seq, at=now)
                 return past.core.cluster.pod(key), found, past.dropped
 
     pod, found, dropped = asyncio.run(read())

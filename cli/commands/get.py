@@ -65,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
     """Read the log, select, print."""
     import asyncio
 
-    from tidelog.cli.moments import mentioned, objects_at, parse_at
+    from tidelog.cli.moments import mentioned, objects_at, parse_at, tell_end
     from tidelog.cli.object_names import named_objects
     from tidelog.cli.tables.listing import Listing, fields_of, missing_text, selected
 
@@ -92,5 +92,7 @@ def run(args: argparse.Namespace) -> int:
             raise TidelogError(missing_text(missing, gone, namespace or DEFAULT_NAMESPACE))
     else:
         listing.add_kinds([kind for kind, _ in wanted], matches, fields, initial=args.objects != ["all"])
+    if args.output in ("table", "wide"):
+        tell_end(at, now)
     listing.print(args.output, headings=not args.no_headers)
     return 0

@@ -11,11 +11,12 @@ from tidelog.api.errors import TidelogError
 from tidelog.cli.commands.options import add_log, log_path
 
 DESCRIPTION = """\
-Print the whole log as JSON lines, every record with its digest: for backups, for other tools, for looking at with jq.
+Print the whole log as JSON lines, every record with its digest: for backups, for other tools, for looking at with jq. What a
+record says of its object or decision, such as the node, is below .body; .key is the object's Kind/namespace/name.
 `tidelog log import` makes the same log of it. A daemon may go on writing; what it writes meanwhile is not in it."""
 EXAMPLES = """\
   tidelog log export cluster.db --to cluster.jsonl
-  tidelog log export | jq 'select(.kind == "Scheduled") | .body.node'
+  tidelog log export | jq -r 'select(.kind == "Scheduled") | [.key, .body.node] | @tsv'
 """
 
 

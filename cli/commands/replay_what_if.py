@@ -117,7 +117,9 @@ async def _dropped(history: History, word: str, namespace: str | None) -> str | 
         return int(word)
     kind, slash, name = word.partition("/")
     if not slash or not name:
-        raise UsageError(f"--drop {word}: must be the number of a record, or an object as KIND/NAME")
+        raise UsageError(
+            f"--drop {word}: must be the number of a record, or an object as KIND/NAME, for example node/n3"
+        )
     first, inner, last = name.rpartition("/")
     key = key_of(kind_named(kind), first if inner else namespace or DEFAULT_NAMESPACE, last)
     if await history.span_of(key) is None:

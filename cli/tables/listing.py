@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from tidelog.api.errors import UsageError
 from tidelog.api.kinds.columns import Column, View, label_words
@@ -51,9 +51,13 @@ def fields_of(selector: str, kind: str) -> tuple[FieldTerm, ...]:
         raise UsageError(f"--field-selector: {error}; of a {kind} it may name {known}") from None
 
 
-def columns_of(kind: Kind, wide: bool) -> tuple[Column, ...]:
-    """The columns of a kind behind name and namespace, in order."""
-    shown = [column for column in kind.columns if wide or not column.wide]
+def columns_of(kind: Kind, wide: bool, filled: Collection[str] = ()) -> tuple[Column, ...]:
+    """The columns of a kind behind name and namespace, in order. `filled`: those that have something in them."""
+    shown = [
+        column
+        for column in kind.columns
+        if wide or not column.wide or (column.if_any and column.heading in filled)
+    ]
     if wide:
         shown.append(Column("LABELS", lambda o, _: label_words(o.metadata.labels)))
     return (*shown, Column("AGE", _age))
@@ -163,7 +167,9 @@ class Listing:
         view = View(self._now, (pod for pod in pods if isinstance(pod, Pod)))
         for kind in self._kinds:
             objects = [obj for obj in self._chosen if kind_of(obj) is kind]
-            columns = (*self._identity(kind), *columns_of(kind, wide))
+            optional = [column for column in kind.columns if column.if_any]
+            filled = [c.heading for c in optional if any(c.cell(obj, view) for obj in objects)]
+            columns = (*self._identity(kind), *columns_of(kind, wide, filled))
             rows = [[column.cell(obj, view) for column in columns] for obj in objects]
             yield table([column.heading for column in columns], rows, headings=headings)
 

@@ -64,15 +64,14 @@ def comparison_lines(found: Comparison, *, pods: bool) -> Iterator[str]:
 def _first(found: Comparison) -> Iterator[str]:
     first = found.first_difference
     assert first is not None
-    attempt = f", attempt {first.attempt}" if first.attempt else ""
-    about = f", {short(first.key)}" if first.key else ""
-    yield safe(
-        f"the what-if leaves the recorded history before record {first.seq}{attempt}{about}: {first.reason}"
-    )
+    attempt = f", attempt {first.number} of" if first.number else ","
+    about = f"{attempt} {short(first.key)}" if first.key else ""
+    yield safe(f"the what-if leaves the recorded history before record {first.seq}{about}: {first.reason}")
     for title, body in (("recorded", first.recorded), ("what-if", first.computed)):
         if body is not None:
+            told = {name: value for name, value in body.items() if name not in _PLACE}
             yield f"  {title}:"
-            yield from (f"    {line}" for line in as_yaml(with_times(body)).splitlines())
+            yield from (f"    {line}" for line in as_yaml(with_times(told)).splitlines())
 
 
 def _figures(recorded: Figures, what_if: Figures) -> Iterator[tuple[object, ...]]:
@@ -88,6 +87,8 @@ def _figures(recorded: Figures, what_if: Figures) -> Iterator[tuple[object, ...]
             yield _row(name.replace("_", " "), one, other, "")
 
 
+_PLACE = ("attempt", "observed", "epoch")
+"""Which decision of the log it was. People count those of a pod."""
 _PARTS = ("cpu_imbalance", "memory_imbalance", "fragmentation")
 """Figures that are parts of one."""
 

@@ -88,6 +88,13 @@ def wait_lines(waits: Waits, now: int) -> Iterator[str]:
         yield f"for the attempt of its group {waits.group} to end, which is under way without it"
     else:
         yield f"as a {waits.place}"
+    if waits.nominated_to:
+        gone = (
+            f", until {', '.join(waits.leaving)} {'is' if len(waits.leaving) == 1 else 'are'} gone"
+            if waits.leaving
+            else ""
+        )
+        yield f"nominated to {waits.nominated_to}, where room is kept for it{gone}"
     if waits.group and "member" not in waits.place:
         yield f"as a member of group {waits.group}, which is tried as a whole"
     if waits.attempts:
@@ -110,6 +117,8 @@ def advice_lines(found: Why) -> Iterator[str]:
         yield f"what would help ({found.nodes} nodes):"
     for advice in found.help:
         yield from (safe(line) for line in help_lines(advice))
+    if sum(advice.nodes for advice in found.help) > found.nodes:
+        yield "  (every plugin is asked about every node; an attempt's message counts a node once, for the plugin that rejects it first)"
 
 
 def help_lines(advice: Help) -> Iterator[str]:
@@ -220,6 +229,8 @@ def why_not_lines(found: WhyNot) -> Iterator[str]:
             for v in found.verdicts
         ],
     )
+    for advice in found.help:
+        yield from (safe(f"{advice.plugin}: {text}") for text in advice.advice)
     if found.score:
         yield ""
         placed = found.winner_node == found.node

@@ -44,7 +44,7 @@ def ask(made: Path, tmp_path: Path) -> Ask:
 
 TASKS: list[tuple[int, str, list[str]]] = [
     (1, "tidelog get pods --field-selector=status.phase=Pending", ["batch-3          Unschedulable", "big              Unschedulable", "training         Unschedulable", "waiting          SchedulingGated"]),
-    (2, "tidelog describe pod big", ["a larger node: the pod asks for 9 cpu, and none of these 3 has more than 4 even when empty"]),
+    (2, "tidelog describe pod big", ["a larger node: the pod asks for 9 cpu, and none of n1, n2, n3 has more than 4 even when empty"]),
     (3, "tidelog describe pod training", ["1 more nvidia.com/gpu on g1, the node with the most room: it has 1 of 2 free"]),
     (4, "tidelog events --for pod/training", ["FailedScheduling", "Insufficient nvidia.com/gpu"]),
     (5, "tidelog describe node n2", ["cpu        3          4             75%    1", "batch-1", "web-2"]),

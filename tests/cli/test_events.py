@@ -52,8 +52,8 @@ def ask(tidelog: Tidelog, log: Path):
 def test_events_of_the_last_hour_of_the_log(ask) -> None:
     lines = ask("get", "events").lines
 
-    assert lines[0].split() == ["LAST", "SEEN", "TYPE", "REASON", "OBJECT", "MESSAGE"]
-    assert [line.split()[1:4] for line in lines[1:]] == [
+    assert lines[0].split() == ["LAST", "SEEN", "COUNT", "TYPE", "REASON", "OBJECT", "MESSAGE"]
+    assert [line.split()[2:5] for line in lines[1:]] == [
         ["Warning", "FailedScheduling", "pod/big"],
         ["Warning", "FailedScheduling", "pod/vip"],
         ["Normal", "Nominated", "pod/vip"],
@@ -64,7 +64,7 @@ def test_events_of_the_last_hour_of_the_log(ask) -> None:
 def test_events_further_back_and_of_every_namespace(ask) -> None:
     lines = ask("get", "events", "-A", "--since", "1d").lines
 
-    told = [(line.split()[0], line.split()[3], line.split()[4]) for line in lines[1:]]
+    told = [(line.split()[0], line.split()[4], line.split()[5]) for line in lines[1:]]
     assert ("default", "Scheduled", "pod/first") in told
     assert ("shop", "Preempted", "pod/other") in told
 
@@ -86,7 +86,7 @@ def test_message_of_a_repetition_comes_from_before_the_time_that_is_asked_for(as
 def test_events_at_an_earlier_moment(ask) -> None:
     lines = ask("get", "events", "--at", "5").lines
 
-    assert [line.split()[2:4] for line in lines[1:]] == [["Scheduled", "pod/first"]]
+    assert [line.split()[3:5] for line in lines[1:]] == [["Scheduled", "pod/first"]]
 
 
 @pytest.mark.parametrize(

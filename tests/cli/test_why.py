@@ -47,7 +47,7 @@ CASES: dict[str, tuple[Sequence[Object], Pod, str, str, int, str]] = {
         "NodeResourcesFit",
         "Insufficient cpu",
         3,
-        "a larger node: the pod asks for 4500m cpu, and none of these 3 has more than 4 even when empty",
+        "a larger node: the pod asks for 4500m cpu, and none of n0, n1, n2 has more than 4 even when empty",
     ),
     "cpu in use": (
         [*_three(), *(pod(f"old{i}", f"{3 + i * 0.25}").on(f"n{i}").build() for i in range(3))],

@@ -275,7 +275,7 @@ profiles:
     said = capsys.readouterr().out
     assert code == 0
     assert "2 outcomes recorded, 2 in the what-if: 1 identical, 1 differ" in said
-    assert "leaves the recorded history before record 9, attempt 2, pod default/b" in said
+    assert "leaves the recorded history before record 9, attempt 1 of pod default/b" in said
     assert "default/b" in said.splitlines()[-1]
 
 

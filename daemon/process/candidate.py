@@ -201,7 +201,9 @@ class LeadershipCandidate:
             beside(self._reload_when_told(runtime)),
             beside(self._look_after(log)),
         ):
-            doing = "scheduling" if self._limits.decides else "keeping the log; decisions are left to others"
+            doing = (
+                "scheduling" if runtime.limits.decides else "keeping the log; decisions are left to others"
+            )
             _log.info(doing, extra=fields(log=log.name, seq=core.seq, epoch=core.epoch))
             await self._unless_stopped(self.led(runtime))
             self.finishing()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import partial
@@ -22,6 +23,7 @@ from tidelog.daemon.process.clock import SystemClock
 from tidelog.daemon.process.place import LogFiles
 from tidelog.daemon.process.process import Options, Process
 from tidelog.daemon.process.recovery import CannotRecover, begin_recovery, recovered_core
+from tidelog.daemon.process.runtime import Limits
 from tidelog.daemon.process.scheduler import Scheduler, load_configuration
 from tidelog.daemon.process.standby import Standby
 from tidelog.eventlog.log import open_log
@@ -80,6 +82,23 @@ async def test_process_schedules_what_others_apply_and_stops_when_told(log: Path
     assert not any(live.values())
     assert process.state.phase == "stopping"
     assert process.state.ready()["shutdown"] is not None
+
+
+@pytest.mark.parametrize(
+    ("decides", "doing"), [(True, "scheduling"), (False, "keeping the log; decisions are left to others")]
+)
+async def test_process_says_what_it_does_with_the_log(
+    log: Path, caplog: pytest.LogCaptureFixture, decides: bool, doing: str
+) -> None:
+    caplog.set_level(logging.INFO, logger="tidelog")
+
+    async with running(Options(log=log, limits=Limits(decides=decides))) as (process, _):
+        await until(is_leading(process))
+
+    assert [
+        one.message for one in caplog.records if "seq" in getattr(one, "fields", {}) and one.message == doing
+    ] == [doing]
+    assert ("scheduling" in [one.message for one in caplog.records]) is decides
 
 
 async def test_failing_disk_ends_the_process_with_its_error(

@@ -177,7 +177,7 @@ class WhyNot(msgspec.Struct, frozen=True, kw_only=True):
     winner_node: str
     note: str = ""
     help: tuple[Help, ...] = ()
-    """What would make the plugins that reject the node agree."""
+    """Changes that would make the plugins agree which reject the node."""
 
 
 def why_not(records: Sequence[Record], core: Core, key: str, node: str) -> WhyNot:

@@ -21,8 +21,10 @@ class Disk:
     """The operating system's file system."""
 
     def connect(self, uri: str) -> sqlite3.Connection:
-        """Open a database; transactions are begun and committed by hand."""
-        return sqlite3.connect(uri, uri=True, isolation_level=None, timeout=5.0, cached_statements=64)
+        """Open a database; transactions are begun and committed by hand. One thread after another may use it."""
+        return sqlite3.connect(
+            uri, uri=True, isolation_level=None, timeout=5.0, cached_statements=64, check_same_thread=False
+        )
 
     def open(self, path: str, flags: int) -> int:
         """A file descriptor; new files are the owner's alone."""

@@ -65,13 +65,17 @@ class Identity:
         self._disk = disk
         # Nobody locks anything in this file, so that closing it takes no lock away, as it would with the two others of SQLite.
         self._wal = disk.open(path + "-wal", os.O_RDONLY)
-        self._looks = {suffix: self._look(suffix) for suffix in COMPANIONS}
-        opened = {"": database, "-wal": disk.stat_open(self._wal), ".head": disk.stat_open(head_fd)}
-        for suffix, found in opened.items():
-            if _of(found)[:2] != self._looks[suffix][:2]:
-                self._refuse(suffix, "was replaced while it was opened")
-        self._end = _End()
-        self.checkpointed(frames)
+        try:
+            self._looks = {suffix: self._look(suffix) for suffix in COMPANIONS}
+            opened = {"": database, "-wal": disk.stat_open(self._wal), ".head": disk.stat_open(head_fd)}
+            for suffix, found in opened.items():
+                if _of(found)[:2] != self._looks[suffix][:2]:
+                    self._refuse(suffix, "was replaced while it was opened")
+            self._end = _End()
+            self.checkpointed(frames)
+        except BaseException:
+            self.close()
+            raise
 
     def check(self) -> None:
         """Raise `LogError` unless the files are as `left` saw them."""

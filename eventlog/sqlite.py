@@ -83,6 +83,8 @@ async def _open(
         # aiosqlite has told its thread to end, and does not wait until it has: it would tell a loop that is closed.
         thread: Any = getattr(connection, "_thread", connection)
         thread.join()
+        if opened:  # Cancelled while the thread opened it: nobody else knows of it.
+            opened[0].close()
         raise
     return connection, opened[0]
 
@@ -173,8 +175,8 @@ class SqliteReader(_Reading):
         if not rows and first <= min(last, self.head.seq) and not self._live and self._reader is not None:
             reader, opened = await _open(opening.open_reading, self.name, self._disk)
             opened.head_file.close()
-            await self._reader.close()
-            self._reader, self._live = reader, opened.live
+            before, self._reader, self._live = self._reader, reader, opened.live
+            await before.close()
             rows = await super().read(first, last)
         return rows
 
@@ -238,7 +240,7 @@ class SqliteStore(_Reading):
         path = log_path(path)
         opening.check_place(path, disk, create=create)
         lock = WriterLock(path, what)
-        writer = None
+        writer = reader = None
         try:
             writer, opened = await _open(opening.open_writing, path, disk, create=create)
             reader, seen = await _open(opening.open_reading, path, disk)
@@ -246,6 +248,8 @@ class SqliteStore(_Reading):
             lock.opened()
             return cls(path, reader, writer, opened, lock, disk)
         except BaseException:
+            if reader is not None:
+                await reader.close()
             if writer is not None:
                 opened.head_file.close()
                 if opened.identity is not None:

@@ -64,15 +64,19 @@ class LogSource:
     async def open(cls, path: str | os.PathLike[str], registry: Registry | None = None) -> Self:
         """Open the log, and stand before its first record that is kept."""
         history = History(await open_reader(path), registry or installed_plugins())
-        anchor = history.log.anchor.seq
-        core = await history.core_from_snapshot(
-            min(await history.snapshots(), default=anchor) if anchor else 0
-        )
+        try:
+            anchor = history.log.anchor.seq
+            core = await history.core_from_snapshot(
+                min(await history.snapshots(), default=anchor) if anchor else 0
+            )
+        except BaseException:
+            await history.close()
+            raise
         return cls(history, Fold(core))
 
     async def close(self) -> None:
         """Close the log."""
-        await self.history.log.close()
+        await self.history.close()
 
     @property
     def name(self) -> str:

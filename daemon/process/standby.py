@@ -83,7 +83,17 @@ class Standby:
     async def take_over(self) -> Taken:
         """Return when the lock was free and is ours."""
         _log.info("standing by", extra=fields(leader=self._place.leader()))
+        log = await self._follow()
+        try:
+            return Taken(log, await self._complete(log))
+        except BaseException:
+            await log.close()
+            raise
+
+    async def _follow(self) -> Log:
+        """Read what another process writes, until the log is ours."""
         reader: LogReader | None = None
+        log: Log | None = None
         polls = 0
         try:
             while (log := await self._try_to_open()) is None:
@@ -100,13 +110,13 @@ class Standby:
                 await self._place.followed(0 if self._recovery is None else self._recovery.read)
                 self._look_after_leader()
                 await self._place.wait(self._poll_seconds)
-        finally:
             if reader is not None:
                 await reader.close()
-        try:
-            return Taken(log, await self._complete(log))
+            return log
         except BaseException:
-            await log.close()
+            for opened in (reader, log):
+                if opened is not None:
+                    await opened.close()
             raise
 
     async def _try_to_open(self) -> Log | None:
@@ -144,7 +154,11 @@ class Standby:
 
     async def _begin(self) -> LogReader:
         reader = await self._place.open_reader()
-        self._recovery = await begin_recovery(reader, self._registry)
+        try:
+            self._recovery = await begin_recovery(reader, self._registry)
+        except BaseException:
+            await reader.close()
+            raise
         self._followed(self._recovery.core)
         return reader
 

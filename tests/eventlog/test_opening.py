@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import shutil
 import sqlite3
+import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +60,67 @@ class Refusing(Disk):
                 raise sqlite_error(sqlite3.SQLITE_CANTOPEN)
 
         return sqlite3.connect(":memory:", factory=Connection)
+
+
+class Counting(Disk):
+    """Knows what is open, and lets the connection of this number wait."""
+
+    def __init__(self, waits: int) -> None:
+        self._waits = waits
+        self._connections: list[sqlite3.Connection] = []
+        self._files: set[int] = set()
+        self.reached = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        self.go_on = threading.Event()
+
+    def connect(self, uri: str) -> sqlite3.Connection:
+        self._connections.append(super().connect(uri))
+        if len(self._connections) == self._waits:
+            self._loop.call_soon_threadsafe(self.reached.set)
+            self.go_on.wait()
+        return self._connections[-1]
+
+    def open(self, path: str, flags: int) -> int:
+        self._files.add(fd := super().open(path, flags))
+        return fd
+
+    def close(self, fd: int) -> None:
+        self._files.discard(fd)
+        super().close(fd)
+
+    def left_open(self) -> list[object]:
+        return [*filter(_is_open, self._connections), *self._files]
+
+
+def _is_open(connection: sqlite3.Connection) -> bool:
+    try:
+        connection.total_changes  # noqa: B018
+    except sqlite3.ProgrammingError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize(("open_it", "connection"), [(open_reader, 1), *((open_log, n) for n in (1, 2, 3))])
+async def test_opening_that_is_cancelled_leaves_nothing_open(
+    tmp_path: Path, open_it: Callable[..., Any], connection: int
+) -> None:
+    path = tmp_path / "c.db"
+    await make(path)
+    disk = Counting(connection)
+
+    async def opened() -> None:
+        await open_it(path, disk=disk)
+
+    opening_ = asyncio.create_task(opened())
+    await disk.reached.wait()
+    opening_.cancel()
+    disk.go_on.set()
+    await asyncio.gather(opening_, return_exceptions=True)
+
+    assert opening_.cancelled()
+    assert disk.left_open() == []
+    async with open_log(path) as log:  # Nor is its lock held.
+        assert log.head.seq == 5
 
 
 def test_place_without_a_write_ahead_log_is_refused(empty: sqlite3.Connection) -> None:

@@ -5,6 +5,10 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import pytest
+
+from tests.patience import PATIENCE
+from tidelog.api.errors import LogError
 from tidelog.daemon.process.clock import SystemClock
 from tidelog.daemon.process.compaction import compact
 from tidelog.daemon.process.place import LogFiles
@@ -90,3 +94,69 @@ async def test_standby_begins_anew_where_the_log_is_another_of_the_same_length(t
 
     assert sorted(taken.core.objects) == ["Node//m1", "Node//m2"]
     await taken.log.close()
+
+
+async def test_standby_lets_go_of_every_log_that_it_cannot_follow(tmp_path: Path) -> None:
+    """A writer compacts under it, time and again: whatever it opened to look, it closes."""
+    path, registry = tmp_path / "c.db", Registry()
+    opened: list[LogReader] = []
+    tried = asyncio.Event()
+
+    class Watched(LogFiles):
+        async def open_reader(self) -> LogReader:
+            opened.append(await super().open_reader())
+            return opened[-1]
+
+        async def wait(self, seconds: float) -> None:
+            if len(opened) == 3:
+                tried.set()
+            await asyncio.sleep(0)
+
+    async with open_log(path) as log:
+        await log.append([node("n1"), node("n2")])
+        await log.put_snapshot("objects", 2, b"of another version")
+        await log.compact()
+        standby = Standby(Watched(path), registry, SystemClock(), what="test")
+        taking = asyncio.create_task(standby.take_over())
+        await tried.wait()
+        taking.cancel()
+        await asyncio.gather(taking, return_exceptions=True)
+
+    for reader in opened:
+        with pytest.raises(LogError, match="is closed"):
+            reader.refresh()
+
+
+async def test_standby_that_is_cancelled_when_the_log_is_just_its_own_lets_go_of_it(tmp_path: Path) -> None:
+    path, registry = tmp_path / "c.db", Registry()
+    closing, follows = asyncio.Event(), asyncio.Event()
+
+    class Watched(LogFiles):
+        async def open_reader(self) -> LogReader:
+            reader = await super().open_reader()
+            close = reader.close
+
+            async def wait_to_close() -> None:
+                reader.close = close  # type: ignore[method-assign]
+                closing.set()
+                await asyncio.sleep(PATIENCE)
+
+            reader.close = wait_to_close  # type: ignore[method-assign]
+            return reader
+
+        async def wait(self, seconds: float) -> None:
+            follows.set()
+            await asyncio.sleep(0)
+
+    log = await open_log(path)
+    await log.append([node("n1")])
+    standby = Standby(Watched(path), registry, SystemClock(), what="test")
+    taking = asyncio.create_task(standby.take_over())
+    await follows.wait()
+    await log.close()
+    await closing.wait()
+    taking.cancel()
+    await asyncio.gather(taking, return_exceptions=True)
+
+    async with open_log(path) as log:
+        assert log.head.seq == 1

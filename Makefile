@@ -14,6 +14,8 @@ SEED ?= 1
 MINUTES ?= 10
 ROUNDS ?= 50
 
+unexport PYTHONDONTWRITEBYTECODE # The tests start hundreds of processes: each would compile the whole program anew.
+
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
 

@@ -1,7 +1,7 @@
 """Every log file that a test of this folder leaves is replayed at its end, whoever wrote it.
 
 From the start, from a snapshot of the state in the middle, believed and recomputed, and in a process with another hash seed (`tests/conftest.py`);
-and by `tidelog replay verify`, the way that a user has. A test whose logs hold no scheduler's work, or are broken on purpose, says so with the fixture
+and by `tidelog replay verify`, the way that a user has, called here: the process with another hash seed is that one. A test whose logs hold no scheduler's work, or are broken on purpose, says so with the fixture
 `nothing_to_replay`.
 """
 
@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.acceptance.daemons import tidelog
 from tests.conftest import DISK, AssertReplays
+from tidelog.cli.main import main
 from tidelog.eventlog.database import APPLICATION_ID
 from tidelog.eventlog.reader import open_reader
 from tidelog.eventlog.records import Record
@@ -50,7 +50,7 @@ def _every_log_file_is_replayed(
             records = asyncio.run(_records(path))
             if records:
                 assert_replays(records)
-                tidelog("replay", "verify", path, PYTHONHASHSEED="20081")
+                assert main(["replay", "verify", str(path)]) == 0
 
 
 def _is_log(path: Path) -> bool:

@@ -28,15 +28,12 @@ class Seen:
 
 
 @asynccontextmanager
-async def opened(url: str, **context: Any) -> AsyncIterator[tuple[Any, Seen]]:
-    """The page at this address, when it shows its log."""
-    from playwright.async_api import async_playwright
-
+async def opened(browser: Any, url: str, **context: Any) -> AsyncIterator[tuple[Any, Seen]]:
+    """The page at this address, when it shows its log, in a window that shares nothing with others."""
     seen = Seen()
-    async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
-        page = await browser.new_page(viewport={"width": 1400, "height": 900}, **context)
-        page.set_default_timeout(120_000)
+    async with await browser.new_context(viewport={"width": 1400, "height": 900}, **context) as window:
+        page = await window.new_page()
+        page.set_default_timeout(PATIENCE * 1000)
         page.on(
             "console", lambda message: seen.errors.append(message.text) if message.type == "error" else None
         )
@@ -45,7 +42,6 @@ async def opened(url: str, **context: Any) -> AsyncIterator[tuple[Any, Seen]]:
         await page.goto(url)
         await until_page(page, "performance.getEntriesByName('shown').length > 0")
         yield page, seen
-        await browser.close()
 
 
 async def until_page(page: Any, condition: str) -> None:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 import pytest
+import pytest_asyncio
 
 from tests.page.browser import needs_browser, opened, until_page
 from tests.page.test_fold import stories_of_a_small_cluster
@@ -26,20 +27,20 @@ from tidelog.replay.waits import queue_of
 from tidelog.replay.what_if import run_what_if
 from tidelog.testing.builders import node, pdb, pod
 
-pytestmark = needs_browser
+pytestmark = [needs_browser, pytest.mark.asyncio(loop_scope="module")]
 PENDING = "[...tidelogPage.a.waiting()].map(([name, row]) => [name, row.where]).sort()"
 PLACED = "[...tidelogPage.a.pods()].filter(([, row]) => row.node && row.where !== 'permit').map(([name, row]) => [name, row.node]).sort()"
 OF_A = "[...document.querySelectorAll('.of-a')].map((note) => note.textContent)"
 HOSTILE = '<img src=x onerror="document.title=1"></script><script>window.broken=1</script>'
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="module")
 async def log(tmp_path: Path) -> Path:
     await write_log(tmp_path / "log.db", stories_of_a_small_cluster().records)
     return tmp_path / "log.db"
 
 
-@pytest.fixture(params=["file", "server"])
+@pytest_asyncio.fixture(params=["file", "server"], loop_scope="module")
 async def address(request: pytest.FixtureRequest, log: Path, tmp_path: Path) -> AsyncIterator[str]:
     if request.param == "file":
         made = await export({"a": log})
@@ -61,8 +62,8 @@ def _served(logs: dict[str, Path]) -> Any:
     return served()
 
 
-async def test_every_record_shows_what_the_scheduler_had_there(address: str, log: Path) -> None:
-    async with opened(address) as (page, seen), await open_history(log) as history:
+async def test_every_record_shows_what_the_scheduler_had_there(browser: Any, address: str, log: Path) -> None:
+    async with opened(browser, address) as (page, seen), await open_history(log) as history:
         head = await page.evaluate("tidelogPage.a.head")
         for seq in [*range(3, head, 4), head, 5]:
             await page.evaluate(f"tidelogPage.go({seq})")
@@ -84,8 +85,8 @@ async def test_every_record_shows_what_the_scheduler_had_there(address: str, log
         assert seen.errors == []
 
 
-async def test_keys_go_through_the_log(address: str) -> None:
-    async with opened(address) as (page, seen):
+async def test_keys_go_through_the_log(browser: Any, address: str) -> None:
+    async with opened(browser, address) as (page, seen):
         await page.keyboard.press("Home")
         await until_page(page, "tidelogPage.a.seq === 1 && !tidelogPage.moving")
         await page.keyboard.press("ArrowRight")
@@ -106,8 +107,8 @@ async def test_keys_go_through_the_log(address: str) -> None:
         assert seen.errors == []
 
 
-async def test_search_finds_a_pod_and_its_story(address: str) -> None:
-    async with opened(address) as (page, _):
+async def test_search_finds_a_pod_and_its_story(browser: Any, address: str) -> None:
+    async with opened(browser, address) as (page, _):
         await page.evaluate("tidelogPage.go(tidelogPage.a.head)")
         await page.keyboard.press("/")
         await page.keyboard.type("high")
@@ -120,7 +121,9 @@ async def test_search_finds_a_pod_and_its_story(address: str) -> None:
         assert "nominated to" in story
 
 
-async def test_pending_pod_shows_every_plugins_verdict_and_what_would_help(tmp_path: Path) -> None:
+async def test_pending_pod_shows_every_plugins_verdict_and_what_would_help(
+    browser: Any, tmp_path: Path
+) -> None:
     driver = Driver()
     driver.start()
     driver.put(node("small").capacity(cpu="2").build())
@@ -130,7 +133,7 @@ async def test_pending_pod_shows_every_plugins_verdict_and_what_would_help(tmp_p
     made = await export({"a": tmp_path / "log.db"})
     (tmp_path / "page.html").write_text(made.text)
 
-    async with opened((tmp_path / "page.html").as_uri() + "#pod=default/waits") as (page, seen):
+    async with opened(browser, (tmp_path / "page.html").as_uri() + "#pod=default/waits") as (page, seen):
         await until_page(page, "document.querySelectorAll('#detail-body table').length > 0")
         text = await page.text_content("#detail-body")
         assert "Insufficient cpu" in text
@@ -142,7 +145,7 @@ async def test_pending_pod_shows_every_plugins_verdict_and_what_would_help(tmp_p
         assert seen.errors == []
 
 
-async def test_zones_and_budgets_have_lines(tmp_path: Path) -> None:
+async def test_zones_and_budgets_have_lines(browser: Any, tmp_path: Path) -> None:
     driver = Driver()
     driver.start()
     driver.put(
@@ -154,7 +157,7 @@ async def test_zones_and_budgets_have_lines(tmp_path: Path) -> None:
     await write_log(tmp_path / "log.db", driver.records)
     (tmp_path / "page.html").write_text((await export({"a": tmp_path / "log.db"})).text)
 
-    async with opened((tmp_path / "page.html").as_uri()) as (page, seen):
+    async with opened(browser, (tmp_path / "page.html").as_uri()) as (page, seen):
         assert "How full the zones are" in await page.text_content("#detail-body")
         assert "50 %" in await page.text_content("#detail-body table")
         for lanes, count in {"zone": 1, "budget": 1}.items():
@@ -163,15 +166,15 @@ async def test_zones_and_budgets_have_lines(tmp_path: Path) -> None:
         assert seen.errors == []
 
 
-async def test_permalink_leads_back(address: str) -> None:
-    async with opened(address + "#at=9&pod=default/low-1") as (page, _):
+async def test_permalink_leads_back(browser: Any, address: str) -> None:
+    async with opened(browser, address + "#at=9&pod=default/low-1") as (page, _):
         assert await page.evaluate("tidelogPage.a.seq") == 9
         assert await page.text_content("#detail-title") == "Pod default/low-1"
         assert await page.get_attribute("#permalink", "href") == "#at=9&pod=default/low-1"
 
 
-async def test_dragging_on_the_backlog_goes_to_that_moment(address: str) -> None:
-    async with opened(address) as (page, _):
+async def test_dragging_on_the_backlog_goes_to_that_moment(browser: Any, address: str) -> None:
+    async with opened(browser, address) as (page, _):
         await page.select_option("#axis", "record")
         box = await page.locator("#backlog").bounding_box()
         await page.mouse.move(box["x"] + 5, box["y"] + 40)
@@ -184,7 +187,7 @@ async def test_dragging_on_the_backlog_goes_to_that_moment(address: str) -> None
         assert abs(await page.evaluate("tidelogPage.a.seq") - head / 2) <= head / 10
 
 
-async def test_hostile_names_are_shown_and_nothing_of_them_runs(tmp_path: Path) -> None:
+async def test_hostile_names_are_shown_and_nothing_of_them_runs(browser: Any, tmp_path: Path) -> None:
     driver = Driver()
     driver.start()
     driver.put(node("a").label({"zone": HOSTILE}).build())
@@ -195,7 +198,7 @@ async def test_hostile_names_are_shown_and_nothing_of_them_runs(tmp_path: Path) 
     made = await export({"a": tmp_path / "log.db"})
     (tmp_path / "page.html").write_text(made.text)
 
-    async with opened((tmp_path / "page.html").as_uri()) as (page, seen):
+    async with opened(browser, (tmp_path / "page.html").as_uri()) as (page, seen):
         for name in (HOSTILE, "\u202egnp.exe\x1b[2J"):
             await page.evaluate(f"tidelogPage.choose({{pod: {json.dumps('default/' + name)}}})")
             await until_page(page, "document.querySelectorAll('.story li').length > 0")
@@ -213,14 +216,14 @@ async def test_hostile_names_are_shown_and_nothing_of_them_runs(tmp_path: Path) 
         assert [url for url in seen.requests if not url.startswith("file:")] == []
 
 
-async def test_two_logs_scrub_together_and_say_what_differs(log: Path, tmp_path: Path) -> None:
+async def test_two_logs_scrub_together_and_say_what_differs(browser: Any, log: Path, tmp_path: Path) -> None:
     other = stories_of_a_small_cluster()
     other.put(node("d").capacity(cpu="8").build())
     other.advance(10)
     await write_log(tmp_path / "b.db", other.records)
 
     with _served({"a": log, "b": tmp_path / "b.db"}) as url:
-        async with opened(url) as (page, seen):
+        async with opened(browser, url) as (page, seen):
             await page.evaluate("tidelogPage.go(tidelogPage.a.head)")
             assert await page.is_visible("#cells-b")
             await until_page(page, "!document.getElementById('figures').hidden")
@@ -234,7 +237,7 @@ async def test_two_logs_scrub_together_and_say_what_differs(log: Path, tmp_path:
 
 @pytest.mark.parametrize("kind", ["file", "server"])
 async def test_weights_that_differ_and_waits_that_only_the_clock_made_are_told(
-    tmp_path: Path, kind: str
+    browser: Any, tmp_path: Path, kind: str
 ) -> None:
     """B is a what-if of A under another weight: it waits no shorter for deciding without delay."""
     made = under_another_weight()
@@ -245,7 +248,7 @@ async def test_weights_that_differ_and_waits_that_only_the_clock_made_are_told(
         if kind == "file":
             (tmp_path / "page.html").write_text((await export(logs)).text)
             url = (tmp_path / "page.html").as_uri()
-        async with opened(url) as (page, seen):
+        async with opened(browser, url) as (page, seen):
             await until_page(page, "!document.getElementById('figures').hidden")
             rows = await page.evaluate(
                 "[...document.querySelectorAll('#figures tr')].map((row) => [...row.cells].map((cell) => cell.textContent))"
@@ -289,9 +292,9 @@ def under_another_weight() -> Made:
     return Made(driver.records, gone.driver)
 
 
-async def test_scores_fit_on_a_small_screen(log: Path) -> None:
+async def test_scores_fit_on_a_small_screen(browser: Any, log: Path) -> None:
     with _served({"a": log}) as url:
-        async with opened(url) as (page, _):
+        async with opened(browser, url) as (page, _):
             placed = await page.evaluate("[...tidelogPage.a.pods()].find(([, row]) => row.node)[0]")
             await page.set_viewport_size({"width": 390, "height": 800})
             await page.evaluate(f"tidelogPage.choose({{pod: '{placed}'}})")
@@ -304,9 +307,9 @@ async def test_scores_fit_on_a_small_screen(log: Path) -> None:
             assert width <= room
 
 
-async def test_served_page_asks_its_own_server_only(log: Path) -> None:
+async def test_served_page_asks_its_own_server_only(browser: Any, log: Path) -> None:
     with _served({"a": log}) as url:
-        async with opened(url) as (page, seen):
+        async with opened(browser, url) as (page, seen):
             await page.keyboard.press("Home")
             await asyncio.sleep(0)
             assert {request.split("/ui/")[0] for request in seen.requests} == {url.removesuffix("/ui/")}
@@ -323,10 +326,10 @@ ON_THE_SCREEN = {
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-async def test_axe_finds_nothing_that_keeps_anybody_out(log: Path, scheme: str) -> None:
+async def test_axe_finds_nothing_that_keeps_anybody_out(browser: Any, log: Path, scheme: str) -> None:
     axe = importlib.resources.files("axe_playwright_python").joinpath("axe.min.js").read_text()
     with _served({"a": log}) as url:
-        async with opened(url, color_scheme=scheme) as (page, _):
+        async with opened(browser, url, color_scheme=scheme) as (page, _):
             await page.evaluate(axe)
             for what, how in ON_THE_SCREEN.items():
                 await page.evaluate(how)
@@ -340,8 +343,8 @@ async def test_axe_finds_nothing_that_keeps_anybody_out(log: Path, scheme: str) 
                 assert len(found["passes"]) > 10, what
 
 
-async def test_everything_has_a_name_once(address: str) -> None:
-    async with opened(address) as (page, _):
+async def test_everything_has_a_name_once(browser: Any, address: str) -> None:
+    async with opened(browser, address) as (page, _):
         twice = await page.evaluate(
             "[...document.querySelectorAll('[id]')].map((e) => e.id).filter((id, i, all) => all.indexOf(id) !== i)"
         )

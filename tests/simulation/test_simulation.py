@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import get_args
 
@@ -64,19 +65,21 @@ def _told(failures: list[Result]) -> str:
 
 
 def test_simulation_follows_from_its_seed_alone() -> None:
-    seeds = (3, 9, 25, 31)
-    here, again = ([simulate(make_story(seed), real=is_real(seed)).digest for seed in seeds] for _ in "12")
-    elsewhere = [_digest_under_another_hash_seed(seed) for seed in seeds]
+    seeds = (1, 3, 25, 31)
+    here, again = (_digests(seeds) for _ in "12")
 
-    assert here == again
-    assert [digest.hex() for digest in here] == elsewhere
+    assert here == again == _digests_under_another_hash_seed(seeds)
 
 
-def _digest_under_another_hash_seed(seed: int) -> str:
-    command = [sys.executable, "-m", "tests.simulation.simulate", "--seed", str(seed)]
+def _digests(seeds: Sequence[int]) -> list[str]:
+    return [simulate(make_story(seed), real=is_real(seed)).digest.hex() for seed in seeds]
+
+
+def _digests_under_another_hash_seed(seeds: Sequence[int]) -> list[str]:
+    command = [sys.executable, "-c", f"from {__name__} import _digests; print(*_digests({seeds!r}))"]
     environment = {**os.environ, "PYTHONHASHSEED": "4711"}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True)
-    return done.stdout.partition("last digest ")[2].partition(",")[0]
+    return done.stdout.split()
 
 
 def test_failing_story_is_shortened_to_the_steps_that_matter() -> None:

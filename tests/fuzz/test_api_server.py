@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.fuzz.conftest import EXAMPLES, FUZZ
+from tests.patience import PATIENCE
 from tidelog.testing.api_server import ApiSandbox
 
 NAMES = st.sampled_from(
@@ -129,7 +130,7 @@ async def thrown(data: list[bytes]) -> None:
             writer.write(part)
             writer.write_eof()
             try:
-                async with asyncio.timeout(20):
+                async with asyncio.timeout(PATIENCE):
                     await reader.read()
             except ConnectionError:
                 pass

@@ -18,8 +18,9 @@ from typing import Any
 
 import msgspec
 
-from tests.kube.server import RealServer, binary, free_port
+from tests.kube.server import RealServer, binary
 from tests.patience import PATIENCE
+from tests.ports import free_port
 from tidelog.api.projection import Projection
 from tidelog.api.wire import read_object
 from tidelog.eventlog.objects import ObjectTable
@@ -45,7 +46,7 @@ def add_pods(server: RealServer, many: int, prefix: str, **more: Any) -> None:
     at_once(lambda i=i: server.add_pod(f"{prefix}-{i}", **more) for i in range(many))
 
 
-def until(condition: Callable[[], Any], what: str, seconds: float = 180) -> None:
+def until(condition: Callable[[], Any], what: str, seconds: float = PATIENCE) -> None:
     deadline = time.monotonic() + seconds
     while True:
         try:
@@ -109,7 +110,7 @@ class Daemon:
     def asked(self, path: str) -> tuple[int, str]:
         import http.client
 
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
         try:
             connection.request("GET", path)
             answer = connection.getresponse()

@@ -16,7 +16,6 @@ import os
 import secrets
 import shutil
 import signal
-import socket
 import ssl
 import subprocess
 import time
@@ -27,6 +26,7 @@ from typing import Any
 import pytest
 
 from tests.patience import PATIENCE
+from tests.ports import free_port
 
 VARIABLES = {
     "kube-apiserver": ("TIDELOG_KUBE_APISERVER", "TEST_ASSET_KUBE_APISERVER"),
@@ -57,12 +57,6 @@ def need(*names: str) -> None:
     for name in ("etcd", "kube-apiserver", *names):
         if not binary(name):
             pytest.skip(f"{name} is not there: set {VARIABLES[name][0]}")
-
-
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
 
 
 class RealServer:

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from tests.kube.real_world import TIDELOG, Daemon, failures, records_of, until, verified
-from tests.kube.server import free_port
+from tests.ports import free_port
 from tidelog.api.objects import Pod
 from tidelog.eventlog.objects import ObjectTable
 from tidelog.eventlog.records import KindSynced, LeadershipChanged, decode_body

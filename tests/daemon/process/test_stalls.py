@@ -19,6 +19,7 @@ import msgspec
 import pytest
 
 from tests.daemon.process.stalls import Stalls
+from tests.patience import PATIENCE
 from tidelog.api.manifests.manifests import OBJECT_BYTES_MAX, VALUES_MAX
 from tidelog.api.validation.placement import DEMANDS_ON_PODS_MAX
 from tidelog.daemon.intake.messages import OBJECTS_MAX, VERSION
@@ -114,7 +115,7 @@ HOSTILE: dict[str, Callable[[], bytes]] = {
 def sent(address: str, data: bytes) -> Any:
     """The answer to these bytes."""
     with socket.socket(socket.AF_UNIX) as connection:
-        connection.settimeout(60)
+        connection.settimeout(PATIENCE)
         connection.connect(address)
         connection.sendall(data)
         received = b""

@@ -14,25 +14,25 @@ from pathlib import Path
 from typing import Any
 
 AT_LEAST = {
-    "api": 92,
-    "configuration": 95,
-    "eventlog": 88,
-    "framework": 95,
-    "plugins": 95,
-    "queue": 98,
-    "scheduler": 94,
+    "api": 95,
+    "configuration": 97,
+    "eventlog": 95,
+    "framework": 97,
+    "plugins": 96,
+    "queue": 99,
+    "scheduler": 96,
 }
 """Percent of statements and branches."""
 BRANCHES_AT_LEAST = {
-    "api": 86,
+    "api": 92,
     "configuration": 95,
-    "eventlog": 80,
+    "eventlog": 92,
     "framework": 95,
-    "plugins": 92,
-    "queue": 95,
-    "scheduler": 90,
+    "plugins": 94,
+    "queue": 98,
+    "scheduler": 93,
 }
-"""Percent of the branches alone. Below 95 since much was added at once whose tests run in folders or processes that are not traced; to go back up."""
+"""Percent of the branches alone. What is below 95 has its tests in folders or processes that are not traced."""
 
 COUNTS = ("num_statements", "covered_lines", "num_branches", "covered_branches")
 

@@ -5,21 +5,19 @@ More trials: `TIDELOG_KIT_TRIALS=5000 pytest tests/testing/test_plugin_kit_in_tr
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
+from tests.thorough import cases
 from tidelog.api.objects import Pod
 from tidelog.plugins.node_affinity import NodeAffinityArgs
 from tidelog.plugins.registry import IN_TREE, Registry, implements
 from tidelog.testing.builders import pod
 from tidelog.testing.plugin_kit import BrokenPromise, Dice, World, check_plugin
 
-pytestmark = pytest.mark.no_cover  # Thousands of clusters; the tests of the kit and of each plugin cover it.
-
-TRIALS = int(os.environ.get("TIDELOG_KIT_TRIALS", "250"))
+TRIALS = cases(100, "TIDELOG_KIT_TRIALS")
 
 QUIET = {"PrioritySort", "DefaultBinder"}
 """Promise nothing that could be tried on a cluster."""

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
-import os
 import signal
 import sqlite3
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -19,8 +16,6 @@ from tidelog.api.errors import LogClockWrong
 from tidelog.api.manifests.manifests import dump_yaml
 from tidelog.api.times import NANOS
 from tidelog.daemon.process.clock import LEAP_MAX, SystemClock
-from tidelog.eventlog import lock
-from tidelog.eventlog.lock import end_holder, read_holder
 from tidelog.eventlog.log import LATEST, memory_log, open_log
 from tidelog.eventlog.records import Draft, Tick
 from tidelog.testing import builders as b
@@ -50,41 +45,6 @@ def test_silent_leader_is_told_of_and_ended_where_that_was_asked_for(tmp_path: P
         assert leader.end() == -signal.SIGKILL
         assert list(pods(log)) == ["web"]
         assert standby.stop() == 0
-
-
-HOLD = """
-import sys, time
-from tidelog.eventlog.lock import WriterLock
-lock = WriterLock(sys.argv[1], "the other")
-print("held", flush=True)
-time.sleep(3600)
-"""
-
-
-def test_only_the_process_that_holds_the_lock_is_ended(tmp_path: Path) -> None:
-    path = str(tmp_path / "c.db")
-    assert "nobody on this machine" in end_holder(path)
-    with subprocess.Popen([sys.executable, "-c", HOLD, path], stdout=subprocess.PIPE) as other:
-        assert other.stdout is not None
-        assert other.stdout.readline() == b"held\n"
-        # The number in the file is another's: of this very process, which would notice.
-        text = (tmp_path / "c.db.lock").read_text()
-        (tmp_path / "c.db.lock").write_text(text.replace(f'"pid":{other.pid}', f'"pid":{os.getpid()}'))
-        assert end_holder(path) == f"process {os.getpid()} does not hold its lock"
-        assert other.poll() is None
-        (tmp_path / "c.db.lock").write_text(text)
-        assert end_holder(path).startswith(f"killed process {other.pid}")
-        assert other.wait() == -signal.SIGKILL
-    assert f"process {other.pid} cannot be ended" in end_holder(path)
-
-
-def test_holder_of_another_machine_is_not_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = str(tmp_path / "c.db")
-    held = lock.WriterLock(path, "me")
-    monkeypatch.setattr("tidelog.eventlog.lock.socket.gethostname", lambda: "another")
-    assert "nobody on this machine" in end_holder(path)
-    assert read_holder(path) is not None
-    held.release()
 
 
 # --- another's transaction --------------------------------------------------------------------------------------------

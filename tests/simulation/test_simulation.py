@@ -34,7 +34,7 @@ from tests.thorough import cases
 pytestmark = pytest.mark.unreplayed("the simulation replays what it writes")
 """Each simulation replays its log itself."""
 
-SEEDS = cases(200, "SIMULATED_SEEDS")
+SEEDS = cases(120, "SIMULATED_SEEDS")
 BATCH = 20
 FAULTS = ("power losses", "kills", "thefts", "ends", "failed disk operations")
 """What has to happen in a batch of simulations, or they show little."""

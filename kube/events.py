@@ -4,12 +4,13 @@
     FailedScheduling    Warning  Scheduling   0/3 nodes are available: …
     Preempted           Normal   Preempting   Preempted by pod … on node n1
 
-`v1` is how everybody reads them, `events.k8s.io/v1` how they are written today: one object under both names. The words are kube-scheduler's.
+`v1` is how everybody reads them, `events.k8s.io/v1` how they are written today: one object under both names. These words are kube-scheduler's; there
+are words of ours for the other outcomes, which `tidelog get events` lists.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 GROUP = "events.k8s.io"
@@ -43,13 +44,34 @@ def scheduled(namespace: str, name: str, node: str) -> Saying:
 
 def rejected(message: str) -> Saying:
     """No place was found for the pod."""
-    return Saying("Warning", "FailedScheduling", "Scheduling", cut(message))
+    return Saying("Warning", "FailedScheduling", "Scheduling", message)
 
 
-def preempted(preemptor_uid: str, node: str) -> Saying:
-    """The pod was asked to go. `preemptor_uid`: empty if nobody knows for whom any more."""
-    who = f"pod {preemptor_uid}" if preemptor_uid else "a pod"
+def preempted(preemptor: str, node: str) -> Saying:
+    """The pod was asked to go. `preemptor`: its uid or its name, empty if nobody knows for whom any more."""
+    who = f"pod {preemptor}" if preemptor else "a pod"
     return Saying("Normal", "Preempted", "Preempting", f"Preempted by {who} on node {node}")
+
+
+def eviction_refused(preemptor: str, node: str, why: str) -> Saying:
+    """The pod was asked to go, in vain."""
+    return Saying("Warning", "EvictionRefused", "Preempting", f"on {node}, for {preemptor}: {why}")
+
+
+def nominated(node: str, victims: Sequence[str]) -> Saying:
+    """Room is made for the pod."""
+    instead = f", in place of {', '.join(victims)}" if victims else ""
+    return Saying("Normal", "Nominated", "Scheduling", f"to {node}{instead}")
+
+
+def waiting(node: str, plugins: Sequence[str]) -> Saying:
+    """The pod has a node, and waits for these plugins to permit it."""
+    return Saying("Normal", "WaitingOnPermit", "Scheduling", f"on {node}, for {', '.join(plugins)}")
+
+
+def reserved(node: str, writes: int) -> Saying:
+    """The pod has a node, and waits for its volumes and devices."""
+    return Saying("Normal", "WaitingForAnswers", "Scheduling", f"on {node}, for {writes} writes")
 
 
 def cut(note: str) -> str:

@@ -1,13 +1,11 @@
 """Events of a whole log, as `kubectl get events` lists them: one for each reason and message of an object, with a count. Made of the outcomes.
 
-The words are those of `tidelog describe`: a scheduler that decides says `Scheduled`, `FailedScheduling`, `Preempted`; what else an outcome tells has
-words of ours. Costs a microsecond or two a record.
+The words are in `tidelog.kube.events`. Costs a microsecond or two a record.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 import msgspec
 
@@ -25,8 +23,16 @@ from tidelog.eventlog.records import (
     Waiting,
     decode_body,
 )
-
-NORMAL, WARNING = "Normal", "Warning"
+from tidelog.kube.events import (
+    Saying,
+    eviction_refused,
+    nominated,
+    preempted,
+    rejected,
+    reserved,
+    scheduled,
+    waiting,
+)
 
 
 class ToldEvent(msgspec.Struct, kw_only=True):
@@ -45,18 +51,11 @@ class ToldEvent(msgspec.Struct, kw_only=True):
     last_at: int
 
 
-class _Said(NamedTuple):
-    object: str
-    type: str
-    reason: str
-    message: str
-
-
 class EventTable:
     """The events of the records that it was given, in order."""
 
     def __init__(self) -> None:
-        self._found: dict[_Said, ToldEvent] = {}
+        self._found: dict[tuple[str, Saying], ToldEvent] = {}
         self._last: dict[str, str] = {}
         """Object → its last rejection, which a repetition leaves out."""
         self.unknown: dict[int, list[ToldEvent]] = {}
@@ -70,22 +69,22 @@ class EventTable:
         if isinstance(body, Unschedulable) and body.same_as:
             self._again(record, body)
             return
-        for said in _said(record.key, body):
-            if said.reason == "FailedScheduling":
-                self._last[said.object] = said.message
-            self._count(said, record)
+        for key, saying in _sayings(record.key, body):
+            if isinstance(body, Unschedulable | AttemptError):
+                self._last[key] = saying.note
+            self._count(key, saying, record)
 
     def _again(self, record: Record, body: Unschedulable) -> None:
         message = self._last.get(record.key)
-        event = self._count(_Said(record.key, WARNING, "FailedScheduling", message or ""), record)
+        event = self._count(record.key, rejected(message or ""), record)
         if message is None and event.count == 1:
             self.unknown.setdefault(body.same_as, []).append(event)
 
-    def _count(self, said: _Said, record: Record) -> ToldEvent:
-        found = self._found.get(said)
+    def _count(self, key: str, saying: Saying, record: Record) -> ToldEvent:
+        found = self._found.get((key, saying))
         if found is None:
-            found = self._found[said] = ToldEvent(
-                type=said.type, reason=said.reason, object=said.object, message=said.message,
+            found = self._found[key, saying] = ToldEvent(
+                type=saying.type, reason=saying.reason, object=key, message=saying.note,
                 count=0, seq=0, at=record.at, last_at=0,
             )  # fmt: skip
         found.count += 1
@@ -97,36 +96,24 @@ class EventTable:
         return sorted(self._found.values(), key=lambda event: event.seq)
 
 
-def _said(key: str, body: Body) -> Iterator[_Said]:
-    name = key.partition("/")[2]
+def _sayings(key: str, body: Body) -> Iterator[tuple[str, Saying]]:
     match body:
         case Scheduled():
-            yield _Said(key, NORMAL, "Scheduled", f"Successfully assigned {name} to {body.node}")
-        case Unschedulable():
+            _, namespace, name = key.split("/")
+            yield key, scheduled(namespace, name, body.node)
+        case Unschedulable() | AttemptError():
             for member in body.members or (key,):
-                yield _Said(member, WARNING, "FailedScheduling", body.message)
-        case AttemptError():
-            for member in body.members or (key,):
-                yield _Said(member, WARNING, "FailedScheduling", body.message)
+                yield member, rejected(body.message)
         case Waiting():
-            yield _Said(key, NORMAL, "WaitingOnPermit", f"on {body.node}, for {', '.join(body.plugins)}")
+            yield key, waiting(body.node, body.plugins)
         case Reserved():
-            yield _Said(key, NORMAL, "WaitingForAnswers", f"on {body.node}, for {len(body.writes)} writes")
+            yield key, reserved(body.node, len(body.writes))
         case Nominated() if body.node:
-            victims = ", ".join(victim.partition("/")[2] for victim in body.victims)
-            yield _Said(
-                key, NORMAL, "Nominated", f"to {body.node}" + (f", in place of {victims}" if victims else "")
-            )
+            yield key, nominated(body.node, [victim.partition("/")[2] for victim in body.victims])
         case Evicted():
-            by = body.preemptor.partition("/")[2]
-            yield _Said(key, NORMAL, "Preempted", f"Preempted by pod {by} on node {body.node}")
+            yield key, preempted(body.preemptor.partition("/")[2], body.node)
         case EvictionRefused():
-            why = body.message or body.budget
-            yield _Said(
-                key,
-                WARNING,
-                "EvictionRefused",
-                f"on {body.node}, for {body.preemptor.partition('/')[2]}: {why}",
-            )
+            preemptor, why = body.preemptor.partition("/")[2], body.message or body.budget
+            yield key, eviction_refused(preemptor, body.node, why)
         case _:
             return

@@ -11,6 +11,7 @@ from tidelog.api.objects import Affinity, Pod, Toleration, TopologySpreadConstra
 from tidelog.api.resources import Requests, pod_requests
 from tidelog.api.text import age, safe, table
 from tidelog.cli.text.why import advice_lines, wait_lines
+from tidelog.kube.events import scheduled
 from tidelog.replay.advice import amount
 from tidelog.replay.story import StoryEntry
 from tidelog.replay.why import Why
@@ -54,7 +55,8 @@ def _event(entry: StoryEntry, found: Why) -> PodEvent:
     type_, reason = _REASONS[entry.what]
     message = entry.text.removeprefix("rejected: ")
     if entry.what == "scheduled":
-        message = f"Successfully assigned {found.pod} to {entry.node}"
+        namespace, _, name = found.pod.partition("/")
+        message = scheduled(namespace, name, entry.node).note
     return PodEvent(
         type=type_,
         reason=reason,

@@ -18,7 +18,7 @@ from tidelog.daemon.process.clock import Clock
 from tidelog.daemon.process.logs import fields
 from tidelog.kube.cluster.port import STRATEGIC_MERGE, ClusterError, ClusterPort, Request
 from tidelog.kube.cluster.waiting import micro_time, pause
-from tidelog.kube.events import Saying, preempted, rejected, scheduled
+from tidelog.kube.events import Saying, cut, preempted, rejected, scheduled
 
 WAITING_MAX = 20_000
 """So many wait; what comes then is dropped and counted. Arbitrary: 4 MB."""
@@ -77,7 +77,7 @@ class Events:
 
     def rejected(self, pod: Pod, message: str) -> None:
         """No place was found for the pod."""
-        self.say(pod, rejected(message))
+        self.say(pod, rejected(cut(message)))
 
     def preempted(self, victim: Pod, preemptor: Pod | None, node: str) -> None:
         """The pod was asked to go."""

@@ -13,7 +13,7 @@ from tidelog.api.cluster import Stamp
 from tidelog.api.objects import Pod
 from tidelog.api.times import NANOS, format_time
 from tidelog.eventlog.records import Body, Evicted, Record, Scheduled, Unschedulable
-from tidelog.kube.events import Saying, preempted, rejected, scheduled
+from tidelog.kube.events import Saying, cut, preempted, rejected, scheduled
 from tidelog.kube.serve.items import Item
 from tidelog.kube.serve.memory import MemoryView
 from tidelog.kube.serve.view import LogView
@@ -39,7 +39,7 @@ class Telling:
                 self._say(record, record.key, scheduled(namespace, name, body.node))
             case Unschedulable(same_as=0):
                 for key in body.members or (record.key,):
-                    self._say(record, key, rejected(body.message))
+                    self._say(record, key, rejected(cut(body.message)))
             case Unschedulable():
                 self._say(record, record.key, rejected(""))
             case Evicted():

@@ -5,13 +5,11 @@ Nothing here changes what is decided, so it is no part of `SchedulerConfiguratio
 
 from __future__ import annotations
 
-from typing import Literal
-
 import msgspec
 
 from tidelog.api.times import NANOS, format_duration, parse_duration
 from tidelog.api.validation.field_errors import POSITIVE, ErrorList
-from tidelog.configuration.file_v1 import KubeSchedulerConfiguration, LeaseSection
+from tidelog.configuration.file_v1 import ClusterSection, KubeSchedulerConfiguration, LeaseSection
 
 PATH = "tidelog.cluster"
 WRITE_SECONDS = 5.0
@@ -23,26 +21,18 @@ RETRY_JITTER = 1.2
 class LeaseOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Times in seconds; kube-scheduler's own by default."""
 
-    namespace: str = ""
-    """Empty, like the name: not said."""
-    name: str = ""
+    namespace: str = "kube-system"
+    name: str = "tidelog-scheduler"
     duration: float = 15.0
     renew_deadline: float = 10.0
     retry: float = 2.0
 
 
 class ClusterOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """None and empty: not said."""
+    """The section, and the values of its texts."""
 
-    mode: Literal["record", "shadow", "schedule"] | None = None
+    section: ClusterSection = ClusterSection()
     lease: LeaseOptions = LeaseOptions()
-    unsettled: int | None = None
-    concurrency: int = 32
-    strict_binding: bool = False
-    preemption: Literal["evict", "delete"] = "evict"
-    redaction: Literal["standard", "images", "pseudonymous"] | None = None
-    keep_annotations: tuple[str, ...] = ()
-    events: Literal["all", "problems", "none"] | None = None
     resync_check: float = 300.0
     """Seconds."""
     qps: float = 0.0
@@ -61,15 +51,8 @@ def cluster_options(file: KubeSchedulerConfiguration, errors: ErrorList) -> Clus
     if burst < 0:
         errors.invalid("clientConnection.burst", burst, "must not be negative")
     return ClusterOptions(
-        mode=section.mode,
+        section=section,
         lease=_lease(section.lease, errors),
-        unsettled=section.unsettled,
-        concurrency=section.concurrency,
-        strict_binding=section.strict_binding,
-        preemption=section.preemption,
-        redaction=section.redaction,
-        keep_annotations=section.keep_annotations,
-        events=section.events,
         resync_check=_seconds(f"{PATH}.resyncCheck", section.resync_check, errors),
         # As kube-scheduler takes them: a negative rate is no limit, and without a burst one request follows the other.
         qps=max(qps, 0.0),
@@ -90,11 +73,11 @@ def _lease(section: LeaseSection, errors: ErrorList) -> LeaseOptions:
         rule = f"must be more than {RETRY_JITTER} times retryPeriod ({section.retry_period})"
         errors.invalid(f"{path}.renewDeadline", section.renew_deadline, rule)
     for name, value in (("namespace", section.namespace), ("name", section.name)):
-        if value is not None and (not value or "/" in value):
+        if not value or "/" in value:
             errors.invalid(f"{path}.{name}", value, "must be the name of an object")
     return LeaseOptions(
-        namespace=section.namespace or "",
-        name=section.name or "",
+        namespace=section.namespace,
+        name=section.name,
         duration=duration,
         renew_deadline=deadline,
         retry=retry,

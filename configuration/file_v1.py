@@ -93,8 +93,8 @@ class ClientConnection(_File, frozen=True, kw_only=True):
 
 
 class LeaseSection(_File, frozen=True, kw_only=True):
-    namespace: str | None = None
-    name: str | None = None
+    namespace: str = "kube-system"
+    name: str = "tidelog-scheduler"
     duration: str = "15s"
     renew_deadline: str = "10s"
     retry_period: str = "2s"

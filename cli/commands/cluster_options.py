@@ -14,7 +14,6 @@ from msgspec.structs import replace
 if TYPE_CHECKING:
     from tidelog.configuration.cluster import LeaseOptions
     from tidelog.daemon.process.process import Options, Process
-    from tidelog.kube.cluster.lease import LeaseSettings
     from tidelog.page.site import PageSite
 
 
@@ -96,23 +95,26 @@ def live_process(args: argparse.Namespace, options: Options, site: PageSite) -> 
             "--actors play the parts of a cluster that is not there; leave them out with --kubeconfig"
         )
     said = load_configuration(options.config, installed_plugins(), options.gates).cluster
-    mode: Mode = args.mode or said.mode or "record"
+    section = said.section
+    mode: Mode = args.mode or section.mode or "record"
     kinds = named(args.record_kinds)
     if mode == "schedule" and kinds:
         raise UsageError("--record-kinds: --mode schedule needs every kind that decisions depend on")
     if args.shadow_records and mode != "shadow":
         raise UsageError("--shadow-records: only with --mode shadow is anything judged")
-    unsettled = args.unsettled if args.unsettled is not None else said.unsettled
+    unsettled = args.unsettled if args.unsettled is not None else section.unsettled
     if unsettled is not None and unsettled < 1:
         raise UsageError(f"--unsettled {unsettled}: must be at least 1")
-    events = args.events or said.events or "all"
+    events = args.events or section.events or "all"
     settings = ClusterSettings(
         mode=mode,
         kinds=kinds,
-        lease=lease_settings(args.lease, said.lease),
+        lease=lease_options(args.lease, said.lease),
         unsettled=unsettled or ClusterSettings().unsettled,
         writer=WriterSettings(
-            concurrency=said.concurrency, strict_binding=said.strict_binding, preemption=said.preemption
+            concurrency=section.concurrency,
+            strict_binding=section.strict_binding,
+            preemption=section.preemption,
         ),
         events=events != "none",
         scheduled_events=events == "all",
@@ -123,30 +125,28 @@ def live_process(args: argparse.Namespace, options: Options, site: PageSite) -> 
         burst=said.burst,
         resync_check=said.resync_check,
     )
-    redaction = args.redact or said.redaction or "standard"
+    redaction = args.redact or section.redaction or "standard"
     projection = Projection(
         level="pseudonymous" if redaction == "pseudonymous" else "standard",
         key=read_key(args.redact_key),
-        keep_annotations=named(args.keep_annotations) or said.keep_annotations,
+        keep_annotations=named(args.keep_annotations) or section.keep_annotations,
         hide_images=redaction == "images",
     )
     return LiveProcess(options, read_access(args.kubeconfig, args.context), settings, projection, site)
 
 
-def lease_settings(text: str | None, said: LeaseOptions) -> LeaseSettings | None:
+def lease_options(text: str | None, said: LeaseOptions) -> LeaseOptions | None:
     """The Lease of --lease, with the times of the configuration; None for none."""
     from tidelog.api.errors import UsageError
-    from tidelog.kube.cluster.lease import LeaseSettings
 
     if text == "none":
         return None
-    known = LeaseSettings(duration=said.duration, renew_deadline=said.renew_deadline, retry=said.retry)
     if text is None:
-        return replace(known, namespace=said.namespace or known.namespace, name=said.name or known.name)
+        return said
     namespace, slash, name = text.partition("/")
     if not (namespace and slash and name) or "/" in name:
         raise UsageError(f"--lease {text}: must be NAMESPACE/NAME, or none")
-    return replace(known, namespace=namespace, name=name)
+    return replace(said, namespace=namespace, name=name)
 
 
 def named(text: str) -> tuple[str, ...]:

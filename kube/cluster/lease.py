@@ -19,6 +19,7 @@ from typing import Any
 import msgspec
 
 from tidelog.api.times import NANOS
+from tidelog.configuration.cluster import LeaseOptions
 from tidelog.daemon.process.clock import Clock
 from tidelog.daemon.process.logs import fields
 from tidelog.eventlog.records import Draft, LeadershipChanged
@@ -28,16 +29,6 @@ from tidelog.kube.cluster.view import AUTHOR
 from tidelog.kube.cluster.waiting import micro_time, pause
 
 _log = logging.getLogger("tidelog.cluster")
-
-
-class LeaseSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the Lease is, and its times in seconds; kube-scheduler's own."""
-
-    namespace: str = "kube-system"
-    name: str = "tidelog-scheduler"
-    duration: float = 15.0
-    renew_deadline: float = 10.0
-    retry: float = 2.0
 
 
 class _LeaseSpec(msgspec.Struct, frozen=True, rename="camel"):
@@ -76,7 +67,7 @@ class Lease(Leadership):
     def __init__(
         self,
         port: ClusterPort,
-        settings: LeaseSettings,
+        settings: LeaseOptions,
         identity: str,
         clock: Clock,
         steady: Callable[[], int],

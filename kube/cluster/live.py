@@ -27,6 +27,7 @@ from tidelog.api.kinds.registry import KIND_BY_NAME
 from tidelog.api.objects import Object
 from tidelog.api.projection import Projection
 from tidelog.api.times import NANOS
+from tidelog.configuration.cluster import LeaseOptions
 from tidelog.daemon.metrics.cluster import ClusterStatistics
 from tidelog.daemon.process.clock import Clock
 from tidelog.daemon.process.logs import fields
@@ -38,7 +39,7 @@ from tidelog.kube.cluster.codec import Codec
 from tidelog.kube.cluster.events import Events
 from tidelog.kube.cluster.inbox import Inbox
 from tidelog.kube.cluster.kinds import ServerVersion, checked, discover, wanted_kinds
-from tidelog.kube.cluster.lease import Leadership, Lease, LeaseSettings, held_by_another
+from tidelog.kube.cluster.lease import Leadership, Lease, held_by_another
 from tidelog.kube.cluster.port import ClusterError, ClusterPort, NoAnswer, NotSent, Request
 from tidelog.kube.cluster.reader import CHECK_SECONDS, KindReader, ServerTraits
 from tidelog.kube.cluster.shadow import Shadow
@@ -67,7 +68,7 @@ class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True):
     mode: Mode = "record"
     kinds: tuple[str, ...] = ()
     """Empty: all that decisions depend on."""
-    lease: LeaseSettings | None = LeaseSettings()
+    lease: LeaseOptions | None = LeaseOptions()
     """None: nobody else schedules here, whatever happens."""
     unsettled: int = 128
     """So many bindings may be decided and not seen."""

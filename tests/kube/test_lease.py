@@ -12,15 +12,16 @@ from tests.kube.live_world import LiveWorld
 from tests.kube.memory_server import MemoryServer
 from tests.kube.test_promises import assert_bound_once, is_binding
 from tidelog.api.times import NANOS
+from tidelog.configuration.cluster import LeaseOptions
 from tidelog.daemon.process.clock import SystemClock
 from tidelog.eventlog.log import Log
 from tidelog.eventlog.memory import MemoryStore
 from tidelog.kube.cluster.inbox import Inbox
-from tidelog.kube.cluster.lease import Lease, LeaseSettings, held_by_another
+from tidelog.kube.cluster.lease import Lease, held_by_another
 from tidelog.kube.cluster.live import ClusterSettings
 from tidelog.testing.virtual_time import VirtualClock
 
-SETTINGS = LeaseSettings()
+SETTINGS = LeaseOptions()
 
 
 class Machine:

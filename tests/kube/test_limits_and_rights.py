@@ -12,9 +12,8 @@ from tests.kube.live_world import LiveWorld
 from tests.kube.memory_server import MemoryServer
 from tidelog.api.errors import UsageError
 from tidelog.api.times import NANOS
-from tidelog.cli.commands.cluster_options import lease_settings
+from tidelog.cli.commands.cluster_options import lease_options
 from tidelog.configuration.cluster import LeaseOptions
-from tidelog.kube.cluster.lease import LeaseSettings
 from tidelog.kube.cluster.port import Answer, Request
 from tidelog.kube.cluster.rights import REVIEWS
 from tidelog.kube.cluster.throttle import RequestLimit
@@ -87,7 +86,7 @@ def denying(*lacking: str) -> tuple[MemoryServer, list[str]]:
 
 async def test_who_may_not_bind_is_told_at_the_start_and_nothing_is_decided() -> None:
     server, asked = denying("pods/binding", "leases")
-    world = LiveWorld(server, lease=LeaseSettings())
+    world = LiveWorld(server, lease=LeaseOptions())
 
     with pytest.raises(UsageError, match=r"let this user create pods/binding, get leases\.coordination"):
         await world.start()
@@ -129,13 +128,11 @@ async def test_recorder_is_not_asked_what_it_may() -> None:
 def test_lease_of_the_command_line_has_the_times_of_the_configuration() -> None:
     said = LeaseOptions(namespace="team", name="ours", duration=40, renew_deadline=20)
 
-    assert lease_settings(None, said) == LeaseSettings(
+    assert lease_options(None, said) == LeaseOptions(
         namespace="team", name="ours", duration=40, renew_deadline=20
     )
-    assert lease_settings("a/b", said) == LeaseSettings(
-        namespace="a", name="b", duration=40, renew_deadline=20
-    )
-    assert lease_settings("none", said) is None
-    assert lease_settings(None, LeaseOptions()) == LeaseSettings()
+    assert lease_options("a/b", said) == LeaseOptions(namespace="a", name="b", duration=40, renew_deadline=20)
+    assert lease_options("none", said) is None
+    assert lease_options(None, LeaseOptions()) == LeaseOptions()
     with pytest.raises(UsageError, match="must be NAMESPACE/NAME"):
-        lease_settings("a/b/c", said)
+        lease_options("a/b/c", said)

@@ -33,8 +33,8 @@ from tidelog.api.storage import (
 from tidelog.api.times import NANOS
 from tidelog.api.volumes import claim_uses
 from tidelog.api.well_known import ZONE
-from tidelog.daemon.actors.protocol import NOTHING, Deeds, Errand, Objects
-from tidelog.eventlog.records import Body, Draft, ObjectDeleted, ObjectPut, Record
+from tidelog.daemon.actors.protocol import NOTHING, Deeds, Errand, Objects, delete, put
+from tidelog.eventlog.records import Body, Draft, Record
 
 ATTACH = "attach"
 DETACH = "detach"
@@ -118,13 +118,11 @@ class AttachController:
         if errand.what == REGISTER:
             node = objects.get(f"Node//{errand.key}")
             is_known = objects.get(f"CSINode//{errand.key}") is not None
-            return (
-                NOTHING if is_known or not isinstance(node, Node) else Deeds([_put(self._registered(node))])
-            )
+            return NOTHING if is_known or not isinstance(node, Node) else Deeds([put(self._registered(node))])
         if errand.what == ATTACH:
             return Deeds(
                 [
-                    _put(made)
+                    put(made)
                     for made in self._wanted(errand.key, objects)
                     if objects.get(object_key(made)) is None
                 ]
@@ -163,9 +161,8 @@ class AttachController:
         used = {object_key(wanted) for pod in self._on.get(node, ()) for wanted in self._wanted(pod, objects)}
         for found in objects.of_kind("VolumeAttachment"):
             if isinstance(found, VolumeAttachment) and found.spec.node_name == node:
-                key = object_key(found)
-                if key not in used:
-                    yield Draft(body=ObjectDeleted(uid=found.metadata.uid), author="", key=key)
+                if object_key(found) not in used:
+                    yield delete(found)
 
 
 def attachment(driver: str, volume: str, node: str) -> VolumeAttachment:
@@ -178,7 +175,3 @@ def attachment(driver: str, volume: str, node: str) -> VolumeAttachment:
         ),
         status=VolumeAttachmentStatus(attached=True),
     )
-
-
-def _put(obj: Object) -> Draft:
-    return Draft(body=ObjectPut(object=obj), author="", key=object_key(obj))

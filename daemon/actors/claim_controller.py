@@ -31,8 +31,8 @@ from tidelog.api.objects import (
     ResourceClaimTemplate,
 )
 from tidelog.api.pod_status import is_terminal
-from tidelog.daemon.actors.protocol import NOTHING, Deeds, Errand, Objects
-from tidelog.eventlog.records import Body, Draft, ObjectDeleted, ObjectPut, Record, Reserved
+from tidelog.daemon.actors.protocol import NOTHING, Deeds, Errand, Objects, delete, put
+from tidelog.eventlog.records import Body, Draft, Record, Reserved
 
 FINALIZER = "resource.kubernetes.io/delete-protection"
 POD_CLAIM_NAME = "resource.kubernetes.io/pod-claim-name"
@@ -111,10 +111,10 @@ class ClaimController:
                 continue
             claim = _claim_for(pod, entry, template)
             if objects.get(object_key(claim)) is None:
-                yield _put(claim)
+                yield put(claim)
             statuses.append(PodResourceClaimStatus(name=entry.name, resource_claim_name=claim.metadata.name))
         if len(statuses) > len(pod.status.resource_claim_statuses):
-            yield _put(replace(pod, status=replace(pod.status, resource_claim_statuses=tuple(statuses))))
+            yield put(replace(pod, status=replace(pod.status, resource_claim_statuses=tuple(statuses))))
 
 
 def _claim_for(pod: Pod, entry: PodResourceClaim, template: ResourceClaimTemplate) -> ResourceClaim:
@@ -134,17 +134,17 @@ def _claim_for(pod: Pod, entry: PodResourceClaim, template: ResourceClaimTemplat
 def _released(claim: ResourceClaim, objects: Objects) -> Iterator[Draft]:
     """Return the writes for a claim whose consumers may have gone."""
     if _owner_is_gone(claim, objects):
-        yield Draft(body=ObjectDeleted(uid=claim.metadata.uid), author="", key=object_key(claim))
+        yield delete(claim)
         return
     status = claim.status
     left = tuple(one for one in status.reserved_for if _still_uses(claim, one, objects))
     if len(left) == len(status.reserved_for):
         return
     if left:
-        yield _put(replace(claim, status=replace(status, reserved_for=left)))
+        yield put(replace(claim, status=replace(status, reserved_for=left)))
         return
     finalizers = tuple(name for name in claim.metadata.finalizers if name != FINALIZER)
-    yield _put(
+    yield put(
         replace(
             claim,
             metadata=replace(claim.metadata, finalizers=finalizers),
@@ -176,7 +176,3 @@ def _pods_of(claim: ResourceClaim) -> Iterator[str]:
     for owner in claim.metadata.owner_references:
         if owner.controller and owner.kind == "Pod":
             yield f"Pod/{namespace}/{owner.name}"
-
-
-def _put(obj: Object) -> Draft:
-    return Draft(body=ObjectPut(object=obj), author="", key=object_key(obj))

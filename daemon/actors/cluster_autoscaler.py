@@ -32,7 +32,7 @@ from tidelog.api.times import NANOS, format_time, parse_time
 from tidelog.api.validation.rules import validate
 from tidelog.configuration.configuration import SchedulerConfiguration, default_configuration
 from tidelog.daemon.actors.node_groups import NODE_GROUP, NodeGroup, group_errors, node_name
-from tidelog.daemon.actors.protocol import NOTHING, Deeds, Errand, Objects
+from tidelog.daemon.actors.protocol import NOTHING, Deeds, Errand, Objects, put
 from tidelog.daemon.actors.provisioning_simulation import LISTED, Simulation
 from tidelog.eventlog.records import (
     Body,
@@ -105,11 +105,9 @@ class ClusterAutoscaler:
     name = "cluster-autoscaler"
     Settings = ClusterAutoscalerSettings
 
-    def __init__(
-        self, settings: ClusterAutoscalerSettings | None = None, registry: Registry | None = None
-    ) -> None:
+    def __init__(self, settings: ClusterAutoscalerSettings | None = None) -> None:
         self._settings = settings or ClusterAutoscalerSettings()
-        self._registry = registry or Registry()
+        self._registry = Registry()
         self._groups = {group.name: group for group in self._settings.node_groups}
         self._configuration: SchedulerConfiguration | None = None
         """The one in force; None: there is none yet, and the default one is taken."""
@@ -179,7 +177,7 @@ class ClusterAutoscaler:
             self.refuse(group, order.zone, at)
             return Deeds((), (again,))
         node = group.node(order.zone, order.name)
-        return Deeds((Draft(body=ObjectPut(object=node), author="", key=f"Node//{order.name}"),), (again,))
+        return Deeds((put(node),), (again,))
 
     def _order_of(self, pod: Pod) -> NodeOrder | None:
         """The order that a pod waits for, by its condition; None for what no order of ours says, since anybody may set conditions."""

@@ -18,8 +18,8 @@ from tidelog.api.errors import FieldError
 from tidelog.api.kinds.registry import object_key
 from tidelog.api.objects import AllocatedDeviceStatus, Condition, DeviceResult, Object, ResourceClaim
 from tidelog.api.times import NANOS, format_time
-from tidelog.daemon.actors.protocol import NOTHING, Deeds, Errand, Objects
-from tidelog.eventlog.records import Body, Draft, ObjectPut, Record, Reserved
+from tidelog.daemon.actors.protocol import NOTHING, Deeds, Errand, Objects, put
+from tidelog.eventlog.records import Body, Record, Reserved
 
 READY = "ready"
 
@@ -82,8 +82,7 @@ class DeviceDriver:
         done = {(s.driver, s.pool, s.device) for s in told}
         kept = [s for s in claim.status.devices if (s.driver, s.pool, s.device) not in done]
         status = replace(claim.status, devices=(*kept, *told))
-        changed: Object = replace(claim, status=status)
-        return Deeds([Draft(body=ObjectPut(object=changed), author="", key=errand.key)])
+        return Deeds([put(replace(claim, status=status))])
 
     def _told(self, result: DeviceResult, at: int) -> AllocatedDeviceStatus:
         is_broken = result.driver in self._settings.fails and bool(result.binding_failure_conditions)

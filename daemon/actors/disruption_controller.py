@@ -39,10 +39,9 @@ from tidelog.api.objects import (
 )
 from tidelog.api.pod_status import is_terminal
 from tidelog.api.times import parse_time
-from tidelog.daemon.actors.protocol import NOTHING, Deeds, Errand, Objects
+from tidelog.daemon.actors.protocol import NOTHING, Deeds, Errand, Objects, put
 from tidelog.eventlog.records import (
     Body,
-    Draft,
     Evicted,
     ObjectDeleted,
     ObjectPut,
@@ -220,9 +219,7 @@ class DisruptionController:
         later = () if due is None else (Errand(due, LOOK, errand.key, errand.cause),)
         if status == budget.status:
             return Deeds((), later)
-        return Deeds(
-            (Draft(body=ObjectPut(object=replace(budget, status=status)), author="", key=errand.key),), later
-        )
+        return Deeds((put(replace(budget, status=status)),), later)
 
     def _notice(self, key: str, obj: Object | None) -> None:
         kind, _, place = key.partition("/")

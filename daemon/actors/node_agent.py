@@ -19,8 +19,8 @@ from tidelog.api.errors import FieldError
 from tidelog.api.objects import Condition, Pod
 from tidelog.api.pod_status import GRACE_SECONDS
 from tidelog.api.times import NANOS, format_time, parse_time
-from tidelog.daemon.actors.protocol import NOTHING, Deeds, Errand, Objects
-from tidelog.eventlog.records import Body, Draft, ObjectDeleted, ObjectPut, Record
+from tidelog.daemon.actors.protocol import NOTHING, Deeds, Errand, Objects, delete, put
+from tidelog.eventlog.records import Body, Record
 
 START = "start"
 FINISH = "finish"
@@ -78,9 +78,9 @@ class NodeAgent:
             return NOTHING
         if pod.metadata.deletion_timestamp:
             if errand.what == FINISH and self._ends_at(pod) <= at:
-                return Deeds([Draft(body=ObjectDeleted(uid=pod.metadata.uid), author="", key=errand.key)])
+                return Deeds([delete(pod)])
         elif errand.what == START and _is_to_start(pod) and objects.get(f"Node//{pod.spec.node_name}"):
-            return Deeds([Draft(body=ObjectPut(object=started(pod, at)), author="", key=errand.key)])
+            return Deeds([put(started(pod, at))])
         return NOTHING
 
     def _errands(self, pod: Pod, key: str, seq: int, at: int) -> Iterator[Errand]:

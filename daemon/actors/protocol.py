@@ -20,9 +20,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Protocol, runtime_checkable
 
+from tidelog.api.kinds.registry import object_key
 from tidelog.api.objects import Object
 from tidelog.configuration.configuration import SchedulerConfiguration
-from tidelog.eventlog.records import Body, Draft, Record
+from tidelog.eventlog.records import Body, Draft, ObjectDeleted, ObjectPut, Record
 
 
 class Errand(NamedTuple):
@@ -52,6 +53,16 @@ class Objects(Protocol):
     def of_kind(self, kind: str) -> Iterable[Object]:
         """All of a kind, by namespace and name. Costs a walk over all objects: not for every record."""
         ...
+
+
+def put(obj: Object) -> Draft:
+    """Record the object as it is from now on. Who says so is filled in (`tidelog.daemon.actors.errands`)."""
+    return Draft(body=ObjectPut(object=obj), author="", key=object_key(obj))
+
+
+def delete(obj: Object) -> Draft:
+    """Record that the object is gone."""
+    return Draft(body=ObjectDeleted(uid=obj.metadata.uid), author="", key=object_key(obj))
 
 
 class Deeds(NamedTuple):

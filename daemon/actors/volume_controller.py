@@ -32,8 +32,8 @@ from tidelog.api.volumes import (
     pod_uid,
 )
 from tidelog.daemon.actors import volume_steps as steps
-from tidelog.daemon.actors.protocol import NOTHING, Deeds, Errand, Objects
-from tidelog.eventlog.records import Body, Draft, ObjectDeleted, ObjectPut, Record, Reserved
+from tidelog.daemon.actors.protocol import NOTHING, Deeds, Errand, Objects, delete, put
+from tidelog.eventlog.records import Body, Draft, ObjectPut, Record, Reserved
 
 CLAIM = "PersistentVolumeClaim/"
 VOLUME = "PersistentVolume/"
@@ -201,22 +201,20 @@ class VolumeController:
                 if ref is None or f"{CLAIM}{ref.namespace}/{ref.name}" != key:
                     continue
                 if volume.spec.persistent_volume_reclaim_policy == "Delete":
-                    yield Draft(
-                        body=ObjectDeleted(uid=volume.metadata.uid), author="", key=object_key(volume)
-                    )
+                    yield delete(volume)
                 elif volume.status.phase == "Bound":
-                    yield _put(steps.released(volume))
+                    yield put(steps.released(volume))
         elif key.startswith(VOLUME) and objects.get(key) is None:
             name = key.rpartition("/")[2]
             for claim in objects.of_kind("PersistentVolumeClaim"):
                 if isinstance(claim, PersistentVolumeClaim) and claim.spec.volume_name == name:
                     if claim.status.phase == "Bound":
-                        yield _put(steps.lost(claim))
+                        yield put(steps.lost(claim))
         else:
             for claim_key in self._owned.pop(key, ()):
                 owned = objects.get(claim_key)
                 if owned is not None:
-                    yield Draft(body=ObjectDeleted(uid=owned.metadata.uid), author="", key=claim_key)
+                    yield delete(owned)
 
 
 def _volumes(objects: Objects) -> Iterable[PersistentVolume]:
@@ -230,12 +228,8 @@ def _claims_of(pod: Pod, objects: Objects) -> Iterator[Draft]:
             continue
         claim = steps.claim_for(pod, volume)
         if objects.get(object_key(claim)) is None:
-            yield _put(claim)
+            yield put(claim)
 
 
 def _puts(*objects: Object) -> Deeds:
-    return Deeds([_put(obj) for obj in objects])
-
-
-def _put(obj: Object) -> Draft:
-    return Draft(body=ObjectPut(object=obj), author="", key=object_key(obj))
+    return Deeds([put(obj) for obj in objects])

@@ -37,7 +37,7 @@ from tidelog.api.objects import (
 from tidelog.api.pod_status import GRACE_SECONDS, is_terminal
 from tidelog.api.storage import PersistentVolumeClaim, PersistentVolumeClaimStatus
 from tidelog.api.times import NANOS, format_time
-from tidelog.daemon.actors.protocol import NOTHING, Deeds, Errand, Objects
+from tidelog.daemon.actors.protocol import NOTHING, Deeds, Errand, Objects, delete, put
 from tidelog.eventlog.records import Body, Draft, ObjectDeleted, ObjectPut, Record
 from tidelog.framework.disruption_budgets import is_ready
 from tidelog.kube.opaque import dumped, left_over, read
@@ -159,14 +159,13 @@ def _collected(objects: Objects, at: int) -> list[Draft]:
 
 def _end(obj: Object, at: int) -> Draft:
     """As if somebody deleted it: a pod on a node is left to its node agent."""
-    key = object_key(obj)
     if not isinstance(obj, Pod) or not obj.spec.node_name or is_terminal(obj):
-        return Draft(body=ObjectDeleted(uid=obj.metadata.uid), author="", key=key)
+        return delete(obj)
     grace = obj.spec.termination_grace_period_seconds
     grace = GRACE_SECONDS if grace is None else grace
     due = format_time(at + grace * NANOS)
     meta = replace(obj.metadata, deletion_timestamp=due, deletion_grace_period_seconds=grace)
-    return Draft(body=ObjectPut(object=replace(obj, metadata=meta)), author="", key=key)
+    return put(replace(obj, metadata=meta))
 
 
 class _Look:
@@ -296,7 +295,7 @@ class _Look:
             )
             claim = replace(claim, metadata=made, status=PersistentVolumeClaimStatus())
             if self._objects.get(object_key(claim)) is None:
-                self.drafts.append(Draft(body=ObjectPut(object=claim), author="", key=object_key(claim)))
+                self.drafts.append(put(claim))
             found.append(Volume(name=volume, persistent_volume_claim=ClaimVolume(claim_name=name)))
         return tuple(found)
 
@@ -441,9 +440,7 @@ class _Look:
 
     def _put(self, obj: Object) -> None:
         meta = replace(obj.metadata, generation=obj.metadata.generation + 1)
-        self.drafts.append(
-            Draft(body=ObjectPut(object=replace(obj, metadata=meta)), author="", key=object_key(obj))
-        )
+        self.drafts.append(put(replace(obj, metadata=meta)))
 
     def _status_of(self, obj: Object) -> dict[str, Any]:
         found = read(self._objects.opaque(object_key(obj))).get("status")

@@ -12,7 +12,7 @@ from tidelog.api.errors import InvalidObjects
 from tidelog.api.kinds.registry import object_key
 from tidelog.api.objects import Object
 from tidelog.api.storage import CSINode, PersistentVolume, PersistentVolumeClaim
-from tidelog.api.volumes import BIND_COMPLETED, selected_for
+from tidelog.api.volumes import BIND_COMPLETED
 from tidelog.api.well_known import ZONE
 from tidelog.daemon.actors import volume_steps as steps
 from tidelog.daemon.actors.attach_controller import AttachController, AttachControllerSettings
@@ -69,10 +69,15 @@ def test_claim_that_waits_for_a_consumer_is_left_alone() -> None:
     assert claim_in(found) == s.claim("c")
 
 
+SELECTED = replace(
+    s.claim("c"), metadata=replace(s.claim("c").metadata, annotations={steps.SELECTED_NODE: "n"})
+)
+
+
 def test_volume_is_made_where_the_selected_node_reaches_it() -> None:
     node = b.node("n").label({ZONE: "z"}).build()
 
-    found = play(VolumeController(), s.storage_class(), node, selected_for(s.claim("c"), "n"))
+    found = play(VolumeController(), s.storage_class(), node, SELECTED)
 
     made = found[f"PersistentVolume//{claim_in(found).spec.volume_name}"]
     assert isinstance(made, PersistentVolume)
@@ -89,7 +94,7 @@ def test_volume_is_made_where_the_selected_node_reaches_it() -> None:
 def test_provisioner_may_refuse_or_be_silent_or_slow(settings: dict[str, Any], annotated: bool) -> None:
     actor = VolumeController(VolumeControllerSettings(**settings))
 
-    found = play(actor, s.storage_class(), b.node("n").build(), selected_for(s.claim("c"), "n"))
+    found = play(actor, s.storage_class(), b.node("n").build(), SELECTED)
 
     assert claim_in(found).spec.volume_name == ""
     assert (steps.SELECTED_NODE in claim_in(found).metadata.annotations) is annotated

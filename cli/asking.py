@@ -5,13 +5,14 @@ from __future__ import annotations
 import argparse
 import gc
 import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import NamedTuple
 
 from tidelog.api.errors import UsageError
-from tidelog.cli.commands.options import DEFAULT_NAMESPACE
-from tidelog.cli.moments import NOW, At, dated, seq_of
+from tidelog.cli.commands.options import DEFAULT_NAMESPACE, log_path
+from tidelog.cli.moments import NOW, At, dated, parse_at, seq_of
 from tidelog.cli.progress import Progress
-from tidelog.eventlog.address import LogAddress
 from tidelog.replay.history import History, open_history
 from tidelog.scheduler.core import Core
 
@@ -51,7 +52,7 @@ class QuestionTime(NamedTuple):
     at: int
 
 
-async def moment_of(history: History, at: At) -> QuestionTime:
+async def _moment_of(history: History, at: At) -> QuestionTime:
     """The moment that `--at` names; now, where it names none."""
     _collect_little()
     at = await dated(history.log, at)
@@ -68,9 +69,16 @@ def _collect_little() -> None:
     gc.set_threshold(200_000, 50, 1_000)
 
 
-async def state_at(path: LogAddress, at: At) -> tuple[Core, QuestionTime]:
-    """The scheduler's state at a moment, attempts in flight included."""
-    async with open_history(path) as history:
+@asynccontextmanager
+async def asked(args: argparse.Namespace) -> AsyncIterator[tuple[History, QuestionTime]]:
+    """Open the log for a question about the moment that `--at` names, and show how far it is read."""
+    at = parse_at(args.at)
+    async with open_history(log_path(args)) as history:
         with Progress("reading the log", "records") as progress, progress.reading(history.log):
-            moment = await moment_of(history, at)
-            return await history.core_at(moment.seq), moment
+            yield history, await _moment_of(history, at)
+
+
+async def state_at(args: argparse.Namespace) -> tuple[Core, QuestionTime]:
+    """The scheduler's state at that moment, attempts in flight included."""
+    async with asked(args) as (history, moment):
+        return await history.core_at(moment.seq), moment

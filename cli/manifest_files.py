@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import stat
 import sys
@@ -13,6 +14,7 @@ from tidelog.api.kinds.kind import Kind
 from tidelog.api.manifests.documents import INPUT_BYTES_MAX
 from tidelog.api.manifests.manifests import Remarks, load
 from tidelog.api.objects import Object
+from tidelog.cli.commands.options import DEFAULT_NAMESPACE
 from tidelog.cli.progress import Progress
 from tidelog.cli.terminal import notice
 from tidelog.daemon.intake.messages import Refused, RefusedObject
@@ -26,6 +28,16 @@ class Manifest(NamedTuple):
 
     source: str
     object: Object
+
+
+def manifests_of(args: argparse.Namespace) -> list[Manifest]:
+    """All objects of the files that a verb's -f names."""
+    return read_manifests(
+        args.filename,
+        namespace=args.namespace or DEFAULT_NAMESPACE,
+        recursive=args.recursive,
+        strict=getattr(args, "strict", False),
+    )
 
 
 def read_manifests(

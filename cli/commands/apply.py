@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import argparse
 
-from tidelog.cli.commands.options import DEFAULT_NAMESPACE, add_dry_run, add_namespace, add_output, add_strict
+from tidelog.cli.commands.options import (
+    add_dry_run,
+    add_manifests,
+    add_namespace,
+    add_output,
+    add_strict,
+)
 
 DESCRIPTION = """\
 Put the objects of manifests into the log: YAML with any number of documents, JSON, lists, what `kubectl get -o json`
@@ -23,15 +29,7 @@ EXAMPLES = """\
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
-    parser.add_argument(
-        "-f",
-        "--filename",
-        action="append",
-        required=True,
-        metavar="FILE|DIR|-",
-        help="a manifest, a directory of manifests, or - for stdin; may be given several times",
-    )
-    parser.add_argument("-R", "--recursive", action="store_true", help="look into directories of directories")
+    add_manifests(parser)
     add_namespace(parser)
     add_dry_run(parser)
     add_strict(parser)
@@ -42,15 +40,10 @@ def run(args: argparse.Namespace) -> int:
     """Read, submit, report."""
     from tidelog.cli.commands.options import log_path
     from tidelog.cli.commands.reporting import submit_and_report
-    from tidelog.cli.manifest_files import read_manifests
+    from tidelog.cli.manifest_files import manifests_of
     from tidelog.daemon.intake.messages import Apply
 
     log_path(args)
-    found = read_manifests(
-        args.filename,
-        namespace=args.namespace or DEFAULT_NAMESPACE,
-        recursive=args.recursive,
-        strict=args.strict,
-    )
+    found = manifests_of(args)
     facts = Apply(objects=[m.object for m in found], sources=[m.source for m in found])
     return submit_and_report(args, facts, "apply")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from tidelog.cli.commands.options import add_output
+from tidelog.cli.commands.options import add_output, print_found
 
 DESCRIPTION = """\
 Run a benchmark of the repository on this machine and print its figures. Without a name: list the benchmarks. Run them on
@@ -29,16 +29,13 @@ def run(args: argparse.Namespace) -> int:
     """Run it, print its figures."""
     from tidelog.api.errors import UsageError
     from tidelog.api.kinds.registry import suggestion
-    from tidelog.api.text import formatted, table
+    from tidelog.api.text import table
     from tidelog.cli.benchmark_catalogue import benchmarks, run_benchmark
     from tidelog.cli.text.figures import as_text
 
     known = benchmarks()
     if args.benchmark is None:
-        if args.output == "table":
-            print(table(("BENCHMARK", "MEASURES"), list(known.items())))
-        else:
-            print(formatted(known, args.output))
+        print_found(args, known, [table(("BENCHMARK", "MEASURES"), list(known.items()))])
         return 0
     if args.benchmark not in known:
         close = suggestion(args.benchmark, list(known))
@@ -50,5 +47,5 @@ def run(args: argparse.Namespace) -> int:
             raise UsageError(f"--{name} {size}: must be at least 1")
     given = {name: size for name, size in sizes.items() if size is not None}
     figures = run_benchmark(args.benchmark, given, args.log or "")
-    print(as_text(figures) if args.output == "table" else formatted(figures, args.output))
+    print_found(args, figures, [as_text(figures)])
     return 0

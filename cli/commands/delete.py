@@ -56,15 +56,14 @@ def run(args: argparse.Namespace) -> int:
 
 def _keys(args: argparse.Namespace) -> list[str]:
     from tidelog.api.kinds.registry import object_key
-    from tidelog.cli.manifest_files import read_manifests
+    from tidelog.cli.manifest_files import manifests_of
     from tidelog.cli.object_names import key_of, named_objects
 
     namespace = args.namespace or DEFAULT_NAMESPACE
     if args.filename and args.objects:
         raise UsageError("name the objects, or give manifests with -f, not both")
     if args.filename:
-        found = read_manifests(args.filename, namespace=namespace, recursive=args.recursive)
-        return [object_key(manifest.object) for manifest in found]
+        return [object_key(manifest.object) for manifest in manifests_of(args)]
     names = named_objects(args.objects)
     if not names:
         raise UsageError("delete what? `tidelog delete pod web-1`, or -f FILE")

@@ -82,23 +82,19 @@ def _pod(args: argparse.Namespace, name: str, at: At) -> Described:
 
     from tidelog.api.manifests.manifests import to_builtins
     from tidelog.api.objects import Pod
-    from tidelog.cli.asking import moment_of, pod_key
+    from tidelog.cli.asking import asked, pod_key
     from tidelog.cli.moments import NOW, present
-    from tidelog.cli.progress import Progress
     from tidelog.cli.text.describe import describe_lines, events_of
-    from tidelog.replay.history import open_history
     from tidelog.replay.why import Why, why
 
     key, path = pod_key(name, args.namespace), log_path(args)
 
     async def read() -> tuple[Pod | None, Why, str]:
-        async with open_history(path) as history:
-            with Progress("reading the log", "records") as progress, progress.reading(history.log):
-                moment = await moment_of(history, at)
-                past = await history.past_of(key, moment.seq)
-                now = present(path, history.log.head.at) if at == NOW else moment.at
-                found = why(past.records, past.core, key, later=past.later, seq=moment.seq, at=now)
-                return past.core.cluster.pod(key), found, past.dropped
+        async with asked(args) as (history, moment):
+            past = await history.past_of(key, moment.seq)
+            now = present(path, history.log.head.at) if at == NOW else moment.at
+            found = why(past.records, past.core, key, later=past.later, seq=moment.seq, at=now)
+            return past.core.cluster.pod(key), found, past.dropped
 
     pod, found, dropped = asyncio.run(read())
     if pod is None:

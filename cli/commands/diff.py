@@ -6,7 +6,13 @@ import argparse
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from tidelog.cli.commands.options import DEFAULT_NAMESPACE, add_namespace, add_output, add_strict, log_path
+from tidelog.cli.commands.options import (
+    add_manifests,
+    add_namespace,
+    add_output,
+    add_strict,
+    log_path,
+)
 
 if TYPE_CHECKING:
     from tidelog.api.differences import FieldChange
@@ -22,11 +28,7 @@ EXAMPLES = """\
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
-    parser.add_argument(
-        "-f", "--filename", action="append", required=True, metavar="FILE|DIR|-",
-        help="a manifest, a directory of manifests, or - for stdin; may be given several times",
-    )  # fmt: skip
-    parser.add_argument("-R", "--recursive", action="store_true", help="look into directories of directories")
+    add_manifests(parser)
     add_namespace(parser)
     add_strict(parser)
     add_output(parser, "table", "json", "yaml")
@@ -39,19 +41,14 @@ def run(args: argparse.Namespace) -> int:
     from tidelog.api.differences import differences
     from tidelog.api.kinds.registry import object_key
     from tidelog.api.text import formatted, safe
-    from tidelog.cli.manifest_files import read_manifests
+    from tidelog.cli.manifest_files import manifests_of
     from tidelog.cli.moments import NOW, objects_at
     from tidelog.cli.terminal import notice
     from tidelog.daemon.intake.messages import short_name
     from tidelog.replay.plan import admitted
 
     path = log_path(args)
-    manifests = read_manifests(
-        args.filename,
-        namespace=args.namespace or DEFAULT_NAMESPACE,
-        recursive=args.recursive,
-        strict=args.strict,
-    )
+    manifests = manifests_of(args)
     table, now = asyncio.run(objects_at(path, NOW))
     stored, warnings = admitted(table, [manifest.object for manifest in manifests], now)
     for warning in warnings:

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable
 
 from tidelog.api.errors import TidelogError
-from tidelog.cli.commands.options import add_output, log_path
+from tidelog.cli.commands.options import add_output, log_path, print_found
 from tidelog.eventlog.address import LogAddress
 
 DESCRIPTION = """\
@@ -27,8 +27,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Make the log."""
-    from tidelog.api.text import formatted
-
     path = log_path(args)
     if args.lines == "-":
         records = _import(path, sys.stdin.buffer)
@@ -38,10 +36,8 @@ def run(args: argparse.Namespace) -> int:
                 records = _import(path, file)
         except OSError as error:
             raise TidelogError(f"cannot read {args.lines}: {error.strerror or error}") from error
-    if args.output == "table":
-        print(f"{records} records imported into {path}, chain ok")
-    else:
-        print(formatted({"records": records, "log": str(path)}, args.output))
+    found = {"records": records, "log": str(path)}
+    print_found(args, found, [f"{records} records imported into {path}, chain ok"])
     return 0
 
 

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from tidelog.cli.commands.options import add_log, add_output, log_path
+from tidelog.cli.commands.options import add_log, add_output, log_path, print_found
 
 if TYPE_CHECKING:
     from tidelog.eventlog.status import LogStatus
@@ -30,16 +30,11 @@ def run(args: argparse.Namespace) -> int:
     """Ask, and print."""
     import asyncio
 
-    import msgspec
-
-    from tidelog.api.text import formatted, safe
+    from tidelog.api.text import safe
     from tidelog.eventlog.status import log_status
 
     status = asyncio.run(log_status(log_path(args)))
-    if args.output == "table":
-        print("\n".join(map(safe, status_lines(status))))
-    else:
-        print(formatted(msgspec.to_builtins(status), args.output))
+    print_found(args, status, map(safe, status_lines(status)))
     return 0
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from tidelog.api.errors import LogDamaged
-from tidelog.cli.commands.options import add_log, add_output, log_path
+from tidelog.cli.commands.options import add_log, add_output, log_path, print_found
 from tidelog.eventlog.address import LogAddress, is_database
 
 if TYPE_CHECKING:
@@ -49,10 +49,7 @@ def run(args: argparse.Namespace) -> int:
         if args.output != "table":
             print(formatted(_damage(error), args.output))
         raise
-    if args.output == "table":
-        print(sentence(found))
-    else:
-        print(formatted(_as_data(found), args.output))
+    print_found(args, _as_data(found), [sentence(found)])
     for warning in _warnings(found, log_path(args)):
         print(f"tidelog: warning: {safe(warning)}", file=sys.stderr)
     return LogDamaged.exit_code if found.problems or found.storage else 0

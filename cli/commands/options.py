@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,6 +28,22 @@ def add_output(parser: argparse.ArgumentParser, *formats: str, default: str = "t
         metavar="|".join(formats),
         help="the format (default: %(default)s)",
     )
+
+
+def print_found(args: argparse.Namespace, found: object, lines: Iterable[str]) -> None:
+    """Print an answer in the format of `-o`: as text, or as data."""
+    from tidelog.api.text import formatted
+
+    print("\n".join(lines) if args.output == "table" else formatted(found, args.output))
+
+
+def add_manifests(parser: argparse.ArgumentParser) -> None:
+    """`-f` and `-R`."""
+    parser.add_argument(
+        "-f", "--filename", action="append", required=True, metavar="FILE|DIR|-",
+        help="a manifest, a directory of manifests, or - for stdin; may be given several times",
+    )  # fmt: skip
+    parser.add_argument("-R", "--recursive", action="store_true", help="look into directories of directories")
 
 
 def add_namespace(parser: argparse.ArgumentParser) -> None:

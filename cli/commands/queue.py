@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from tidelog.cli.commands.options import add_output, log_path
+from tidelog.cli.commands.options import add_output, print_found
 
 DESCRIPTION = """\
 Show every pending pod and where it is: to be tried now, backing off, waiting for an event that helps, gated, or being tried;
@@ -29,16 +29,12 @@ def run(args: argparse.Namespace) -> int:
     """Play the log back to the moment, print the queue."""
     import asyncio
 
-    from tidelog.api.text import formatted
     from tidelog.cli.asking import state_at
-    from tidelog.cli.moments import parse_at
     from tidelog.cli.text.queue import queue_lines
     from tidelog.replay.waits import queue_of
 
-    core, moment = asyncio.run(state_at(log_path(args), parse_at(args.at)))
+    core, moment = asyncio.run(state_at(args))
     rows = [row for row in queue_of(core) if not args.namespace or row.key.startswith(f"{args.namespace}/")]
-    if args.output == "table":
-        print("\n".join(queue_lines(rows, core, moment.at)))
-    else:
-        print(formatted({"seq": moment.seq, "at": moment.at, "pods": rows}, args.output))
+    found = {"seq": moment.seq, "at": moment.at, "pods": rows}
+    print_found(args, found, queue_lines(rows, core, moment.at))
     return 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from tidelog.api.errors import UsageError
-from tidelog.cli.commands.options import add_output, log_path, named_log
+from tidelog.cli.commands.options import add_output, log_path, named_log, print_found
 
 DESCRIPTION = """\
 Recompute every decision of a log from its facts alone, and compare byte for byte with what was recorded. A log with snapshots is
@@ -43,7 +43,6 @@ def run(args: argparse.Namespace) -> int:
     """Verify, report, and say by the exit code whether anything differed."""
     import asyncio
 
-    from tidelog.api.text import formatted
     from tidelog.cli.progress import Progress
     from tidelog.cli.text.verify import as_data, report_lines
     from tidelog.replay.segments import verify_log
@@ -63,8 +62,5 @@ def run(args: argparse.Namespace) -> int:
                 progress=progress.update,
             )
         )
-    if args.output == "table":
-        print("\n".join(report_lines(report)))
-    else:
-        print(formatted(as_data(report), args.output))
+    print_found(args, as_data(report), report_lines(report))
     return 0 if report.is_identical else 3

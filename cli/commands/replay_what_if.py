@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tidelog.api.errors import TidelogError, UsageError
-from tidelog.cli.commands.options import DEFAULT_NAMESPACE, add_output, log_path, named_log
+from tidelog.cli.commands.options import DEFAULT_NAMESPACE, add_output, log_path, named_log, print_found
 from tidelog.eventlog.address import LogAddress
 
 if TYPE_CHECKING:
@@ -72,7 +72,6 @@ def run(args: argparse.Namespace) -> int:
     """Decide anew, compare, print. The exit code is 0 whether or not anything differs: that was the question."""
     import asyncio
 
-    from tidelog.api.text import formatted
     from tidelog.cli.text.what_if import as_data, comparison_lines
     from tidelog.replay.files import write_log
 
@@ -80,10 +79,7 @@ def run(args: argparse.Namespace) -> int:
     found, records, first = asyncio.run(_made(path, args))
     if args.save:
         asyncio.run(write_log(args.save, records, first=first))
-    if args.output == "table":
-        print("\n".join(comparison_lines(found, pods=args.pods)))
-    else:
-        print(formatted(as_data(found, pods=args.pods), args.output))
+    print_found(args, as_data(found, pods=args.pods), comparison_lines(found, pods=args.pods))
     return 0
 
 

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
     from collections.abc import Callable
 
+    from tidelog.daemon.process.runtime import Limits
 
 DESCRIPTION = """\
 Run the scheduler on a log until SIGTERM. It takes the log's lock and schedules; if another process holds it, it stands
@@ -86,8 +87,6 @@ def run(args: argparse.Namespace) -> int:
     from tidelog.daemon.actors.catalogue import read_actors
     from tidelog.daemon.process import logs
     from tidelog.daemon.process.process import Options, Process
-    from tidelog.daemon.process.retention import read_retention
-    from tidelog.daemon.process.runtime import Limits
     from tidelog.page.site import PageSite
 
     gates = named_gates(args.feature_gates)
@@ -95,18 +94,11 @@ def run(args: argparse.Namespace) -> int:
     if args.write_config_to is not None:
         write_configuration_file(args.config, gates, args.write_config_to)
         return 0
-    if args.snapshot_every < 0:
-        raise UsageError(f"--snapshot-every {args.snapshot_every}: must not be below 0")
     if args.kubeconfig is None and args.mode is not None:
         raise UsageError("--mode needs a cluster: name its --kubeconfig")
     end_silent = None
     if args.end_silent_leader is not None:
         end_silent = seconds_of(args.end_silent_leader)
-    keep = None if args.keep is None else read_retention(args.keep)
-    if keep is not None and not args.snapshot_every:
-        raise UsageError(
-            "--keep needs snapshots, behind which the log can begin: --snapshot-every must not be 0"
-        )
     actors = read_actors(args.actors)
     log = log_path(args)
     options = Options(
@@ -116,7 +108,7 @@ def run(args: argparse.Namespace) -> int:
         listen=None if args.listen == "off" else args.listen,
         standby=not args.no_standby,
         end_silent_leader=end_silent,
-        limits=Limits(snapshot_every=args.snapshot_every, keep=keep),
+        limits=limits_of(args),
         flags=flags_of(args),
     )
 
@@ -144,6 +136,22 @@ def fast_loop() -> Callable[[], AbstractEventLoop] | None:
         return None
     made: Callable[[], AbstractEventLoop] = uvloop.new_event_loop
     return made
+
+
+def limits_of(args: argparse.Namespace) -> Limits:
+    """The limits that --snapshot-every and --keep name."""
+    from tidelog.api.errors import UsageError
+    from tidelog.daemon.process.retention import read_retention
+    from tidelog.daemon.process.runtime import Limits
+
+    if args.snapshot_every < 0:
+        raise UsageError(f"--snapshot-every {args.snapshot_every}: must not be below 0")
+    keep = None if args.keep is None else read_retention(args.keep)
+    if keep is not None and not args.snapshot_every:
+        raise UsageError(
+            "--keep needs snapshots, behind which the log can begin: --snapshot-every must not be 0"
+        )
+    return Limits(snapshot_every=args.snapshot_every, keep=keep)
 
 
 def flags_of(args: argparse.Namespace) -> dict[str, str]:

@@ -91,14 +91,14 @@ def run(args: argparse.Namespace) -> int:
     """Serve it."""
     import asyncio
 
+    from msgspec.structs import replace
+
     from tidelog.api.errors import TidelogError, UsageError
     from tidelog.cli.commands.options import log_path
-    from tidelog.cli.commands.run import fast_loop, flags_of, named_gates
+    from tidelog.cli.commands.run import fast_loop, flags_of, limits_of, named_gates
     from tidelog.daemon.actors.catalogue import read_actors
     from tidelog.daemon.process import logs
     from tidelog.daemon.process.process import Options
-    from tidelog.daemon.process.retention import read_retention
-    from tidelog.daemon.process.runtime import Limits
     from tidelog.eventlog.address import is_database
     from tidelog.page.site import PageSite
 
@@ -109,13 +109,7 @@ def run(args: argparse.Namespace) -> int:
         raise TidelogError(f"tidelog serve needs {error.name}: pip install 'tidelog[kube]'") from error
 
     logs.configure(args.log_format, args.verbosity, level=args.log_level)
-    if args.snapshot_every < 0:
-        raise UsageError(f"--snapshot-every {args.snapshot_every}: must not be below 0")
-    keep = None if args.keep is None else read_retention(args.keep)
-    if keep is not None and not args.snapshot_every:
-        raise UsageError(
-            "--keep needs snapshots, behind which the log can begin: --snapshot-every must not be 0"
-        )
+    limits = replace(limits_of(args), decides=not args.no_scheduler)
     if args.insecure_http and (args.token_file or args.client_ca):
         raise UsageError("--insecure-http lets everybody in; leave --token-file and --client-ca out")
     actors = read_actors(args.actors)
@@ -126,7 +120,7 @@ def run(args: argparse.Namespace) -> int:
         gates=named_gates(args.feature_gates),
         listen=None if args.metrics_listen == "off" else args.metrics_listen,
         standby=not args.no_standby,
-        limits=Limits(snapshot_every=args.snapshot_every, keep=keep, decides=not args.no_scheduler),
+        limits=limits,
         flags=flags_of(args),
     )
     kubeconfig = args.kubeconfig_out or beside(log, KUBECONFIG)

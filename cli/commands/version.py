@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from tidelog.cli.commands.options import add_output
+from tidelog.cli.commands.options import add_output, print_found
 
 DESCRIPTION = "Print the versions of the program, of the log format it writes, and of what it runs on."
 EXAMPLES = """\
@@ -20,13 +20,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print them."""
-    from tidelog.api.text import formatted
 
     versions = collect()
-    if args.output == "table":
-        print("\n".join(f"{name:<12}{value}" for name, value in versions.items()))
-    else:
-        print(formatted(versions, args.output))
+    print_found(args, versions, (f"{name:<12}{value}" for name, value in versions.items()))
     return 0
 
 

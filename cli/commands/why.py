@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from tidelog.cli.commands.options import add_namespace, add_output, log_path
+from tidelog.cli.commands.options import add_namespace, add_output, print_found
 
 DESCRIPTION = """\
 Explain a pod: what it waits for and what would help, or why its node was chosen; then everything that happened to it, each
@@ -34,24 +34,15 @@ def run(args: argparse.Namespace) -> int:
     """Play the log back, listen, print."""
     import asyncio
 
-    from tidelog.api.text import formatted
-    from tidelog.cli.asking import moment_of, pod_key
-    from tidelog.cli.moments import parse_at
-    from tidelog.cli.progress import Progress
+    from tidelog.cli.asking import asked, pod_key
     from tidelog.cli.text.why import why_lines
-    from tidelog.replay.history import open_history
     from tidelog.replay.why import Why
 
     async def ask() -> Why:
-        key, at = pod_key(args.pod, args.namespace), parse_at(args.at)
-        async with open_history(log_path(args)) as history:
-            with Progress("reading the log", "records") as progress, progress.reading(history.log):
-                moment = await moment_of(history, at)
-                return await history.why(key, seq=moment.seq, at=moment.at)
+        key = pod_key(args.pod, args.namespace)
+        async with asked(args) as (history, moment):
+            return await history.why(key, seq=moment.seq, at=moment.at)
 
     found = asyncio.run(ask())
-    if args.output == "table":
-        print("\n".join(why_lines(found, nodes=args.nodes)))
-    else:
-        print(formatted(found, args.output))
+    print_found(args, found, why_lines(found, nodes=args.nodes))
     return 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from tidelog.cli.commands.options import add_namespace, add_output, log_path
+from tidelog.cli.commands.options import add_namespace, add_output, print_found
 
 DESCRIPTION = """\
 Ask every plugin about a pod and one node, each by itself, so that also the second and the third reason show. For a pod that
@@ -30,24 +30,15 @@ def run(args: argparse.Namespace) -> int:
     """Play the log back to the moment, ask, print."""
     import asyncio
 
-    from tidelog.api.text import formatted
-    from tidelog.cli.asking import moment_of, pod_key
-    from tidelog.cli.moments import parse_at
-    from tidelog.cli.progress import Progress
+    from tidelog.cli.asking import asked, pod_key
     from tidelog.cli.text.why import why_not_lines
-    from tidelog.replay.history import open_history
     from tidelog.replay.why import WhyNot
 
     async def ask() -> WhyNot:
-        key, at = pod_key(args.pod, args.namespace), parse_at(args.at)
-        async with open_history(log_path(args)) as history:
-            with Progress("reading the log", "records") as progress, progress.reading(history.log):
-                moment = await moment_of(history, at)
-                return await history.why_not(key, args.node, seq=moment.seq)
+        key = pod_key(args.pod, args.namespace)
+        async with asked(args) as (history, moment):
+            return await history.why_not(key, args.node, seq=moment.seq)
 
     found = asyncio.run(ask())
-    if args.output == "table":
-        print("\n".join(why_not_lines(found)))
-    else:
-        print(formatted(found, args.output))
+    print_found(args, found, why_not_lines(found))
     return 0

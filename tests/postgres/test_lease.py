@@ -139,14 +139,20 @@ async def test_append_that_waits_while_the_lease_is_taken_is_refused(logs: Logs)
     await log.close()
 
 
-async def test_lease_cannot_be_taken_while_an_append_commits(logs: Logs) -> None:
-    """The other order: the append holds the lease, and whoever takes it then sees the record."""
+async def append_under_way(logs: Logs) -> tuple[Any, Any, str, Any]:
+    """Two connections to a log, its schema, and a transaction of the first that holds the lease as an append does."""
     url = await logs.new()
     address, _, schema = url.partition("?schema=")
     one, two = await asyncpg.connect(address), await asyncpg.connect(address)
     appending = one.transaction()
     await appending.start()
     await one.fetchrow(f"SELECT term FROM {schema}.lease WHERE term = 0 FOR KEY SHARE")
+    return one, two, schema, appending
+
+
+async def test_lease_cannot_be_taken_while_an_append_commits(logs: Logs) -> None:
+    """The other order: the append holds the lease, and whoever takes it then sees the record."""
+    one, two, schema, appending = await append_under_way(logs)
 
     taking = asyncio.create_task(two.execute(f"UPDATE {schema}.lease SET term = term + 1"))
     await until_one_waits(one)
@@ -159,12 +165,7 @@ async def test_lease_cannot_be_taken_while_an_append_commits(logs: Logs) -> None
 
 
 async def test_renewal_does_not_wait_for_an_append(logs: Logs) -> None:
-    url = await logs.new()
-    address, _, schema = url.partition("?schema=")
-    one, two = await asyncpg.connect(address), await asyncpg.connect(address)
-    appending = one.transaction()
-    await appending.start()
-    await one.fetchrow(f"SELECT term FROM {schema}.lease WHERE term = 0 FOR KEY SHARE")
+    one, two, schema, appending = await append_under_way(logs)
 
     async with asyncio.timeout(PATIENCE):
         await two.execute(

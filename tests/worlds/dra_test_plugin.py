@@ -35,6 +35,7 @@ from tidelog.framework.interface import (
     Status,
     unschedulable,
 )
+from tidelog.plugins.dynamic_resources.placement import shared_claims
 
 TAKEN = "DRATestPlugin.taken"
 """In the group's cycle state: the devices that the placement being tried has taken, by claim."""
@@ -139,16 +140,6 @@ def _is_own(waiting: WaitingPod, claim: ResourceClaim) -> bool:
     meta = claim.metadata
     names = [one.resource_claim_name for one in waiting.pod.spec.resource_claims]
     return waiting.pod.metadata.namespace == meta.namespace and meta.name in names
-
-
-def shared_claims(group: GroupInfo) -> list[str]:
-    """The claims that the group names, or all its members, by name."""
-    if not group.members:
-        return []
-    shared = {c.resource_claim_name for c in group.members[0].pod.spec.resource_claims}
-    for pod in group.members[1:]:
-        shared &= {c.resource_claim_name for c in pod.pod.spec.resource_claims}
-    return sorted({name for name in (*shared, *group.claims) if name})
 
 
 _generate: type[PlacementGeneratePlugin] = DRATestPlugin

@@ -57,6 +57,13 @@ def started(*plugins: str, gates: dict[str, bool] | None = None, **section: Any)
     return driver
 
 
+def the_claim(driver: Driver, name: str = "shared") -> ResourceClaim:
+    """The claim as the log has it."""
+    found = driver.core.objects[f"ResourceClaim/default/{name}"]
+    assert isinstance(found, ResourceClaim)
+    return found
+
+
 def node(name: str, rack: str | None = None, cpu: str = "4", **labels: str) -> Node:
     """A node in a rack; further labels by name."""
     placed = {RACK: rack} if rack is not None else {}

@@ -16,8 +16,8 @@ from tests.worlds.groups import (
     node,
     nodes_of,
     started,
+    the_claim,
 )
-from tidelog.api.objects import ResourceClaim
 from tidelog.configuration.configuration import default_configuration
 from tidelog.eventlog.records import PlacementChosen, decode_body
 from tidelog.framework.behaviours import DEVICE_PLACEMENTS
@@ -31,12 +31,6 @@ def racks(*sizes: tuple[str, str]) -> Driver:
     driver = started()
     driver.put(*(node(f"{rack}1", rack, cores) for rack, cores in sizes), device_class())
     return driver
-
-
-def the_claim(driver: Driver, name: str = "shared") -> ResourceClaim:
-    found = driver.core.objects[f"ResourceClaim/default/{name}"]
-    assert isinstance(found, ResourceClaim)
-    return found
 
 
 def names(driver: Driver, name: str = "shared") -> list[str]:

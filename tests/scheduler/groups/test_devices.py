@@ -16,23 +16,17 @@ from tests.worlds.groups import (
     node,
     nodes_of,
     started,
+    the_claim,
 )
 from tidelog.api.objects import (
     AllocationResult,
     DeviceAllocation,
     DeviceResult,
-    ResourceClaim,
     pod_condition,
 )
 from tidelog.eventlog.objects import ObjectTable
 from tidelog.replay.driver import Driver
 from tidelog.testing import builders as b
-
-
-def the_claim(driver: Driver, name: str = "shared") -> ResourceClaim:
-    found = driver.core.objects[f"ResourceClaim/default/{name}"]
-    assert isinstance(found, ResourceClaim)
-    return found
 
 
 def device_names(driver: Driver, name: str = "shared") -> list[str]:

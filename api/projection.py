@@ -69,7 +69,6 @@ class Projection:
         level: str = "standard",
         key: bytes = b"",
         keep_annotations: Collection[str] = (),
-        keep_labels: Collection[str] = (),
         hide_images: bool = False,
     ) -> None:
         if level not in LEVELS:
@@ -79,9 +78,9 @@ class Projection:
         self.level = level
         self._keep = KEPT_ANNOTATIONS.union(keep_annotations)
         self._hide_images = hide_images
-        self._pseudonyms = Pseudonyms(key, keep_labels) if level == "pseudonymous" else None
+        self._pseudonyms = Pseudonyms(key) if level == "pseudonymous" else None
         self._known: dict[type, _Clean | None] = {}
-        rules = (_RULES, level, sorted(self._keep), sorted(keep_labels), hide_images)
+        rules = (_RULES, level, sorted(self._keep), (), hide_images)
         self.digest = hmac.digest(key, msgspec.json.encode(rules), hashlib.sha256).hex()
         """Of the rules, and of the key, which it does not tell."""
 

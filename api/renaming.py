@@ -167,14 +167,13 @@ _KEPT_LABELS = frozenset(("kubernetes.io/os", "kubernetes.io/arch"))
 class Pseudonyms(Renaming):
     """Each name becomes `x-` and 16 hex digits of an HMAC under a key that stays with the owner: equal names stay equal.
 
-    The keys of labels stay as they are, and so do the values of some: of `keep_labels`.
+    The keys of labels stay as they are, and so do the values of some.
     """
 
     kept = ("uid",)
 
-    def __init__(self, key: bytes, keep_labels: Collection[str] = ()) -> None:
+    def __init__(self, key: bytes) -> None:
         self._key = key
-        self._keep_labels = _KEPT_LABELS.union(keep_labels)
 
     def name(self, text: str) -> str:
         if text in KEPT_WORDS:
@@ -190,7 +189,7 @@ class Pseudonyms(Renaming):
         return text
 
     def label_value(self, key: str, text: str) -> str:
-        return text if key in self._keep_labels else self.name(text)
+        return text if key in _KEPT_LABELS else self.name(text)
 
     def annotation(self, key: str, text: str) -> str:
         return self.name(text) if key in NAMING_ANNOTATIONS else text

@@ -136,12 +136,6 @@ def bound_to_claim(volume: PersistentVolume, claim: PersistentVolumeClaim) -> Pe
     )
 
 
-def selected_for(claim: PersistentVolumeClaim, node: str) -> PersistentVolumeClaim:
-    """The claim as the scheduler writes it, for somebody to provide its volume where this node can reach it."""
-    meta = claim.metadata
-    return replace(claim, metadata=replace(meta, annotations={**meta.annotations, SELECTED_NODE: node}))
-
-
 def can_provision(found: StorageClass) -> bool:
     """Whether somebody makes volumes of the class."""
     return found.provisioner not in ("", NO_PROVISIONER)

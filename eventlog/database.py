@@ -240,10 +240,10 @@ def walk(connection: sqlite3.Connection, start: Head, last: int) -> Iterator[lis
 # --- records --------------------------------------------------------------------------------------------------------
 
 
-def select(connection: sqlite3.Connection, first: int, last: int, limit: int = ROWS_PER_READ) -> list[Row]:
+def select(connection: sqlite3.Connection, first: int, last: int) -> list[Row]:
     """Rows in order, unchecked."""
     return connection.execute(
-        _SELECT + "WHERE seq >= ? AND seq <= ? ORDER BY seq LIMIT ?", (first, last, limit)
+        _SELECT + "WHERE seq >= ? AND seq <= ? ORDER BY seq LIMIT ?", (first, last, ROWS_PER_READ)
     ).fetchall()
 
 

@@ -523,9 +523,3 @@ def _check_owner(path: str, address: str) -> None:
         raise OSError("is not a socket")
     if found.st_uid not in (os.geteuid(), os.stat(path + ".lock").st_uid):
         raise OSError("belongs to somebody else")
-
-
-async def hand_over(path: LogAddress, message: object) -> Any:
-    """One request to the process that writes this log."""
-    async with connect(path) as client:
-        return await client.request(message)

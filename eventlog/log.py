@@ -156,9 +156,9 @@ async def database_store(address: LogAddress, what: str) -> Store:
     return await PostgresStore.open(address, what=what)
 
 
-async def memory_log(*, name: str = "memory", clock: Clock = time.time_ns) -> Log:
+async def memory_log(*, clock: Clock = time.time_ns) -> Log:
     """A new log that lives as long as this object. It starts no thread."""
-    return Log(MemoryStore(name), clock=clock)
+    return Log(MemoryStore("memory"), clock=clock)
 
 
 class Log(LogReader):

@@ -27,17 +27,17 @@ def round_half_away(value: float) -> int:
     return whole
 
 
-def scaled_to_maximum(scores: Sequence[int], *, reverse: bool = False, top: int = 100) -> list[int]:
-    """Scores that are not negative, stretched so that the largest becomes `top`; reversed, so that it becomes 0.
+def scaled_to_maximum(scores: Sequence[int], *, reverse: bool = False) -> list[int]:
+    """Scores that are not negative, stretched so that the largest becomes 100; reversed, so that it becomes 0.
 
-    All zeros stay zeros, and reversed are all `top`: nobody is worse than anybody else.
+    All zeros stay zeros, and reversed are all 100: nobody is worse than anybody else.
     """
     largest = max(scores, default=0)
     if largest == 0:
-        return [top if reverse else 0] * len(scores)
+        return [100 if reverse else 0] * len(scores)
     if reverse:
-        return [top - top * score // largest for score in scores]
-    return [top * score // largest for score in scores]
+        return [100 - 100 * score // largest for score in scores]
+    return [100 * score // largest for score in scores]
 
 
 def scan_start(turn: int, nodes: int) -> int:

@@ -19,7 +19,6 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, TypeGuard, TypeVar
 
 from tidelog.api.features import FeatureGates
-from tidelog.api.objects import Pod
 from tidelog.api.ties import tie_of
 from tidelog.api.times import NANOS
 from tidelog.api.writes import Write
@@ -53,7 +52,6 @@ from tidelog.framework.interface import (
     PreFilterPlugin,
     PreFilterResult,
     PreScorePlugin,
-    QueueSortPlugin,
     ReservePlugin,
     ScorePlugin,
     Status,
@@ -234,7 +232,6 @@ class Framework:
         weights: Mapping[str, int] | None = None,
         placement_weights: Mapping[str, int] | None = None,
         nominated: NominatedPods | None = None,
-        observer: Observer | None = None,
         fast: Callable[[Framework], QuickEvaluation] | None = None,
     ) -> None:
         """`fast` makes an evaluation that finds the same nodes with less work (`tidelog.scheduler.evaluation`), where it can."""
@@ -243,7 +240,7 @@ class Framework:
         self.ties_follow_pods = handle.behaves(TIES_FOLLOW_PODS)
         """Of equally good nodes one with the fewest pods is taken."""
         self.nominated: NominatedPods = FixedNominations() if nominated is None else nominated
-        self.observer = observer
+        self.observer: Observer | None = None
         self.step_observer: StepObserver | None = None
         """Is told of every step; what a step takes beside those within it is its own."""
         self.weights = dict(weights or {})
@@ -254,7 +251,6 @@ class Framework:
             return tuple(points.get(point, ()))
 
         self.pre_enqueue: tuple[PreEnqueuePlugin, ...] = at("preEnqueue")
-        self.queue_sort: tuple[QueueSortPlugin, ...] = at("queueSort")
         self.pre_filter: tuple[PreFilterPlugin, ...] = at("preFilter")
         self.filter: tuple[FilterPlugin, ...] = at("filter")
         self.post_filter: tuple[PostFilterPlugin, ...] = at("postFilter")
@@ -414,20 +410,6 @@ class Framework:
         chosen = min(left, key=lambda node: (self.snapshot.place_of(node.name) - start) % count)
         return chosen, len(tied)
 
-    # --- queue --------------------------------------------------------------------------------------------------------
-
-    def run_pre_enqueue(self, pod: Pod) -> Status | None:
-        """None lets the pod into the queue; any status, errors included, keeps it gated by the plugin it names."""
-        for plugin in self.pre_enqueue:
-            try:
-                status = _status(plugin.pre_enqueue(pod))
-            except Exception as error:
-                status = _crashed("PreEnqueue", plugin.name, error)
-            self._observe("PreEnqueue", plugin.name, status)
-            if _failing(status):
-                return status.by(plugin.name)
-        return None
-
     # --- filtering ----------------------------------------------------------------------------------------------------
 
     @step("PreFilter")
@@ -529,11 +511,6 @@ class Framework:
     ) -> Status | None:
         """As `run_filters` of these, without regard to nominated pods."""
         return self._run_filters_once(state, pod, node, filters)
-
-    def filter_verdicts(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> list[Status]:
-        """Return the status of every filter that rejects the node, each asked alone, in order: for explanations."""
-        verdicts = (self.run_filters(state, pod, node, [plugin]) for plugin in self.active_filters(state))
-        return [status for status in verdicts if status is not None]
 
     def _run_filters_with(
         self,

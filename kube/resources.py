@@ -38,11 +38,6 @@ class ApiResource(NamedTuple):
         return f"{self.group}/{self.version}" if self.group else self.version
 
     @property
-    def qualified(self) -> str:
-        """`pods`, or `poddisruptionbudgets.policy`."""
-        return f"{self.plural}.{self.group}" if self.group else self.plural
-
-    @property
     def has_status(self) -> bool:
         """The status is written through a path of its own."""
         return "status" in self.subresources

@@ -20,7 +20,6 @@ from tidelog.page.fold import Fold
 from tidelog.page.settings import settings
 from tidelog.page.source import LogSource, encode, full_record
 from tidelog.page.stories import Stories
-from tidelog.plugins.registry import Registry
 from tidelog.replay.why import Why, explain_now
 
 BUCKETS = 64
@@ -46,7 +45,6 @@ async def export(
     *,
     first: int | None = None,
     last: int | None = None,
-    registry: Registry | None = None,
     progress: Progress | None = None,
 ) -> Exported:
     """Make the page of one log, `{"a": path}`, or of two to compare. `first` and `last` are the records that it shows."""
@@ -57,7 +55,7 @@ async def export(
         name = ""
         beside: LogSource | None = None
         for side, path in logs.items():
-            source = await LogSource.open(path, registry)
+            source = await LogSource.open(path)
             stack.push_async_callback(source.close)
             name = name or source.name
             part = await _Side(source, first, last, progress, beside).made()

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import gzip
 import os
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -96,14 +96,6 @@ class LogSource:
             for _ in self.fold.add(batch):
                 pass
         return True
-
-    async def go_through(self) -> AsyncIterator[int]:
-        """Go through all that there is, and believe that the log ends there; yield how far it is."""
-        while await self.grow():
-            yield self.fold.seq
-        for _ in self.fold.finish():
-            pass
-        yield self.fold.seq
 
     # --- answers ------------------------------------------------------------------------------------------------------
 

@@ -154,14 +154,14 @@ def _has_defaults(args: type[msgspec.Struct]) -> bool:
     return all(not field.required for field in msgspec.structs.fields(args))
 
 
-def load_entry_points(registry: Registry, group: str = ENTRY_POINT_GROUP) -> list[str]:
+def load_entry_points(registry: Registry) -> list[str]:
     """Register the plugins and kinds that installed packages offer; return the plugins' names. Imports those packages.
 
     Raises PluginError for the first that cannot be imported or registered.
     """
     load_installed()
     names = []
-    for name, origin, plugin in offered(group):
+    for name, origin, plugin in offered(ENTRY_POINT_GROUP):
         registry.register(plugin, origin)
         if plugin.name != name:
             raise PluginError(f"{plugin.name} of {origin}", f"the entry point calls it {name}")

@@ -143,8 +143,6 @@ class Groups:
         self,
         group: QueuedGroup,
         status: GroupStatus,
-        unschedulable: tuple[str, ...],
-        pending: tuple[str, ...],
         missed: Sequence[InFlightEvent],
         now: int,
         cause: ClusterEvent,
@@ -162,7 +160,7 @@ class Groups:
             # Who was in this attempt and is left over keeps its place, and is tried again at once.
             self._places.to_active(group, now, cause)
             return
-        group.reject(unschedulable, pending, is_error=status == "error")
+        group.reject((), (), is_error=status == "error")
         self._order.stamp(group, _as_pod(info), now)
         strategy = Strategy.AFTER_BACKOFF
         # The group that was rejected is not the group that there is now if members came or it changed meanwhile.

@@ -124,11 +124,11 @@ class SchedulingQueue:
         "_group_of",
         "_groups",
         "_hints",
-        "_in_flight",
         "_order",
         "_places",
         "_pods",
         "_upstream",
+        "in_flight",
         "nominator",
         "scheduling_cycle",
     )
@@ -160,7 +160,7 @@ class SchedulingQueue:
             time_due=self._hints.time_due,
         )
         self._groups = Groups(self._places, rules, self._order, self._hints, upstream=config.upstream)
-        self._in_flight = InFlight(upstream=config.upstream)
+        self.in_flight = InFlight(upstream=config.upstream)
         self._pods: dict[str, QueuedPod] = {}
         """Every pending pod by key, wherever it is. A pod in flight that was deleted is not here any more."""
         self.nominator = Nominator()
@@ -184,7 +184,7 @@ class SchedulingQueue:
             self.nominator.nominate(pod)
         entity = QueuedPod(key=key, timestamp=now, uid=uid, pod=pod, profile=pod.spec.scheduler_name)
         self._order.stamp(entity, pod, now)
-        attempt = self._in_flight.get(uid)
+        attempt = self.in_flight.get(uid)
         if attempt is not None:
             self._reincarnate(attempt, entity)
         self._pods[key] = entity
@@ -212,7 +212,7 @@ class SchedulingQueue:
         if entity.where is Where.IN_FLIGHT:
             # The attempt is made with the old version, so the change is judged when it ends.
             for event in changes:
-                self._in_flight.record(seq, event, old, pod)
+                self.in_flight.record(seq, event, old, pod)
             return
         if entity.group:
             group = self._groups.queued.get(entity.group)
@@ -235,7 +235,7 @@ class SchedulingQueue:
         if entity is not None and entity.uid == pod_uid(pod) and entity.where is Where.IN_FLIGHT:
             old = _renew(entity, pod)
             for event in filter(self._hints.interested, changes):
-                self._in_flight.record(seq, event, old, pod)
+                self.in_flight.record(seq, event, old, pod)
 
     def delete(self, pod: Pod, now: int) -> None:
         """The pod is gone, or has a node: it is not pending any more. An attempt under way has to be ended all the same.
@@ -276,11 +276,11 @@ class SchedulingQueue:
 
     def forgo_events(self, uid: str) -> None:
         """The pod stays in flight, and can only be bound or fail: events are not kept for it. (kube-scheduler takes it for done.)"""
-        self._in_flight.forgo(uid)
+        self.in_flight.forgo(uid)
 
     def done(self, uid: str) -> None:
         """The attempt of this pod ended well, or does not matter any more. Doing so twice is harmless."""
-        attempt = self._in_flight.end(uid)
+        attempt = self.in_flight.end(uid)
         if attempt is not None:
             pod = attempt.pod
             pod.where = Where.GONE
@@ -308,15 +308,15 @@ class SchedulingQueue:
         self._reject(pod, unschedulable, pending, now)
         pod.blocked_by = blocked_by
         if pod.group:
-            self._in_flight.end(uid)
+            self.in_flight.end(uid)
             self._groups.place(pod, now, ATTEMPT_FAILED, failed=True)
             return
         strategy = Strategy.AFTER_BACKOFF
         if pod.has_rejectors:
-            missed = self._in_flight.missed_by(uid, lambda event: self._hints.concerns(pod, event))
+            missed = self.in_flight.missed_by(uid, lambda event: self._hints.concerns(pod, event))
             strategy = self._hints.best_strategy(pod, missed)
         self._places.requeue(pod, strategy, now, ATTEMPT_FAILED)
-        self._in_flight.end(uid)
+        self.in_flight.end(uid)
 
     def abort(self, uid: str, now: int) -> None:
         """The attempt is void through no fault of the pod: it is tried again at once, with its old place and counters."""
@@ -324,7 +324,7 @@ class SchedulingQueue:
         if self._pods.get(pod.key) is not pod:
             self.done(uid)
             return
-        self._in_flight.end(uid)
+        self.in_flight.end(uid)
         if pod.group:
             self._groups.place(pod, now, ATTEMPT_ABORTED)
         else:
@@ -359,14 +359,11 @@ class SchedulingQueue:
         status: GroupStatus,
         failed: Mapping[str, QueueRejection],
         *,
-        unschedulable: Iterable[str] = (),
-        pending: Iterable[str] = (),
         now: int,
     ) -> None:
         """The attempt of a popped group has ended.
 
         `failed`: the members, by uid, that got no node; the others stay in flight until their own `done` or `fail`.
-        `unschedulable` and `pending`: plugins that rejected the group as a whole (those that make placements).
         """
         group = self._groups.in_flight.get(key)
         if group is None:
@@ -376,9 +373,7 @@ class SchedulingQueue:
             if member.uid in failed:
                 why = failed[member.uid]
                 self.fail(member.uid, why.unschedulable, why.pending, now=now)
-        self._groups.land(
-            group, status, _sorted(unschedulable), _sorted(pending), missed, now, ATTEMPT_FAILED
-        )
+        self._groups.land(group, status, missed, now, ATTEMPT_FAILED)
 
     def abort_group(self, key: str, now: int) -> None:
         """The attempt of a popped group is void: its members still in flight are tried again at once, as in `abort`."""
@@ -386,7 +381,7 @@ class SchedulingQueue:
         if group is None:
             raise InternalError(f"group {key} is not in flight")
         for member in group.popped:
-            if self._in_flight.get(member.uid) is not None:
+            if self.in_flight.get(member.uid) is not None:
                 self.abort(member.uid, now)
         self._groups.put_back(group, now, ATTEMPT_ABORTED)
 
@@ -417,8 +412,8 @@ class SchedulingQueue:
         for entity in concerned:
             if precheck is None or _passes(entity, precheck):
                 self._wake(entity, event, old, new, now)
-        if self._in_flight:
-            self._in_flight.record(seq, event, old, new)
+        if self.in_flight:
+            self.in_flight.record(seq, event, old, new)
 
     def activate(self, pods: Iterable[Pod], seq: int, now: int) -> None:
         """A plugin asks that these pods be tried, whatever they wait for; only a closed gate holds them back.
@@ -435,9 +430,9 @@ class SchedulingQueue:
                 from_backoff = self._places.take_out(entity) is Where.BACKOFF
                 if self._places.to_active(entity, now, FORCE_ACTIVATE, from_backoff=from_backoff):
                     continue
-            attempt = self._in_flight.get(pod_uid(pod))
+            attempt = self.in_flight.get(pod_uid(pod))
             if attempt is not None:
-                self._in_flight.record(seq, FORCE_ACTIVATE, None, attempt.pod.pod)
+                self.in_flight.record(seq, FORCE_ACTIVATE, None, attempt.pod.pod)
 
     def tick(self, seq: int, now: int) -> None:
         """The log's clock has ticked: ask the hints for time, and do what the passing of time does by itself."""
@@ -465,8 +460,8 @@ class SchedulingQueue:
             entity.flushed_at = now
             entity.was_flushed = True
             self._wake(entity, UNSCHEDULABLE_TIMEOUT, None, None, now)
-        if leftovers and self._in_flight:
-            self._in_flight.record(seq, UNSCHEDULABLE_TIMEOUT, None, None)
+        if leftovers and self.in_flight:
+            self.in_flight.record(seq, UNSCHEDULABLE_TIMEOUT, None, None)
 
     def next_backoff_end(self) -> int | None:
         """When the next backoff ends: `flush_backoff` lets the pod be tried from then on. No record is needed for that."""
@@ -488,10 +483,6 @@ class SchedulingQueue:
         if isinstance(entity, QueuedGroup) and (until := self._groups.rules.waits_until(entity)) is not None:
             return until
         return self._places.waits_until(entity)
-
-    def needs_ticks(self) -> bool:
-        """Whether somebody in the pool waits for time: only then is a tick worth a record."""
-        return self.next_time_due() is not None
 
     def next_time_due(self) -> int | None:
         """From when on a tick may wake somebody in the pool; None while nobody there waits for time."""
@@ -530,14 +521,6 @@ class SchedulingQueue:
         entity = self._entity_of(pod)
         return pod.where if entity is None else entity.where
 
-    def attempt_of(self, uid: str) -> Attempt | None:
-        """The attempt of a pod in flight."""
-        return self._in_flight.get(uid)
-
-    def in_flight_timeline(self) -> list[Attempt | InFlightEvent]:
-        """Pops and kept events in the order in which they happened."""
-        return self._in_flight.timeline()
-
     def contents(self) -> QueueContents:
         """Everything, in order. Costs a sort of it."""
         places, groups = self._places, self._groups
@@ -546,14 +529,14 @@ class SchedulingQueue:
             backoff_rejected=places.backoff.rejected(),
             backoff_errors=places.backoff.errors(),
             unschedulable=places.pool.all(),
-            in_flight=self._in_flight.attempts(),
+            in_flight=self.in_flight.attempts(),
             pending_members=[pod for pods in groups.pending.values() for pod in pods.values()],
             incomplete_members=[pod for pods in groups.incomplete.values() for pod in pods.values()],
         )
 
     def statistics(self) -> QueueStatistics:
         """The gauges. Costs a walk over the waiting pods."""
-        return statistics(self._places, self._groups, self._in_flight)
+        return statistics(self._places, self._groups, self.in_flight)
 
     def dump_state(self) -> dict[str, Any]:
         """All of its state, equal for equal states: builtins, and immutable values that encoders write as builtins.
@@ -563,7 +546,7 @@ class SchedulingQueue:
         return state.dump(
             self._pods,
             self._groups,
-            self._in_flight,
+            self.in_flight,
             self._places,
             self._order,
             self.nominator,
@@ -577,7 +560,7 @@ class SchedulingQueue:
         """
         assert not self._order.issued, "a state is loaded into a new queue"
         self._pods, self.scheduling_cycle = state.load(
-            dumped, pod_of, self._groups, self._in_flight, self._places, self._order, self.nominator
+            dumped, pod_of, self._groups, self.in_flight, self._places, self._order, self.nominator
         )
 
     # --- within -------------------------------------------------------------------------------------------------------
@@ -585,10 +568,10 @@ class SchedulingQueue:
     def _take_off(self, pod: QueuedPod, seq: int, now: int) -> None:
         pod.where = Where.IN_FLIGHT
         pod.attempted_at = now
-        self._in_flight.begin(pod, self.scheduling_cycle, seq, now)
+        self.in_flight.begin(pod, self.scheduling_cycle, seq, now)
 
     def _flying(self, uid: str) -> QueuedPod:
-        attempt = self._in_flight.get(uid)
+        attempt = self.in_flight.get(uid)
         if attempt is None:
             raise InternalError(f"pod {uid} is not in flight")
         return attempt.pod
@@ -614,7 +597,7 @@ class SchedulingQueue:
         attempt.pod.where = Where.GONE
         self._groups.exchange(attempt.pod, entity)
         attempt.pod = entity
-        self._in_flight.record(attempt.seq, FORCE_ACTIVATE, None, entity.pod)
+        self.in_flight.record(attempt.seq, FORCE_ACTIVATE, None, entity.pod)
 
     def _wake_updated(
         self, entity: AnyEntity, changes: Iterable[ClusterEvent], old: Pod, new: Pod, now: int
@@ -649,8 +632,8 @@ class SchedulingQueue:
         if self._upstream:
             return []
         for member in group.popped:
-            if self._in_flight.get(member.uid) is not None:
-                return self._in_flight.events_since_pop(member.uid)
+            if self.in_flight.get(member.uid) is not None:
+                return self.in_flight.events_since_pop(member.uid)
         return []
 
 

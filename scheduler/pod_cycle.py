@@ -24,13 +24,12 @@ from tidelog.eventlog.records import (
     AttemptError,
     Body,
     Nominated,
-    Rejection,
     Reserved,
     Scheduled,
     Unschedulable,
     Waiting,
 )
-from tidelog.framework.diagnosis import NO_NODES, Diagnosis, FitError
+from tidelog.framework.diagnosis import NO_NODES, FitError
 from tidelog.framework.events import WaitingPod
 from tidelog.framework.framework import Framework, PromisedWrites, ScheduleResult
 from tidelog.framework.interface import Code, CycleState, Depends, Status
@@ -144,7 +143,7 @@ def _place(
         plugins=tuple(plugin for plugin, _ in permit.waits),
         deadline=stamp.at + min(timeout for _, timeout in permit.waits),
     )
-    return CycleResult(((key, waiting),), node, relied_on(framework, state), state)
+    return CycleResult(((key, waiting),), node, framework.looked_at(state), state)
 
 
 def _write(
@@ -162,7 +161,7 @@ def _write(
         return replace(found, reads=reads) if reads else found
     body = reserved(stamp, result, promised)
     return CycleResult(
-        ((key, body),), node, relied_on(framework, state), state, reads=reads_and_writes(reads, body)
+        ((key, body),), node, framework.looked_at(state), state, reads=reads_and_writes(reads, body)
     )
 
 
@@ -216,12 +215,7 @@ def _bind_now(
         score=result.score,
         feasible=result.feasible,
     )
-    return CycleResult(((key, scheduled),), node, relied_on(framework, state))
-
-
-def relied_on(framework: Framework, state: CycleState) -> Depends:
-    """Return the parts of the cluster that the filters looked at."""
-    return framework.looked_at(state)
+    return CycleResult(((key, scheduled),), node, framework.looked_at(state))
 
 
 def _make_room(
@@ -242,7 +236,7 @@ def _make_room(
     refusals = refusal_outcomes(result.refusals, key, stamp._asdict()) if result.refusals else []
     if result.plan is not None:
         more = plan_outcomes(result.plan, key, framework.name, stamp._asdict())
-        on = relied_on(framework, state)
+        on = framework.looked_at(state)
         return replace(outcome, outcomes=(*outcome.outcomes, *refusals, *more), on=on, plan=result.plan)
     if result.nominated_node is not None:
         refusals.append((key, Nominated(**stamp._asdict(), node=result.nominated_node)))
@@ -279,7 +273,7 @@ def _rejected(
         message=error.message,
         plugins=plugins,
         pending=error.pending_plugins,
-        rejections=rejections(error.node_count, error.diagnosis),
+        rejections=error.diagnosis.rejections(error.node_count),
         nodes=error.node_count,
         blocked_by=blocked_by,
         writes=writes,
@@ -304,8 +298,3 @@ def _with_nomination_cleared(
     if not clears:
         return ((key, body),)
     return ((key, body), (key, Nominated(**stamp._asdict())))
-
-
-def rejections(node_count: int, diagnosis: Diagnosis) -> tuple[Rejection, ...]:
-    """Return the number of nodes for each plugin and reason, most nodes first."""
-    return diagnosis.rejections(node_count)

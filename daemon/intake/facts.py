@@ -93,7 +93,7 @@ class FactService:
         """The objects as far as the service has read the log; for reading only."""
         return self._table
 
-    async def submit(self, facts: Facts, *, dry_run: bool = False, author: str = CLUSTER) -> Answer:
+    async def submit(self, facts: Facts, *, dry_run: bool = False) -> Answer:
         """Append the facts, or with `dry_run` only say what would be appended; answered when they are durable.
 
         Raises Refused, with every error of every object, and what `Log.append` raises.
@@ -103,7 +103,7 @@ class FactService:
                 f"the objects of this log are those of the cluster {self.cluster}, which would say otherwise at once; use kubectl"
             )
         await self.catch_up()
-        decision = _Decision(self._table, self.gates, facts, author)
+        decision = _Decision(self._table, self.gates, facts)
 
         def decide(moment: AppendMoment) -> Drafts:
             yield from self._consume_since(moment)
@@ -190,11 +190,10 @@ class FactService:
 class _Decision:
     """Turns one request into drafts at the moment of its sequencing."""
 
-    def __init__(self, table: ObjectTable, gates: FeatureGates, facts: Facts, author: str) -> None:
+    def __init__(self, table: ObjectTable, gates: FeatureGates, facts: Facts) -> None:
         self._table = table
         self._gates = gates
         self._facts = facts
-        self._author = author
         self._drafted = 0
         """How many drafts were made."""
         self._results: list[Result] = []
@@ -322,7 +321,7 @@ class _Decision:
 
     def _draft(self, key: str, body: ObjectPut[Object] | ObjectDeleted | PodConditionSet) -> Draft:
         self._drafted += 1
-        return Draft(body=body, author=self._author, key=key)
+        return Draft(body=body, author=CLUSTER, key=key)
 
     def _result(
         self, key: str, action: Action, moment: AppendMoment | None = None, warnings: tuple[str, ...] = ()

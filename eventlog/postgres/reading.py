@@ -110,8 +110,10 @@ class DatabaseReading:
             found.append(f"PostgreSQL has met {failures} damaged pages in this database")
         return found
 
-    async def _persist(self, work: Work[T], seconds: float = LONG_SECONDS) -> T:
-        return await self._session.persist(work, seconds, min(READ_PATIENCE, self.address.patience_seconds))
+    async def _persist(self, work: Work[T]) -> T:
+        return await self._session.persist(
+            work, LONG_SECONDS, min(READ_PATIENCE, self.address.patience_seconds)
+        )
 
     async def _rows(self, sql: str, *args: object) -> list[Any]:
         async def work(connection: asyncpg.Connection) -> list[Any]:

@@ -38,8 +38,6 @@ class Inbox:
         """How many drafts have ever been put, …"""
         self._done = 0
         """… and how many of them are durable."""
-        self.was_full = 0
-        """How often a reader had to wait."""
 
     async def put(self, drafts: Sequence[Draft]) -> None:
         """Queue them; returns at once, unless the queue is full."""
@@ -50,7 +48,6 @@ class Inbox:
         self._come.set()
         if len(self._drafts) >= CHANGES_MAX:
             self._room.clear()
-            self.was_full += 1
             await self._room.wait()
 
     async def flushed(self) -> None:

@@ -302,7 +302,6 @@ class KindReader:
         found = self.view.diff(listed, version)
         await self._inbox.put(found.drafts)
         self.position = version
-        self._from_scratch = False
         await self._synced(
             KindSynced(
                 kind=self.kind.name,

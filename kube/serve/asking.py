@@ -36,11 +36,6 @@ class Selection(NamedTuple):
     one_value: tuple[str, str] | None
     """A field, and the one value that it must have."""
 
-    @property
-    def is_narrow(self) -> bool:
-        """Whether it leaves something out."""
-        return self.matches is not None
-
 
 class Moment(NamedTuple):
     """After a record, or at a time."""
@@ -98,11 +93,11 @@ def flag(query: Query, name: str) -> bool:
     return query.get(name, "") in TRUE
 
 
-def number(query: Query, name: str, default: int = 0) -> int:
-    """A number that is not negative. Raises ApiError."""
+def number(query: Query, name: str) -> int:
+    """A number that is not negative; 0 where it is absent. Raises ApiError."""
     text = query.get(name, "")
     if not text:
-        return default
+        return 0
     if not (text.isascii() and text.isdigit() and len(text) < 19):
         raise status.bad_request(f'invalid value for query parameter "{name}": "{text[:40]}"')
     return int(text)

@@ -41,10 +41,6 @@ class MemoryView:
             raise Expired(at, self.revision)
         return self.listed(kind)
 
-    def next_revision(self) -> int:
-        """The one that the next change will have."""
-        return self.revision + 1
-
     def put(self, kind: str, manifest: dict[str, Any]) -> Item:
         """Put an object, complete but for its resourceVersion."""
         self.revision += 1

@@ -243,12 +243,6 @@ class ApiServer:
         task = self._following
         return task.exception() if task.done() and not task.cancelled() else None
 
-    def cut_connections(self) -> None:
-        """Break every connection off, as a network does: for tests."""
-        for connection in list(self._server.connections):
-            if connection.transport is not None:
-                connection.transport.abort()
-
     async def _close(self, door: _Door, server: _Server) -> None:
         await door.close()
         for shelf in (*self.view.shelves.values(), *self.api.beside.shelves.values()):

@@ -346,7 +346,7 @@ class Writer:
             raise status.ApiError(
                 403,
                 "Forbidden",
-                f'{resource.qualified} "{spot.item.name}" is forbidden: {why}',
+                f'{status.qualified(resource.plural, resource.group)} "{spot.item.name}" is forbidden: {why}',
                 {"name": spot.item.name, "kind": resource.plural},
             ) from None
         if remaining is None and old.metadata.finalizers:

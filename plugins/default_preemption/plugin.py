@@ -75,8 +75,6 @@ class DefaultPreemptionArgs(PluginArgs, frozen=True, kw_only=True):
 class Search(NamedTuple):
     """The result of trying it out."""
 
-    potential: Sequence[str]
-    """The nodes on which removing pods may help, in the order in which they were tried."""
     candidates: Sequence[Candidate]
     """Those without violations first, each in the order of the search."""
     statuses: Mapping[str, Status]
@@ -243,7 +241,7 @@ class DefaultPreemption(Plugin):
                 group.append(found)
             if keeping and len(keeping) + len(violating) >= wanted:
                 break
-        return Search(names, [*keeping, *violating], failed, run.blockers)
+        return Search([*keeping, *violating], failed, run.blockers)
 
     def _candidates_wanted(self, nodes: int) -> int:
         args: DefaultPreemptionArgs = self.args

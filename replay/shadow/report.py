@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from statistics import quantiles
 
 import msgspec
@@ -143,14 +143,6 @@ class Summary:
             default=_ordered(self._counts.get((what, "default"), {})),
             other_view=self._other_view[what],
         )
-
-
-def summed_up(verdicts: Iterable[JudgedDecision], records: int) -> ShadowReport:
-    """The report on these."""
-    summary = Summary()
-    for judged in verdicts:
-        summary.add(judged)
-    return summary.report(records=records)
 
 
 def as_record(judged: JudgedDecision) -> ShadowVerdict:

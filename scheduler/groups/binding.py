@@ -16,7 +16,7 @@ from tidelog.scheduler.fallback import explained
 from tidelog.scheduler.groups.group import Group
 from tidelog.scheduler.groups.trial import GroupFailure, TrialEvaluation, TrialStep
 from tidelog.scheduler.permits import BARRIER
-from tidelog.scheduler.pod_cycle import Stamp, rejections, relied_on, reserved
+from tidelog.scheduler.pod_cycle import Stamp, reserved
 
 
 class GroupBinding:
@@ -121,7 +121,7 @@ class GroupBinding:
                 f"Pod/{s.pod.key}",
                 s.pod.uid,
                 s.node,
-                relied_on(self.framework, s.state),
+                self.framework.looked_at(s.state),
                 reads=self._reads(s),
             )
             for s in self.steps
@@ -179,7 +179,7 @@ class GroupBinding:
             message=error.message,
             plugins=error.unschedulable_plugins,
             pending=error.pending_plugins,
-            rejections=rejections(error.node_count, error.diagnosis),
+            rejections=error.diagnosis.rejections(error.node_count),
             nodes=error.node_count,
             group=self.group.key,
         )

@@ -48,7 +48,7 @@ from tidelog.scheduler.groups.trial import (
     TrialOutcome,
     TrialStep,
 )
-from tidelog.scheduler.pod_cycle import Stamp, rejections
+from tidelog.scheduler.pod_cycle import Stamp
 
 
 class GroupOptions(NamedTuple):
@@ -531,7 +531,7 @@ class _Cycle:
             pending.update(evaluation.pending)
             first = evaluation.first_failure
             if first is not None and first.error is not None:
-                found = rejections(first.error.node_count, first.error.diagnosis)
+                found = first.error.diagnosis.rejections(first.error.node_count)
                 counts.update({(r.plugin, r.reason): r.nodes for r in found})
         body = Unschedulable(
             **self.stamp._asdict(),

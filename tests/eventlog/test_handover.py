@@ -29,8 +29,15 @@ from tidelog.api.errors import (
     quoted,
 )
 from tidelog.eventlog import handover
-from tidelog.eventlog.handover import NoWriter, connect, hand_over, serve
+from tidelog.eventlog.address import LogAddress
+from tidelog.eventlog.handover import NoWriter, connect, serve
 from tidelog.eventlog.log import Log, memory_log, open_log
+
+
+async def hand_over(path: LogAddress, message: object) -> Any:
+    """One request to the process that writes this log."""
+    async with connect(path) as client:
+        return await client.request(message)
 
 
 async def echo(data: msgspec.Raw) -> Any:

@@ -201,23 +201,6 @@ class Rig:
         return [one.name for one in found.nodes]
 
 
-# --- PreEnqueue -----------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("status", [unschedulable("no"), unresolvable("no"), PENDING, SKIP, WAIT, ERROR])
-def test_any_status_but_success_gates_a_pod(status: Status) -> None:
-    rig = Rig().plugin("A", pre_enqueue=SUCCESS).plugin("B", pre_enqueue=status).plugin("C", pre_enqueue=None)
-
-    assert rig.framework.run_pre_enqueue(rig.pod.pod) == status.by("B")
-    assert rig.calls == ["A.pre_enqueue", "B.pre_enqueue"]
-
-
-def test_a_pod_that_nobody_gates_may_enter() -> None:
-    rig = Rig().plugin("A", pre_enqueue=None)
-
-    assert rig.framework.run_pre_enqueue(rig.pod.pod) is None
-
-
 # --- PreFilter ------------------------------------------------------------------------------------------------------------
 
 
@@ -410,20 +393,6 @@ def test_no_nodes_at_all_is_no_fit_error() -> None:
     rig = Rig(0).plugin("A", filter=unschedulable("no"))
 
     assert rig.framework.schedule_pod(rig.state, rig.pod, turn=1) is NO_NODES
-
-
-def test_every_filter_is_asked_alone_for_an_explanation() -> None:
-    rig = (
-        Rig(1)
-        .plugin("A", filter=unschedulable("a"))
-        .plugin("B", filter=None)
-        .plugin("C", filter=unresolvable("c"))
-    )
-    framework = rig.framework
-
-    verdicts = framework.filter_verdicts(rig.state, rig.pod, framework.snapshot.nodes[0])
-
-    assert verdicts == [unschedulable("a").by("A"), unresolvable("c").by("C")]
 
 
 def test_the_candidates_of_a_placement_are_the_only_nodes_that_count() -> None:
@@ -927,12 +896,11 @@ def test_an_observer_is_told_every_answer() -> None:
 
 def test_an_observer_is_told_of_every_extension_point_that_answers() -> None:
     rig, log, told = Rig(2), Log(), unschedulable("no")
-    rig.plugin("A", pre_enqueue=None, pre_filter=None, filter=None, pre_score=None, score=1, reserve=None)
+    rig.plugin("A", pre_filter=None, filter=None, pre_score=None, score=1, reserve=None)
     rig.plugin("B", post_filter=told, permit=told, pre_bind=told, bind=told)
     framework, placing = rig.framework, Placing(None)
     framework.observer = log
 
-    framework.run_pre_enqueue(rig.pod.pod)
     framework.schedule_pod(rig.state, rig.pod, turn=1)
     framework.run_post_filter(rig.state, rig.pod, {})
     framework.run_reserve(rig.state, rig.pod, "n0")
@@ -944,7 +912,7 @@ def test_an_observer_is_told_of_every_extension_point_that_answers() -> None:
     framework.run_revert(placing, CycleState(), None, None)  # type: ignore[arg-type]
     framework.run_score_placement(Placing(1), CycleState(), None, None, {})  # type: ignore[arg-type]
 
-    scheduled = ["PreEnqueue", "PreFilter", "Filter", "Filter", "PreScore", "Score"]
+    scheduled = ["PreFilter", "Filter", "Filter", "PreScore", "Score"]
     assert log.entries == [
         *((point, "A", None) for point in scheduled),
         ("PostFilter", "B", told),

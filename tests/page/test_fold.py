@@ -221,6 +221,6 @@ async def test_log_that_may_grow_is_gone_through_as_far_as_it_is_certain(tmp_pat
         state = await source.state(len(driver.records))
         assert state["rows"]["Pod/default/p"].where == "placed"
         assert state["step"].kind == "Scheduled"
-        assert [seq async for seq in source.go_through()][-1] == len(driver.records)
+        assert list(source.fold.finish())[-1] == len(driver.records)
     finally:
         await source.close()

@@ -173,8 +173,7 @@ class Life:
             for name in uids
             if status != "success" or rnd.random() < 0.5
         }
-        whole = ("A",) if status == "unschedulable" and rnd.random() < 0.3 else ()
-        self.both(lambda bench: bench.finish_group(key, status, failed, unschedulable=whole))
+        self.both(lambda bench: bench.finish_group(key, status, failed))
         missed = [happened for name in uids[:1] for happened in self.flying[name]]
         for name in failed:
             del self.flying[name]
@@ -239,7 +238,7 @@ class Life:
         assert found == Counter({*map(uid, self.pending), *self.flying})
         assert len(self.bench.queue) == len(self.pending)
         if not self.flying:
-            assert self.bench.queue.in_flight_timeline() == []
+            assert self.bench.queue.in_flight.timeline() == []
         assert self.bench.queue.dump_state() == self.twin.queue.dump_state()
 
     def settled(self, name: str, missed: list[Happened]) -> None:

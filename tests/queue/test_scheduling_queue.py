@@ -205,7 +205,7 @@ def test_aborted_attempt_of_a_pod_that_is_gone_just_ends() -> None:
     bench.queue.abort(uid("p"), bench.now)
 
     assert bench.where("p") == "nowhere"
-    assert bench.queue.in_flight_timeline() == []
+    assert bench.queue.in_flight.timeline() == []
 
 
 @pytest.mark.parametrize("end", ["fail", "abort"])
@@ -258,7 +258,7 @@ def test_pod_deleted_in_flight_is_not_requeued() -> None:
     bench.reject("p", "A")
 
     assert bench.where("p") == "nowhere"
-    assert bench.queue.in_flight_timeline() == []
+    assert bench.queue.in_flight.timeline() == []
 
 
 def test_namesake_of_a_pod_in_flight_is_a_pod_of_its_own() -> None:
@@ -543,13 +543,13 @@ def test_deadline_that_falls_into_an_attempt_is_not_missed() -> None:
 def test_ticks_are_needed_only_while_somebody_waits_for_time() -> None:
     bench = timer_bench()
     bench.add_and_reject("other", "Other")
-    assert not bench.queue.needs_ticks()
+    assert bench.queue.next_time_due() is None
 
     bench.add_and_reject("p", "Timer")
-    assert bench.queue.needs_ticks()
+    assert bench.queue.next_time_due() is not None
 
     bench.queue.delete(build.pod("p").build(), bench.now)
-    assert not bench.queue.needs_ticks()
+    assert bench.queue.next_time_due() is None
 
 
 def test_next_backoff_end_is_when_the_pod_may_be_tried() -> None:
@@ -751,7 +751,7 @@ def test_attempt_knows_its_number_and_what_it_could_know() -> None:
     bench.event(NODE_ADD, None, node("n"))
     bench.pop()
 
-    attempt = bench.queue.attempt_of(uid("b"))
+    attempt = bench.queue.in_flight.get(uid("b"))
 
     assert attempt is not None
     assert (attempt.number, attempt.seq, attempt.at) == (2, 3, bench.now)

@@ -142,7 +142,7 @@ def test_actions_are_stored_by_name(action: Action) -> None:
     bench.reload()
 
     assert all(isinstance(name, str) for name in kept[2])
-    assert bench.queue.in_flight_timeline()[1].event == event  # type: ignore[union-attr]
+    assert bench.queue.in_flight.timeline()[1].event == event  # type: ignore[union-attr]
 
 
 def test_state_does_not_depend_on_the_hash_seed() -> None:

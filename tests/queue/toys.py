@@ -152,10 +152,8 @@ class Bench:
         self.seq += 1
         self.queue.tick(self.seq, self.now)
 
-    def finish_group(
-        self, key: str, status: Any, failed: Mapping[str, QueueRejection], **rejectors: Any
-    ) -> None:
-        self.queue.finish_group(key, status, failed, now=self.now, **rejectors)
+    def finish_group(self, key: str, status: Any, failed: Mapping[str, QueueRejection]) -> None:
+        self.queue.finish_group(key, status, failed, now=self.now)
 
     def where(self, pod: str) -> str:
         found = self.queue.get(f"default/{pod}")

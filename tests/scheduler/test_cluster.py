@@ -42,7 +42,7 @@ def test_event_is_kept_for_pods_in_flight_under_the_record_that_raised_it(driver
 
     driver.put(node("n1", cpu="4"))
 
-    kept = [each for each in queue_of(driver).in_flight_timeline() if isinstance(each, InFlightEvent)]
+    kept = [each for each in queue_of(driver).in_flight.timeline() if isinstance(each, InFlightEvent)]
     assert [(each.event.label, each.seq) for each in kept] == [("NodeAdd", driver.records[-1].seq)]
 
 

@@ -233,14 +233,15 @@ def test_nominated_pod_is_respected_by_pods_of_equal_priority(world: World) -> N
 def test_preemptor_is_gated_while_its_victims_have_not_been_told(world: World) -> None:
     decision = world.attempt()
     assert decision is not None
-    gates = world.core.frameworks["default-scheduler"]
+    plugins = world.core.frameworks["default-scheduler"].pre_enqueue
+    (gate,) = (plugin for plugin in plugins if plugin.name == "DefaultPreemption")
 
-    during = gates.run_pre_enqueue(world.pod("high"))
+    during = gate.pre_enqueue(world.pod("high"))
     world.commit()
 
     assert during is not None
-    assert (during.plugin, during.reasons) == ("DefaultPreemption", (WAITING,))
-    assert gates.run_pre_enqueue(world.pod("high")) is None
+    assert during.reasons == (WAITING,)
+    assert gate.pre_enqueue(world.pod("high")) is None
     world.check()
 
 

@@ -58,7 +58,7 @@ def _nothing(*_: Any, **__: Any) -> None:
 
 def _abort_without_requeue(right: Any) -> Any:
     def abort(self: SchedulingQueue, uid: str, now: int) -> None:
-        self._in_flight.end(uid)
+        self.in_flight.end(uid)
 
     return abort
 

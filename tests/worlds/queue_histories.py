@@ -285,7 +285,7 @@ class History:
 
         for uid in self.flying:
             self.real.queue.done(uid)
-        assert self.real.queue.in_flight_timeline() == []
+        assert self.real.queue.in_flight.timeline() == []
 
 
 OPERATIONS = {

@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 from families.filter_score import cluster as cluster_of
+from families.filter_score import filter_verdicts
 from families.volume_dra_hints import with_uid
 
 from tidelog.api.kinds.registry import KIND_BY_NAME
@@ -74,7 +75,7 @@ def _placement(framework: Framework, pod: PodInfo, state: CycleState, found: Any
     if outcome.status is not None:
         rejection = {"prefilter": _status(outcome.status)}
         return rejection | ({"fitError": found.message} if isinstance(found, FitError) else {})
-    verdicts = {node.name: framework.filter_verdicts(alone, pod, node) for node in framework.snapshot.nodes}
+    verdicts = {node.name: filter_verdicts(framework, alone, pod, node) for node in framework.snapshot.nodes}
     feasible = [name for name, rejected in verdicts.items() if not rejected]
     result: Answer = {
         "filter": {

@@ -99,7 +99,7 @@ def answer(case: Mapping[str, Any]) -> Answer:
         "filter": {
             node.name: {
                 "first": statuses[node.name].plugin if node.name in statuses else "",
-                "rejects": [_status(verdict) for verdict in framework.filter_verdicts(state, pod, node)],
+                "rejects": [_status(verdict) for verdict in filter_verdicts(framework, state, pod, node)],
             }
             for node in framework.snapshot.nodes
             if node.name not in names
@@ -193,6 +193,12 @@ def _compare_scores(expected: Mapping[str, Any], got: Mapping[str, Any]) -> Iter
             yield from _compare(f"scores[{plugin}]", wanted.get(plugin), found.get(plugin))
         elif any(found.get(plugin, {}).values()):
             yield f"scores[{plugin}]: expected to be skipped, got {found[plugin]}"
+
+
+def filter_verdicts(framework: Framework, state: CycleState, pod: PodInfo, node: NodeInfo) -> list[Status]:
+    """The status of every filter that rejects the node, each asked alone, in order."""
+    verdicts = (framework.run_filters(state, pod, node, [one]) for one in framework.active_filters(state))
+    return [status for status in verdicts if status is not None]
 
 
 def _compare_pick(case: Mapping[str, Any], got: Mapping[str, Any]) -> Iterable[str]:

@@ -301,7 +301,7 @@ class Trace:
 def state(queue: SchedulingQueue) -> Json:
     """Everything a trace shows after a step."""
     contents = queue.contents()
-    timeline = queue.in_flight_timeline()
+    timeline = queue.in_flight.timeline()
     entities = [
         *contents.active,
         *contents.backoff_rejected,

@@ -223,12 +223,6 @@ async def test_event_loop_gets_its_turn_while_the_service_catches_up(service: Fa
     assert len(seen) > 10
 
 
-async def test_author_is_the_one_who_asked(service: FactService, log: Log) -> None:
-    await service.submit(Apply(objects=[web()]), author="cluster-autoscaler")
-
-    assert (await log.record(1)).author == "cluster-autoscaler"
-
-
 async def test_generated_names_are_answered(service: FactService) -> None:
     from msgspec.structs import replace
 

@@ -183,7 +183,7 @@ def test_all_nodes_are_tried_while_every_candidate_breaks_a_budget() -> None:
     found = Cluster(*nodes, *pods, b.pdb("web", "app=web", allowed=0), **few).search(HIGH)
     one = Cluster(*nodes, *pods[1:], low("p0", "n0").build(), b.pdb("web", "app=web"), **few).search(HIGH)
 
-    assert (len(found.potential), len(found.candidates), found.candidates[0].violations) == (8, 1, 1)
+    assert (len(found.candidates), found.candidates[0].violations) == (1, 1)
     assert [c.node for c in one.candidates if not c.violations] == ["n0"]
     assert one.candidates[0].node == "n0"
 

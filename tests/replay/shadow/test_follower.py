@@ -33,7 +33,7 @@ from tidelog.eventlog.records import (
 )
 from tidelog.plugins.registry import Registry
 from tidelog.replay.shadow.follower import Follower, JudgedDecision
-from tidelog.replay.shadow.report import Summary, as_record, summed_up
+from tidelog.replay.shadow.report import Summary, as_record
 from tidelog.replay.shadow.world import ShadowWorld, WorldEntry
 from tidelog.scheduler.cache import Cache
 from tidelog.testing import builders as b
@@ -354,7 +354,10 @@ def test_the_report_counts_both_modes_and_keeps_what_asks_for_attention(log: Log
     log.put(small, good, none).later(10).put(bound(good, "a"), rejected(none, message)).later(3000)
     log.put(bad).later(10).put(bound(bad, "c"))
 
-    report = summed_up(log.judged(), len(log.records))
+    summary = Summary()
+    for judged in log.judged():
+        summary.add(judged)
+    report = summary.report(records=len(log.records))
 
     assert report.bindings.upstream == {"same": 1, "refused": 1}
     assert report.bindings.default == report.bindings.upstream

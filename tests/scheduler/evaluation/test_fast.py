@@ -28,7 +28,6 @@ from tidelog.scheduler.core import Core
 from tidelog.scheduler.evaluation.fast import SHAPES_MAX, FastEvaluation
 from tidelog.scheduler.evaluation.shape import Found
 from tidelog.scheduler.evaluation.unlike import find_once
-from tidelog.scheduler.pod_cycle import rejections
 from tidelog.testing import builders as b
 
 SEEDS = cases(16, "TIDELOG_FAST_SEEDS")
@@ -244,9 +243,9 @@ def assert_same_error(
     mine, plain = answer.diagnosis, found.diagnosis
     assert list(mine.statuses(nodes).items()) == list(plain.statuses(nodes).items())
     assert resolvable(mine.statuses(nodes)) == resolvable(plain.statuses(nodes))
-    assert (answer.message, rejections(answer.node_count, mine)) == (
+    assert (answer.message, mine.rejections(answer.node_count)) == (
         found.message,
-        rejections(found.node_count, plain),
+        plain.rejections(found.node_count),
     )
     assert (mine.rejecting, mine.pending, mine.absent) == (plain.rejecting, plain.pending, plain.absent)
     assert state.skip_filter == fresh.skip_filter

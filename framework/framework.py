@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol, TypeGuard, TypeVar
+from typing import Any, ClassVar, NamedTuple, Protocol, TypeGuard, TypeVar
 
 from tidelog.api.features import FeatureGates
 from tidelog.api.ties import tie_of
@@ -63,7 +63,7 @@ from tidelog.framework.node_info import NodeInfo, PodInfo
 from tidelog.framework.offers import ConcernsPods, SumsUp
 from tidelog.framework.preemption_plan import PreemptionPort
 from tidelog.framework.snapshot import Snapshot
-from tidelog.framework.steps import StepObserver, step
+from tidelog.framework.steps import StepObserver, observe_steps, step
 
 MAX_NODE_SCORE = 100
 MAX_PERMIT_NANOSECONDS = 15 * 60 * NANOS
@@ -144,6 +144,10 @@ class FrameworkHandle:
     def behaves(self, number: int) -> bool:
         """Whether a numbered change of behaviour is in force."""
         return number in self.behaviours
+
+
+class _Named(Protocol):
+    name: ClassVar[str]
 
 
 class PreFilterOutcome(NamedTuple):
@@ -237,12 +241,13 @@ class Framework:
         """`fast` makes an evaluation that finds the same nodes with less work (`tidelog.scheduler.evaluation`), where it can."""
         self.name = name
         self.handle = handle
+        self.snapshot = handle.snapshot
+        """Of the attempt under way."""
         self.ties_follow_pods = handle.behaves(TIES_FOLLOW_PODS)
         """Of equally good nodes one with the fewest pods is taken."""
         self.nominated: NominatedPods = FixedNominations() if nominated is None else nominated
         self.observer: Observer | None = None
-        self.step_observer: StepObserver | None = None
-        """Is told of every step; what a step takes beside those within it is its own."""
+        self.has_observed_steps = False
         self.weights = dict(weights or {})
         self.placement_weights = dict(placement_weights or {})
         """The factors of the plugins that score placements."""
@@ -284,10 +289,10 @@ class Framework:
         self.fast = fast(self) if fast is not None else None
         """The fast evaluation, if there is one."""
 
-    @property
-    def snapshot(self) -> Snapshot:
-        """The snapshot of the attempt under way."""
-        return self.handle.snapshot
+    def observe_steps(self, observer: StepObserver) -> None:
+        """Tell the observer of every step from now on; what a step takes beside those within it is its own."""
+        self.has_observed_steps = True
+        observe_steps(self, observer)
 
     # --- one pod, up to the choice of a node --------------------------------------------------------------------------
 
@@ -538,10 +543,8 @@ class Framework:
                 status = _crashed("Filter", plugin.name, error)
             if observer is not None:
                 observer.plugin_ran("Filter", plugin.name, status)
-            if _failing(status):
-                return (
-                    status.by(plugin.name) if status.is_rejected else _failed("Filter", plugin.name, status)
-                )
+            if status is not None and status.code is not Code.SUCCESS:
+                return _rejection_or_error("Filter", plugin.name, status)
         return None
 
     def add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, node: NodeInfo) -> Status | None:
@@ -550,10 +553,7 @@ class Framework:
         for name, plugin in self._hooks:
             if name in state.skip_filter:
                 continue
-            try:
-                status = _status(plugin.add_pod(state, pod, added, node))
-            except Exception as error:
-                status = _crashed("PreFilter AddPod", name, error)
+            status = _answered("PreFilter AddPod", name, plugin.add_pod, state, pod, added, node)
             if _failing(status):
                 return _failed("PreFilter AddPod", name, status)
         return None
@@ -564,10 +564,7 @@ class Framework:
         for name, plugin in self._hooks:
             if name in state.skip_filter:
                 continue
-            try:
-                status = _status(plugin.remove_pod(state, pod, removed, node))
-            except Exception as error:
-                status = _crashed("PreFilter RemovePod", name, error)
+            status = _answered("PreFilter RemovePod", name, plugin.remove_pod, state, pod, removed, node)
             if _failing(status):
                 return _failed("PreFilter RemovePod", name, status)
         return None
@@ -632,11 +629,7 @@ class Framework:
         skipped: set[str] = set()
         state.skip_score = skipped
         for plugin in self.pre_score:
-            try:
-                status = _status(plugin.pre_score(state, pod, nodes))
-            except Exception as error:
-                status = _crashed("PreScore", plugin.name, error)
-            self._observe("PreScore", plugin.name, status)
+            status = self._asked("PreScore", plugin, plugin.pre_score, state, pod, nodes)
             if status is not None and status.code is Code.SKIP:
                 skipped.add(plugin.name)
             elif _failing(status):
@@ -678,22 +671,16 @@ class Framework:
     def binds_at_once(self, state: CycleState) -> bool:
         """Whether nobody has anything to do with the pod between the choice of its node and Bind, and nobody wants to hear of that either."""
         later = state.later
-        return later is not None and later.is_empty and self.step_observer is None
+        return later is not None and later.is_empty and not self.has_observed_steps
 
     @step("Reserve")
     def run_reserve(self, state: CycleState, pod: PodInfo, node: str) -> Status | None:
         """Set aside what the pod needs. A failure has undone everything; it is a rejection or an error."""
         for plugin in (state.later or self._all_later).reserve:
-            try:
-                status = _status(plugin.reserve(state, pod, node))
-            except Exception as error:
-                status = _crashed("Reserve", plugin.name, error)
-            self._observe("Reserve", plugin.name, status)
+            status = self._asked("Reserve", plugin, plugin.reserve, state, pod, node)
             if _failing(status):
                 self.run_unreserve(state, pod, node)
-                return (
-                    status.by(plugin.name) if status.is_rejected else _failed("Reserve", plugin.name, status)
-                )
+                return _rejection_or_error("Reserve", plugin.name, status)
         return None
 
     @step("Unreserve")
@@ -736,11 +723,7 @@ class Framework:
     def run_pre_bind(self, state: CycleState, pod: PodInfo, node: str) -> Status | None:
         """Any status is an error: what goes wrong here is not a rejection by a plugin."""
         for plugin in (state.later or self._all_later).pre_bind:
-            try:
-                status = _status(plugin.pre_bind(state, pod, node))
-            except Exception as error:
-                status = _crashed("PreBind", plugin.name, error)
-            self._observe("PreBind", plugin.name, status)
+            status = self._asked("PreBind", plugin, plugin.pre_bind, state, pod, node)
             if _failing(status):
                 return _failed("PreBind", plugin.name, status)
         return None
@@ -791,11 +774,7 @@ class Framework:
     def run_bind(self, state: CycleState, pod: PodInfo, node: str) -> Status | None:
         """The first plugin that does not skip binds. Any status is an error, also that all skipped."""
         for plugin in self.bind:
-            try:
-                status = _status(plugin.bind(state, pod, node))
-            except Exception as error:
-                status = _crashed("Bind", plugin.name, error)
-            self._observe("Bind", plugin.name, status)
+            status = self._asked("Bind", plugin, plugin.bind, state, pod, node)
             if status is not None and status.code is Code.SKIP:
                 continue
             return _failed("Bind", plugin.name, status) if _failing(status) else None
@@ -833,22 +812,14 @@ class Framework:
         self, plugin: PlacementStatePlugin, state: CycleState, group: GroupInfo, placement: Placement
     ) -> Status | None:
         """Let the plugin take the placement for taken; a rejection is of the placement."""
-        try:
-            status = _status(plugin.assume(state, group, placement))
-        except Exception as error:
-            status = _crashed("PlacementAssume", plugin.name, error)
-        self._observe("PlacementAssume", plugin.name, status)
+        status = self._asked("PlacementAssume", plugin, plugin.assume, state, group, placement)
         return _rejection_or_error("PlacementAssume", plugin.name, status)
 
     def run_revert(
         self, plugin: PlacementStatePlugin, state: CycleState, group: GroupInfo, placement: Placement
     ) -> Status | None:
         """Undo that. Any status is an error."""
-        try:
-            status = _status(plugin.revert(state, group, placement))
-        except Exception as error:
-            status = _crashed("PlacementRevert", plugin.name, error)
-        self._observe("PlacementRevert", plugin.name, status)
+        status = self._asked("PlacementRevert", plugin, plugin.revert, state, group, placement)
         return _failed("PlacementRevert", plugin.name, status) if _failing(status) else None
 
     def run_score_placement(
@@ -869,6 +840,15 @@ class Framework:
             return float(score)
         what = _ADDRESS.sub("0x…", f"returned {score!r} instead of a finite number")
         return _error("PlacementScore", plugin.name, what)
+
+    def _asked(
+        self, point: str, plugin: _Named, answer: Callable[..., Status | None], *args: object
+    ) -> Status | None:
+        """The plugin's answer, of which the observer is told."""
+        status = _answered(point, plugin.name, answer, *args)
+        if self.observer is not None:
+            self.observer.plugin_ran(point, plugin.name, status)
+        return status
 
     def _observe(self, point: str, plugin: str, status: Status | None) -> None:
         if self.observer is not None:
@@ -910,6 +890,17 @@ def _status(answer: Status | None) -> Status | None:
     if answer is not None and not isinstance(answer, Status):
         raise TypeError(f"the answer {answer!r} must be a Status or None")
     return answer
+
+
+def _answered(point: str, plugin: str, answer: Callable[..., Status | None], *args: object) -> Status | None:
+    """The plugin's answer; that it raised is an error."""
+    try:
+        status = answer(*args)
+        if status is not None and not isinstance(status, Status):
+            raise TypeError(f"the answer {status!r} must be a Status or None")
+    except Exception as error:
+        status = _crashed(point, plugin, error)
+    return status
 
 
 def _failed(point: str, plugin: str, status: Status) -> Status:

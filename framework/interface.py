@@ -46,6 +46,7 @@ if TYPE_CHECKING:
         RefusedEviction,
     )
     from tidelog.framework.storage import Storage
+    from tidelog.framework.told import ToldByPlugin
 
 
 class Code(Enum):
@@ -140,7 +141,7 @@ class CycleState:
     Values written by PreFilter and changed by the add/remove-pod hooks must have a `clone()`; others are shared.
     """
 
-    __slots__ = ("_data", "at", "is_shared", "later", "skip_filter", "skip_score", "turn", "waiting")
+    __slots__ = ("_data", "at", "is_shared", "later", "skip_filter", "skip_score", "told", "turn", "waiting")
 
     def __init__(self, at: int = 0, waiting: WaitingPod | None = None, turn: int = 0) -> None:
         self.at = at
@@ -156,6 +157,8 @@ class CycleState:
         self.skip_score: set[str] = set()
         self.later: LaterPlugins | None = None
         """Those that take part after the choice of a node, where it is known that others have nothing to do with the pod."""
+        self.told: ToldByPlugin | None = None
+        """A plugin's note for the attempt's outcomes; None if there is none, or the attempt ended before that."""
 
     def write(self, key: str, value: Any) -> None:
         """Keep `value` under `key`; by convention the key begins with the plugin's name."""
@@ -170,6 +173,7 @@ class CycleState:
         data = self._data
         for key, value in other._data.items():
             data.setdefault(key, value)
+        self.told = self.told or other.told
 
     def clone(self) -> CycleState:
         """A state whose changes by add/remove-pod hooks do not touch this one."""
@@ -178,6 +182,7 @@ class CycleState:
         other.skip_filter = self.skip_filter
         other.skip_score = self.skip_score
         other.later = self.later
+        other.told = self.told
         return other
 
 

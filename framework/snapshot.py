@@ -75,20 +75,14 @@ class Snapshot:
         """Grows when nodes come, go or move in the list."""
         self._source_generation = 0
         self._source_layout = 0
+        self.generation = 0
+        """Grows with each change of the snapshot."""
+        self.object_generation = 0
+        """Grows when a node is added, removed, or its own object changes."""
         self._changes = ChangeList()
         self._object_changes = ChangeList()
 
     # --- reading ----------------------------------------------------------------------------------------------------
-
-    @property
-    def generation(self) -> int:
-        """Grows with each change of the snapshot."""
-        return self._changes.generation
-
-    @property
-    def object_generation(self) -> int:
-        """Grows when a node is added, removed, or its own object changes."""
-        return self._object_changes.generation
 
     def get(self, name: str) -> NodeInfo | None:
         """The node of this name."""
@@ -177,9 +171,9 @@ class Snapshot:
         """Keep what is derived from all nodes exact while `old` becomes `new`."""
         if old is None and new is None:
             return
-        self._changes.touch(name)
+        self.generation = self._changes.touch(name)
         if old is None or new is None or old.node is not new.node:
-            self._object_changes.touch(name)
+            self.object_generation = self._object_changes.touch(name)
             self._count_images(old, -1)
             self._count_images(new, 1)
         self._index_pods(name, new)
@@ -231,17 +225,17 @@ class Snapshot:
         node = self.nodes[self._index[node_name]]
         node.add_pod(pod)
         self.label_keys.note(pod)
-        self._changes.touch(node_name)
+        self.generation = self._changes.touch(node_name)
         self._index_pods(node_name, node)
 
     def touch(self, name: str) -> None:
         """Something has changed that counts as the node's own, though it is told elsewhere; a node that is not known is not an error."""
         if name in self._index:
-            self._changes.touch(name)
+            self.generation = self._changes.touch(name)
 
     def forget(self, pod: PodInfo, node_name: str) -> None:
         """Take back what `assume` did."""
         node = self.nodes[self._index[node_name]]
         node.remove_pod(pod)
-        self._changes.touch(node_name)
+        self.generation = self._changes.touch(node_name)
         self._index_pods(node_name, node)

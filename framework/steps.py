@@ -1,14 +1,14 @@
 """The steps of a framework that a cycle strings together, and the hook through which metrics hear of them.
 
 A step is a method of `tidelog.framework.framework.Framework`, marked with the extension point that it runs. One that runs within another
-(PreFilter within the choice of a node) is told in between. Without an observer a step costs a tenth of a microsecond more than its body.
+(PreFilter within the choice of a node) is told in between. Without an observer a step costs nothing beside its body.
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from tidelog.framework.interface import CycleState
@@ -30,42 +30,37 @@ class StepObserver(Protocol):
         ...
 
 
-class HasSteps(Protocol):
-    """An object whose methods are steps."""
-
-    step_observer: StepObserver | None
+F = TypeVar("F", bound=Callable[..., Any])
 
 
-S = TypeVar("S", bound=HasSteps)
-T = TypeVar("T")
-P = ParamSpec("P")
+def step(point: str) -> Callable[[F], F]:
+    """Mark a method, whose first argument is the cycle's state, as the step that runs this extension point."""
 
-
-def step(
-    point: str,
-) -> Callable[
-    [Callable[Concatenate[S, CycleState, P], T]],
-    Callable[Concatenate[S, CycleState, P], T],
-]:
-    """Mark a method as the step that runs this extension point."""
-
-    def marked(
-        method: Callable[Concatenate[S, CycleState, P], T],
-    ) -> Callable[Concatenate[S, CycleState, P], T]:
-        @functools.wraps(method)
-        def run(self: S, state: CycleState, /, *args: P.args, **kwargs: P.kwargs) -> T:
-            observer = self.step_observer
-            if observer is None:
-                return method(self, state, *args, **kwargs)
-            observer.step_began(point)
-            try:
-                result = method(self, state, *args, **kwargs)
-            except BaseException:
-                observer.step_failed()
-                raise
-            observer.step_ended(point, state, result)
-            return result
-
-        return run
+    def marked(method: F) -> F:
+        method.__dict__["step_of"] = point
+        return method
 
     return marked
+
+
+def observe_steps(owner: object, observer: StepObserver) -> None:
+    """Tell the observer of every step of this object from now on."""
+    for name, method in vars(type(owner)).items():
+        point = getattr(method, "step_of", "")
+        if point:
+            setattr(owner, name, _observed(observer, point, method.__get__(owner)))
+
+
+def _observed(observer: StepObserver, point: str, method: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(method)
+    def run(state: CycleState, *args: Any, **kwargs: Any) -> Any:
+        observer.step_began(point)
+        try:
+            result = method(state, *args, **kwargs)
+        except BaseException:
+            observer.step_failed()
+            raise
+        observer.step_ended(point, state, result)
+        return result
+
+    return run

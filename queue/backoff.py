@@ -91,7 +91,11 @@ class BackoffQueue:
         """Take out all whose backoff is over."""
         expired = []
         for heap in (self._rejected, self._errors):
-            while (entity := heap.first()) is not None and not self._policy.is_backing_off(entity, now):
+            while (
+                heap.live
+                and (entity := heap.first()) is not None
+                and not self._policy.is_backing_off(entity, now)
+            ):
                 heap.discard(entity)
                 expired.append(entity)
         return expired

@@ -102,7 +102,9 @@ class GroupRules:
 
     def done_waiting(self, now: int) -> list[QueuedGroup]:
         """Take out the groups that have waited long enough for `desired_count`."""
-        found = []
+        found: list[QueuedGroup] = []
+        if not self._waits.live:
+            return found
         while (group := self._waits.first()) is not None and self._until(group) <= now:
             self._waits.discard(group)
             found.append(group)

@@ -57,7 +57,7 @@ class Nominator:
 
     def node_of(self, pod: Pod) -> str:
         """Where the pod is nominated to, or an empty string."""
-        return self._node_of.get(pod_uid(pod), "")
+        return self._node_of.get(pod_uid(pod), "") if self._node_of else ""
 
     def is_nominated(self, uid: str) -> bool:
         """Whether the pod of this uid is."""

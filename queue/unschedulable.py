@@ -96,7 +96,9 @@ class UnschedulablePool:
 
     def leftovers(self, now: int) -> list[AnyEntity]:
         """Return the entities that are here for too long, in the order in which they became so. They stay in the pool."""
-        found = []
+        found: list[AnyEntity] = []
+        if not self._leftovers.live:
+            return found
         while (entity := self._leftovers.first()) is not None and self.due_at(entity) <= now:
             self._leftovers.discard(entity)
             found.append(entity)

@@ -59,7 +59,7 @@ class Adoption:
             for key, node in self._group_flights.adopt(attempt, outcomes):
                 pod = cluster.pod(key)
                 if pod is not None:
-                    self._assume(pod, node)
+                    self._assume(pod, pod_uid(pod), node)
             uids.update(dict.fromkeys(self._group_flights.members(attempt)))
         for key, body in outcomes:
             if isinstance(body, Reserved | AttemptAborted) and body.writes:
@@ -67,17 +67,18 @@ class Adoption:
             pod = cluster.pod(key)
             if pod is None:
                 continue
-            self._adopt_one(pod, key, body)
+            uid = pod_uid(pod)
+            self._adopt_one(pod, uid, key, body)
             if not isinstance(body, _BESIDES):
-                uids[pod_uid(pod)] = None
+                uids[uid] = None
             if isinstance(body, AttemptAborted):
                 others = map(cluster.pod, body.assignment)
                 uids.update(dict.fromkeys(pod_uid(other) for other in others if other is not None))
         self._flights.take_off(attempt, uids)
 
-    def _adopt_one(self, pod: Pod, key: str, body: Body) -> None:
+    def _adopt_one(self, pod: Pod, uid: str, key: str, body: Body) -> None:
         if isinstance(body, _PLACED) or (isinstance(body, AttemptAborted) and body.node):
-            self._assume(pod, body.node)
+            self._assume(pod, uid, body.node)
         elif isinstance(body, Nominated):
             self._nominate(pod, body.node, body.cleared)
         elif isinstance(body, AttemptAborted) and body.nominated:
@@ -87,12 +88,12 @@ class Adoption:
             preemptor = self._cluster.pod(body.preemptor)
             assert preemptor is not None, "an attempt is about a pod that is there"
             budgets = tuple(body.budgets)
-            eviction = PendingEviction(pod_uid(pod), key, body.preemptor, body.attempt, body.at, budgets)
+            eviction = PendingEviction(uid, key, body.preemptor, body.attempt, body.at, budgets)
             self._evict(pod, eviction, preemptor, body.message)
 
-    def _assume(self, pod: Pod, node: str) -> None:
+    def _assume(self, pod: Pod, uid: str, node: str) -> None:
         cluster = self._cluster
-        if not cluster.cache.is_assumed(pod_uid(pod)):
+        if not cluster.cache.is_assumed(uid):
             cluster.cache.assume(cluster.info_of(pod), node)
         cluster.queue.nominator.forget(pod)
 

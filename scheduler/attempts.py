@@ -18,7 +18,7 @@ from tidelog.eventlog.records import AttemptError, Body, Unschedulable
 from tidelog.framework.framework import Framework
 from tidelog.framework.interface import Code, Status, unschedulable
 from tidelog.framework.node_info import PodInfo
-from tidelog.queue.entity import AnyEntity, QueuedGroup, QueuedPod, pod_uid
+from tidelog.queue.entity import AnyEntity, QueuedGroup, QueuedPod
 from tidelog.scheduler.assembly import Assembly
 from tidelog.scheduler.cluster import Cluster
 from tidelog.scheduler.decision import Decision, Relies, relies_on_plan
@@ -96,7 +96,7 @@ class Attempts:
             waiting=popped,
             nominated_node=queue.nominator.node_of(pod),
         )
-        uid, outcomes = pod_uid(pod), result.outcomes
+        uid, outcomes = popped.uid, result.outcomes
         if result.state is not None:
             self._permits.keep_states({uid: result.state})
         if not result.node:

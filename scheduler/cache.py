@@ -61,15 +61,12 @@ class Cache:
         self.label_keys = LabelKeys()
         """The labels that terms of pods ask for which are or were placed."""
         self._changes = ChangeList()
+        self.generation = 0
+        """The number of the latest change; grows with each."""
         self.layout_generation = 0
         """The generation of the latest change of the list of nodes."""
 
     # --- reading ----------------------------------------------------------------------------------------------------
-
-    @property
-    def generation(self) -> int:
-        """The number of the latest change; grows with each."""
-        return self._changes.generation
 
     def __len__(self) -> int:
         """The number of known nodes."""
@@ -162,7 +159,7 @@ class Cache:
         if node.pods:
             self._aside[name] = node.pods
         self._leave_zone(name, _zone(node.node))
-        self.layout_generation = self._changes.touch(name)
+        self.generation = self.layout_generation = self._changes.touch(name)
         self._changes.drop_removed(self._nodes)
 
     def _enter_zone(self, name: str, zone: tuple[str, str]) -> None:
@@ -177,7 +174,7 @@ class Cache:
         self._order = None
 
     def _touch(self, node: NodeInfo) -> None:
-        node.generation = self._changes.touch(node.name)
+        self.generation = node.generation = self._changes.touch(node.name)
 
     # --- pods -------------------------------------------------------------------------------------------------------
 

@@ -89,8 +89,8 @@ class Cluster:
         self.seq = 0
         """The record that is being consumed, or the last one that was."""
         self.at = 0
-        self.notes: Notes | None = None
-        """Changes since the oldest attempt in flight; None while there is none."""
+        self.notes = Notes()
+        """Changes since the oldest attempt in flight."""
         self.unread: dict[str, str] = {}
         """Key of a bound pod, or of a node, whose newest version could not be read → the node that is closed until it can."""
         self._info: PodInfo | None = None
@@ -144,7 +144,7 @@ class Cluster:
             self.objects.pop(key, None)
         else:
             self.objects[key] = new
-        if self.notes is not None and not expected:
+        if self.notes.wanted and not expected:
             note = disturbance(self.seq, old, new)
             if note is not None:
                 self.notes.append(note)
@@ -158,13 +158,12 @@ class Cluster:
             self._update_queue(effect)
             if not effect.events_first:
                 self._raise(effect.raised)
-        if assumed is not None and self.notes is not None:
+        if assumed is not None:
             self._note_leaving(key, assumed)
         self._drop_groups(groups)
 
     def _note_leaving(self, key: str, assumed: Pod) -> None:
         """Attempts after a pod that was assumed count on it. Its own outcome will be aborted, but the pod is gone before that."""
-        assert self.notes is not None
         node = assumed.spec.node_name
         if self.cache.node_of(pod_uid(assumed)) != node:
             self.notes.append(released(self.seq, key, node))
@@ -199,7 +198,7 @@ class Cluster:
         shut = _cordoned(node)
         old, new = (node, shut) if closed else (shut, node)
         note = disturbance(self.seq, old, new)
-        if self.notes is not None and note is not None:
+        if note is not None:
             self.notes.append(note)
         for effect in effects(old, new, self.rules):
             self.cache.put_node(new)
@@ -263,7 +262,7 @@ class Cluster:
         assumed = self._assumed(pod)
         node = self.cache.node_of(uid)
         self.cache.forget(uid)
-        if self.notes is not None and node is not None:
+        if node is not None:
             self.notes.append(released(self.seq, key, node))
         if assumed is not None:
             for effect in effects(assumed, None, self.rules):

@@ -347,7 +347,7 @@ class Core:
         if popped is None:
             return None
         self.attempts += 1
-        decision = self._attempts.decide(popped, Stamp(self.attempts, self.seq, now, self.epoch))
+        decision = self._attempts.decide(popped, Stamp(self.attempts, self.cluster.seq, now, self.epoch))
         self._adoption.adopt(decision.attempt, decision.outcomes)
         return decision
 
@@ -386,7 +386,7 @@ class Core:
         To be asked when everything that will be in the log before the decision has been consumed.
         """
         notes = self.cluster.notes
-        if notes is None or notes.latest <= decision.observed:
+        if notes.latest <= decision.observed:
             return None
         for relies in decision.relies:
             found = conflict(relies, notes.concerning(relies, decision.observed))
@@ -408,7 +408,7 @@ class Core:
         (At the commit it is: that such a pod takes no room would be a numbered change of what is decided.)
         """
         notes = self.cluster.notes
-        while notes is not None and notes.latest > observed:
+        while notes.latest > observed:
             found = hurting(relies, notes.concerning(relies, observed))
             if found is None:
                 break

@@ -34,9 +34,13 @@ _Notes = list[_Note]
 
 
 class Notes:
-    """In the order in which they were appended; their seqs never decrease."""
+    """In the order in which they were appended; their seqs never decrease. Nothing is noted while no attempt is in flight."""
 
     def __init__(self) -> None:
+        self.wanted = False
+        """Some attempt is in flight."""
+        self.latest = 0
+        """The seq of the last one; 0 if there is none."""
         self._all: _Notes = []
         self._places = 0
         self._index()
@@ -56,13 +60,11 @@ class Notes:
     def __len__(self) -> int:
         return len(self._all)
 
-    @property
-    def latest(self) -> int:
-        """The seq of the last one; 0 if there is none."""
-        return self._all[-1].seq if self._all else 0
-
     def append(self, note: Disturbance) -> None:
         """Something happened."""
+        if not self.wanted:
+            return
+        self.latest = note.seq
         self._places += 1
         entry = _Note(note.seq, self._places, note)
         self._all.append(entry)
@@ -85,6 +87,14 @@ class Notes:
             self._repelling.append(entry)
         if note.opens:
             self._opening.append(entry)
+
+    def close(self) -> None:
+        """No attempt is in flight any more."""
+        self.wanted = False
+        if self._all:
+            self._all.clear()
+            self._index()
+            self.latest = 0
 
     def drop_until(self, seq: int) -> None:
         """No decision that is still to be committed was made before this record was consumed."""

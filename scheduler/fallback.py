@@ -14,15 +14,13 @@ from msgspec.structs import replace
 from tidelog.api.objects import Pod, pod_condition
 from tidelog.eventlog.records import Body, Fallback, Nominated, Reserved, Scheduled, Unschedulable, Waiting
 from tidelog.framework.interface import CycleState
-from tidelog.framework.told import NODE_PROVISIONING_IN_PROGRESS, PREEMPTION_FAILED, told_in
+from tidelog.framework.told import NODE_PROVISIONING_IN_PROGRESS, PREEMPTION_FAILED, ToldByPlugin
 
 Outcomes = tuple[tuple[str, Body], ...]
 
 
-def explained(outcomes: Outcomes, key: str, state: CycleState) -> Outcomes:
-    """The outcomes of an attempt for the pod of this key, with what was decided about fallback. Costs nothing where no constraint has
-    criteria."""
-    told = told_in(state)
+def explained(outcomes: Outcomes, key: str, told: ToldByPlugin | None) -> Outcomes:
+    """The outcomes of an attempt for the pod of this key, with what was decided about fallback."""
     if told is None:
         return outcomes
     return tuple(
@@ -42,7 +40,7 @@ def lines_of_members(tried: Iterable[tuple[str, CycleState]]) -> Iterator[str]:
     found: dict[str, dict[str, None]] = {}
     seen: set[str] = set()
     for key, state in tried:
-        told = told_in(state)
+        told = state.told
         if key in seen or told is None:
             continue
         seen.add(key)
@@ -59,7 +57,7 @@ def rejectors_of_preemption(state: CycleState, in_the_way: tuple[str, ...]) -> t
     Another plugin may have been the first to reject every node, so that it would not count as a rejector, and the pod would not
     be woken when its constraints fall back, although then preemption may help it.
     """
-    told = told_in(state)
+    told = state.told
     return () if told is None or told.plugin not in in_the_way else (told.plugin,)
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tidelog.scheduler.cluster import Cluster
-from tidelog.scheduler.disturbances import Notes
 
 
 class Flights:
@@ -36,8 +35,7 @@ class Flights:
 
     def take_off(self, attempt: int, uids: Iterable[str]) -> None:
         """The attempt is in flight from now on, and about these pods."""
-        if self._cluster.notes is None:
-            self._cluster.notes = Notes()
+        self._cluster.notes.wanted = True
         self._pods[attempt] = dict.fromkeys(uids)
         self._observed[attempt] = self._cluster.seq
 
@@ -77,6 +75,6 @@ class Flights:
             del self._observed[first]
             first = next(iter(self._observed), None)
         if first is None:
-            self._cluster.notes = None
-        elif self._cluster.notes is not None:
+            self._cluster.notes.close()
+        else:
             self._cluster.notes.drop_until(self._observed[first])

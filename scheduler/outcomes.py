@@ -152,8 +152,7 @@ class Outcomes:
         cluster = self._cluster
         for write in writes:
             cluster.give_back(write.key)
-            if cluster.notes is not None:
-                cluster.notes.append(not_written(cluster.seq, write.key))
+            cluster.notes.append(not_written(cluster.seq, write.key))
 
     def aborted(self, key: str, body: AttemptAborted) -> None:
         """The attempt does not count. Its pod is tried again, and with it those that it was about besides."""
@@ -175,7 +174,7 @@ class Outcomes:
         cluster = self._cluster
         cluster.queue.nominator.nominate(pod)
         promised = pod.status.nominated_node_name
-        if promised and cluster.notes is not None:
+        if promised:
             cluster.notes.append(promised_again(cluster.seq, promised))
 
     def _fail(self, pod: Pod, key: str, message: str) -> None:
@@ -240,12 +239,10 @@ class Outcomes:
             self._evictions.end(eviction.uid)
             if pod.spec.node_name and not is_terminal(pod):
                 cluster.cache.put_pod(PodInfo(pod))
-            if cluster.notes is not None:
-                cluster.notes.append(released(cluster.seq, key, body.nominated))
-        if cluster.notes is not None:
-            cluster.notes.append(called_off(cluster.seq, body.nominated))
-            if body.cleared:
-                cluster.notes.append(promised_again(cluster.seq, body.nominated))
+            cluster.notes.append(released(cluster.seq, key, body.nominated))
+        cluster.notes.append(called_off(cluster.seq, body.nominated))
+        if body.cleared:
+            cluster.notes.append(promised_again(cluster.seq, body.nominated))
         for key in body.cleared:
             pod = cluster.pod(key)
             if pod is not None:

@@ -86,8 +86,9 @@ def run_pod_cycle(
         result = _make_room(framework, state, pod, key, stamp, found)
     else:
         result = _failed(key, stamp, found, clears=bool(nominated_node))
-    outcomes = explained(result.outcomes, key, state)
-    return result if outcomes is result.outcomes else replace(result, outcomes=outcomes)
+    if state.told is None:
+        return result
+    return replace(result, outcomes=explained(result.outcomes, key, state.told))
 
 
 def reject_waiting(

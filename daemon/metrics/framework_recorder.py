@@ -61,7 +61,7 @@ class FrameworkRecorder:
         """For each step under way: when it began, and how long steps within it took."""
         self._durations: dict[tuple[str, str], Distribution] = {}
         self._evaluations: dict[tuple[str, str], Count] = {}
-        framework.step_observer = self
+        framework.observe_steps(self)
 
     def step_began(self, point: str) -> None:
         """A step of this extension point begins, perhaps within another one."""

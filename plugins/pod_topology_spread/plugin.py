@@ -49,7 +49,7 @@ from tidelog.framework.interface import (
 from tidelog.framework.node_info import NodeInfo, PodInfo
 from tidelog.framework.node_sets import NodeSets
 from tidelog.framework.offers import CountsDomains, SignsAttempts, SignsPods
-from tidelog.framework.told import Fallback, ToldByPlugin, tell
+from tidelog.framework.told import Fallback, ToldByPlugin
 from tidelog.plugins.pod_topology_spread.constraints import (
     DECISION,
     HARD,
@@ -121,7 +121,7 @@ class PodTopologySpread(Plugin):
             decision = self._rules.decide(pod.pod, Standing.of(pod.pod, state.at, state.waiting))
             state.write(DECISION, decision)
             if decision.lines:
-                tell(state, ToldByPlugin(PLUGIN, decision.lines, tuple(_told_fallback(decision))))
+                state.told = ToldByPlugin(PLUGIN, decision.lines, tuple(_told_fallback(decision)))
         return decision
 
     # --- what it offers -------------------------------------------------------------------------------------------

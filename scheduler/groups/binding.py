@@ -158,7 +158,7 @@ class GroupBinding:
                 )
             else:
                 body = self._scheduled(step)
-            yield from explained(((key, body),), key, step.state)
+            yield from explained(((key, body),), key, step.state.told)
 
     def _scheduled(self, step: TrialStep) -> Scheduled:
         assert step.result is not None

@@ -192,9 +192,8 @@ class GroupFlights:
             obj = self._cluster.objects.get(claim)
             if obj is not None:
                 self._cluster.listers.put(obj)
-            if self._cluster.notes is not None:
-                # Later attempts saw the claim with these devices.
-                self._cluster.notes.append(given_back(self._cluster.seq, claim))
+            # Later attempts saw the claim with these devices.
+            self._cluster.notes.append(given_back(self._cluster.seq, claim))
         group = self._cluster.queue.get_group(key.partition("/")[2])
         assert group is not None
         return [(member.uid, f"Pod/{member.key}") for member in group.popped]

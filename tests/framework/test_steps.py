@@ -7,14 +7,15 @@ from typing import Any
 import pytest
 
 from tidelog.framework.interface import CycleState
-from tidelog.framework.steps import StepObserver, step
+from tidelog.framework.steps import StepObserver, observe_steps, step
 
 
 class Kitchen:
     """Two steps, one within the other."""
 
     def __init__(self, observer: StepObserver | None = None) -> None:
-        self.step_observer = observer
+        if observer is not None:
+            observe_steps(self, observer)
 
     @step("Bake")
     def bake(self, state: CycleState, *, burns: bool = False) -> str:

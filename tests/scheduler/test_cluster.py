@@ -79,8 +79,8 @@ def test_nothing_is_noted_while_nothing_is_in_flight(driver: Driver) -> None:
     driver.put(node("n1", cpu="4"), pod("web", cpu="1"))
     driver.attempt()
     driver.put(node("n2", cpu="4"))
-    assert driver.core.cluster.notes is not None
+    assert driver.core.cluster.notes.wanted
 
     driver.commit()
 
-    assert driver.core.cluster.notes is None
+    assert not driver.core.cluster.notes.wanted

@@ -55,6 +55,7 @@ def test_first_conflict_is_the_one_that_a_walk_finds(
     found: list[Disturbance], relies: Relies, observed: int, each: int
 ) -> None:
     notes = Notes()
+    notes.wanted = True
     # Several may come from one record.
     happened = [replace(note, seq=1 + i // each) for i, note in enumerate(found)]
     for note in happened:
@@ -68,6 +69,7 @@ def test_first_conflict_is_the_one_that_a_walk_finds(
 
 def test_old_notes_are_dropped_when_they_are_the_most() -> None:
     notes = Notes()
+    notes.wanted = True
     for seq in range(1, 2 * DROPPED_AT_ONCE):
         notes.append(Disturbance(seq, KEYS[seq % 6], "n1", AbortCause.ROOM_TAKEN.of("a/x", "n1"), TOPOLOGY))
 

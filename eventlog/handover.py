@@ -106,7 +106,8 @@ class _Malformed(Exception):
 # --- messages -------------------------------------------------------------------------------------------------------
 
 
-def _frame(message: object) -> bytes:
+def frame(message: object) -> bytes:
+    """A message as it travels, behind its length. Raises LogError for one that is too large."""
     data = msgspec.msgpack.encode(message)
     if len(data) > FRAME_BYTES_MAX:
         raise LogError(
@@ -181,10 +182,10 @@ def _described(error: TidelogError) -> dict[str, Any]:
 
 def _refusal(error: TidelogError) -> bytes:
     try:
-        return _frame({"error": _described(error)})
+        return frame({"error": _described(error)})
     except LogError:
         # It is too long to be sent as it is.
-        return _frame({"error": _described(TidelogError(printable(str(error))))})
+        return frame({"error": _described(TidelogError(printable(str(error))))})
 
 
 def _plain(value: object) -> object:
@@ -213,7 +214,7 @@ def _raised(described: Any) -> TidelogError:
 async def framed_answer(handler: Handler, message: msgspec.Raw) -> bytes:
     """The frame of the answer to a message: what the handler returned, or what it raised."""
     try:
-        return _frame({"ok": await handler(message)})
+        return frame({"ok": await handler(message)})
     except TidelogError as error:
         return _refusal(error)
     except RecursionError:
@@ -230,11 +231,6 @@ def _result(answer: Any) -> Any:
     if isinstance(answer, dict) and "ok" in answer:
         return answer["ok"]
     raise _raised(answer.get("error") if isinstance(answer, dict) else answer)
-
-
-def framed(message: object) -> bytes:
-    """A message as it travels where there is no socket between: the same limits, the same form."""
-    return _frame(message)
 
 
 def read_framed_answer(path: str, data: bytes) -> Any:
@@ -474,7 +470,7 @@ class HandoverClient(Closing):
         """The answer to this message; raises what the handler raised, or `NoWriter` when its process went away: then
         nobody knows whether the request was carried out."""
         try:
-            self._writer.write(_frame(message))
+            self._writer.write(frame(message))
             await self._writer.drain()
             answer: Any = await _read_message(self._reader, None, object)
             return _result(answer)

@@ -14,7 +14,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from tidelog.api.objects import LabelSelector, Node, NodeSelectorRequirement, NodeSelectorTerm, Taint
+from tidelog.api.kinds.columns import taint_words
+from tidelog.api.objects import LabelSelector, Node, NodeSelectorRequirement, NodeSelectorTerm
 from tidelog.api.quantity import format_binary
 from tidelog.api.resources import CPU, EPHEMERAL_STORAGE, MEMORY
 from tidelog.api.selectors import node_term_matcher
@@ -189,7 +190,7 @@ def _taints(seen: Examination, nodes: Sequence[NodeInfo]) -> Iterator[str]:
     tolerations = seen.pod.pod.spec.tolerations
     for node in nodes:
         found = sorted(
-            _taint(taint)
+            taint_words(taint)
             for taint in node.node.spec.taints
             if taint.effect != PREFERENCE and not is_tolerated(taint, tolerations)
         )
@@ -198,10 +199,6 @@ def _taints(seen: Examination, nodes: Sequence[NodeInfo]) -> Iterator[str]:
     for taints, names in sorted(by_taints.items(), key=lambda item: (-len(item[1]), item[0])):
         removal = "its removal" if len(taints) == 1 else "removal of all of them"
         yield f"a toleration of {' and '.join(taints)}, or {removal} from {named(sorted(names))}"
-
-
-def _taint(taint: Taint) -> str:
-    return f"{taint.key}={taint.value}:{taint.effect}" if taint.value else f"{taint.key}:{taint.effect}"
 
 
 def _cordons(_seen: Examination, nodes: Sequence[NodeInfo]) -> Iterator[str]:

@@ -13,7 +13,7 @@ from tidelog.api.times import NANOS
 from tidelog.eventlog.attachment import attached
 from tidelog.eventlog.objects import ObjectTable
 from tidelog.eventlog.records import OUTCOME_KINDS, ObjectPut, Record, Scheduled, decode_body, decode_outcome
-from tidelog.replay.figures import Figures, creation_times, figures, waits_of_log
+from tidelog.replay.figures import Figures, creation_times, figures, figures_and_waits
 from tidelog.replay.foreign import only_records
 from tidelog.replay.what_if import Divergence, WhatIfOutcomes
 
@@ -70,14 +70,12 @@ def compare(recorded: Sequence[Record], made: WhatIfOutcomes, beginning: bytes =
     rows = _rows(
         _results(recorded, beginning), _results(driver.records, beginning), {key for key, _ in made.as_good}
     )
+    before, waits = figures_and_waits(recorded, beginning=beginning)
     return Comparison(
         outcomes=_outcomes(recorded, driver.records, made.as_good),
         pods=_pods(rows),
         first_difference=made.divergence,
-        figures={
-            "recorded": figures(recorded, beginning=beginning),
-            "what_if": figures(driver.records, waits_of_log(recorded, beginning), beginning),
-        },
+        figures={"recorded": before, "what_if": figures(driver.records, waits, beginning)},
         by_pod=rows,
     )
 

@@ -84,14 +84,15 @@ def figures(records: Sequence[Record], beside: Waits | None = None, beginning: b
     without delay, and that it does is no merit of its configuration. `beginning` is the encoded table of the objects before the first record,
     where that is not the log's first.
     """
-    return _Count(beside or {}, beginning).of(records)
+    return figures_and_waits(records, beside, beginning)[0]
 
 
-def waits_of_log(records: Sequence[Record], beginning: bytes = b"") -> Waits:
-    """How long each pod and group waited, each time."""
-    count = _Count({}, beginning)
-    count.of(records)
-    return count.waits
+def figures_and_waits(
+    records: Sequence[Record], beside: Waits | None = None, beginning: bytes = b""
+) -> tuple[Figures, Waits]:
+    """As `figures`, and how long each pod and group waited, each time."""
+    count = _Count(beside or {}, beginning)
+    return count.of(records), count.waits
 
 
 def fair(own: Wait, beside: Wait | None) -> int:

@@ -19,7 +19,7 @@ def deciding_rule(core: Core, attempt: RecordedAttempt, key: str) -> str:
     """
     chosen = next((b for r, b in attempt.outcomes if r.key == key and isinstance(b, Nominated)), None)
     pod = core.cluster.pod(key)
-    if chosen is None or chosen.candidates < 2 or pod is None or core.queue is None:
+    if chosen is None or chosen.candidates < 2 or pod is None:
         return ""
     framework = core.frameworks.get(pod.spec.scheduler_name)
     plugins = () if framework is None else framework.post_filter

@@ -39,7 +39,7 @@ from tidelog.scheduler.cache import Cache, CacheLayout
 from tidelog.scheduler.commit_check import disturbance, released
 from tidelog.scheduler.disturbances import Notes
 from tidelog.scheduler.groups.group import GroupTable, group_name
-from tidelog.scheduler.node_facts import nodes_told_of
+from tidelog.scheduler.node_facts import nodes_told_of, touch_nodes
 
 
 class EventObserver(Protocol):
@@ -215,9 +215,7 @@ class Cluster:
         self._touch_all([(key, shown)])
 
     def _touch_all(self, before: Iterable[tuple[str, Object | None]]) -> None:
-        for key, old in before:
-            self._touch_nodes(old)
-            self._touch_nodes(self.listers.get(key))
+        touch_nodes(before, self.snapshot, self.listers, self.cache.touch)
 
     def restate(self, key: str, new: Object) -> None:
         """Only the status that we give it ourselves is another one: nobody waits for that."""

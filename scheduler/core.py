@@ -292,9 +292,8 @@ class Core:
         if pod is not None:
             self._outcomes.stop_attempts(pod_uid(pod))
             self._outcomes.end_eviction(pod_uid(pod))
-        else:
-            if self._permits.watched:
-                self._answers.look(key)
+        elif self._permits.watched:
+            self._answers.look(key)
 
     # --- a live cluster ---------------------------------------------------------------------------------------------------
 

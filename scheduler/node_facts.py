@@ -6,7 +6,7 @@ again, and about no other. A question costs the nodes that are found.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from tidelog.api.objects import Object, ResourceClaim, ResourceSlice
 from tidelog.api.storage import CSINode, PersistentVolume, PersistentVolumeClaim, VolumeAttachment
@@ -34,3 +34,16 @@ def nodes_told_of(obj: Object, snapshot: Snapshot, listers: Listers) -> Iterator
     elif isinstance(obj, ResourceClaim) and obj.status.allocation is not None:
         for result in obj.status.allocation.devices.results:
             yield from listers.devices.nodes_of_pool(result.driver, result.pool)
+
+
+def touch_nodes(
+    before: Iterable[tuple[str, Object | None]],
+    snapshot: Snapshot,
+    listers: Listers,
+    touch: Callable[[str], None],
+) -> None:
+    """Have kept answers about nodes looked at again where the objects of these keys, as they were or as they are shown now, tell of them."""
+    for key, old in before:
+        for obj in (old, listers.get(key)):
+            for name in () if obj is None else nodes_told_of(obj, snapshot, listers):
+                touch(name)

@@ -93,7 +93,8 @@ def _group_name(pod: Pod) -> str:
     return ""
 
 
-def _requests_of(pod: Pod) -> Requests:
+def requests_of(pod: Pod) -> Requests:
+    """Resources that the pod takes of its node."""
     try:
         return occupied_requests(pod)
     except ValueError:
@@ -105,8 +106,8 @@ POD_COLUMNS = (
     column(Pod, "STATUS", pod_status),
     column(Pod, "NODE", lambda p: p.spec.node_name),
     column(Pod, "PRIORITY", lambda p: p.spec.priority if p.spec.priority is not None else 0),
-    column(Pod, "CPU", lambda p: _decimal(_requests_of(p).get("cpu", 0) / 1000), wide=True),
-    column(Pod, "MEMORY", lambda p: _binary(_requests_of(p).get("memory", 0)), wide=True),
+    column(Pod, "CPU", lambda p: _decimal(requests_of(p).get("cpu", 0) / 1000), wide=True),
+    column(Pod, "MEMORY", lambda p: _binary(requests_of(p).get("memory", 0)), wide=True),
     column(Pod, "NOMINATED NODE", lambda p: p.status.nominated_node_name, wide=True),
     column(Pod, "GROUP", _group_name, wide=True),
     column(Pod, "GATES", lambda p: ",".join(g.name for g in p.spec.scheduling_gates), wide=True),
@@ -125,13 +126,13 @@ def node_status(node: Node) -> str:
 
 def used_cpu(node: Node, view: View) -> str:
     """`used/allocatable` in cores."""
-    used = sum(_requests_of(pod).get("cpu", 0) for pod in view.pods_on.get(node.metadata.name, ()))
+    used = sum(requests_of(pod).get("cpu", 0) for pod in view.pods_on.get(node.metadata.name, ()))
     return f"{_decimal(used / 1000)}/{_decimal(_allocatable(node).get('cpu', 0) / 1000)}"
 
 
 def used_memory(node: Node, view: View) -> str:
     """`used/allocatable` in bytes."""
-    used = sum(_requests_of(pod).get("memory", 0) for pod in view.pods_on.get(node.metadata.name, ()))
+    used = sum(requests_of(pod).get("memory", 0) for pod in view.pods_on.get(node.metadata.name, ()))
     return f"{_binary(used)}/{_binary(_allocatable(node).get('memory', 0))}"
 
 
@@ -142,7 +143,7 @@ def used_pods(node: Node, view: View) -> str:
 
 def used_extended(node: Node, view: View) -> str:
     """`name=used/allocatable` of each resource that only some nodes have."""
-    pods = [_requests_of(pod) for pod in view.pods_on.get(node.metadata.name, ())]
+    pods = [requests_of(pod) for pod in view.pods_on.get(node.metadata.name, ())]
     return ",".join(
         f"{name}={sum(found.get(name, 0) for found in pods)}/{allocatable}"
         for name, allocatable in sorted(_allocatable(node).items())

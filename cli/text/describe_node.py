@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from tidelog.api.kinds.columns import node_status, taint_words
+from tidelog.api.kinds.columns import node_status, requests_of, taint_words
 from tidelog.api.objects import Node, Pod
-from tidelog.api.resources import PODS, Requests, occupied_requests, parse_requests
+from tidelog.api.resources import PODS, Requests, parse_requests
 from tidelog.api.text import age, safe, table
 from tidelog.api.times import parse_time
 from tidelog.cli.text.describe import amount_words, indented, listed, named, pairs
@@ -30,13 +30,13 @@ def node_lines(node: Node, pods: Sequence[Pod], now: int, nominated: Sequence[Po
     yield from _amounts(node.status.capacity or node.status.allocatable)
     yield "Allocatable:"
     yield from _amounts(node.status.allocatable)
-    requests = {f"{pod.metadata.namespace}/{pod.metadata.name}": _requests(pod) for pod in pods}
+    requests = {f"{pod.metadata.namespace}/{pod.metadata.name}": requests_of(pod) for pod in pods}
     allocatable = _parsed(node.status.allocatable)
     yield f"Non-terminated Pods:  ({len(pods)} in total)"
     yield from _pods(pods, requests, allocatable, now)
     if nominated:
         yield f"Nominated Pods:  ({len(nominated)}; room is kept for them from pods of no higher priority)"
-        kept = {f"{pod.metadata.namespace}/{pod.metadata.name}": _requests(pod) for pod in nominated}
+        kept = {f"{pod.metadata.namespace}/{pod.metadata.name}": requests_of(pod) for pod in nominated}
         yield from _pods(nominated, kept, allocatable, now)
     yield "Allocated resources:"
     yield from _allocated(list(requests.values()), allocatable, len(pods))
@@ -54,13 +54,6 @@ def _parsed(amounts: Mapping[str, object]) -> Requests:
         return parse_requests(amounts)  # type: ignore[arg-type]
     except ValueError:
         return {}  # Only a log that another program wrote can hold a quantity that does not parse.
-
-
-def _requests(pod: Pod) -> Requests:
-    try:
-        return occupied_requests(pod)
-    except ValueError:
-        return {}
 
 
 def _pods(

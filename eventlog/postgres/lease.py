@@ -19,7 +19,7 @@ import msgspec
 
 from tidelog.api.errors import LogBusy, LogError, LogLocked
 from tidelog.eventlog.postgres.address import DatabaseAddress
-from tidelog.eventlog.postgres.session import ConnectionLost, Session, clock
+from tidelog.eventlog.postgres.session import ConnectionLost, Session, clock, not_durable
 
 RENEWALS = 4
 """So often in its length it is renewed."""
@@ -100,7 +100,7 @@ class Lease:
         self.followers = 0
         """Standbys that have said in the last ten seconds that they follow."""
         self._address = address
-        self._session = Session(address, f"{holder} (lease)", _not_durable)
+        self._session = Session(address, f"{holder} (lease)", not_durable)
         self._renewals = asyncio.create_task(self._renew(), name=f"lease of {address.name}")
 
     @classmethod
@@ -183,7 +183,3 @@ class Lease:
         except LogError as error:
             _log.debug("the lease is left to lapse", extra={"fields": {"error": str(error)}})
         await self._session.close()
-
-
-async def _not_durable(connection: asyncpg.Connection) -> None:
-    await connection.execute("SET synchronous_commit = off")

@@ -17,8 +17,6 @@ import uuid
 from collections.abc import Callable
 from typing import Any
 
-import asyncpg
-
 from tidelog.api.errors import InternalError, LogBusy, LogError
 from tidelog.eventlog.address import LogAddress
 from tidelog.eventlog.closing import Closing
@@ -26,7 +24,7 @@ from tidelog.eventlog.handover import (
     SECONDS_AT_CLOSE,
     Handler,
     NoWriter,
-    framed,
+    frame,
     framed_answer,
     message_in,
     read_framed_answer,
@@ -69,14 +67,6 @@ def _requests(address: DatabaseAddress) -> str:
 
 def _answers(address: DatabaseAddress) -> str:
     return f"{address.channel}_answers"
-
-
-async def _execute(session: Session, sql: str, *args: object, patience: float | None = None) -> list[Any]:
-    async def work(connection: asyncpg.Connection) -> list[Any]:
-        found: list[Any] = await connection.fetch(sql, *args)
-        return found
-
-    return await session.persist(work, patience=patience)
 
 
 class _Woken:
@@ -124,10 +114,10 @@ class MailboxServer(Closing):
             await self._woken.wait()
             with contextlib.suppress(LogBusy):
                 if clock() > swept + KEPT_SECONDS / 10:
-                    await _execute(self._session, _SWEEP, float(KEPT_SECONDS))
+                    await self._session.rows(_SWEEP, float(KEPT_SECONDS))
                     swept = clock()
                 # A request that was taken by a statement whose answer was lost is not taken again: its sender waits in vain, and is told.
-                for name, message in await _execute(self._session, _TAKE, self._term, TAKEN_AT_ONCE):
+                for name, message in await self._session.rows(_TAKE, self._term, TAKEN_AT_ONCE):
                     task = asyncio.create_task(self._answer(name, message))
                     self._under_way.add(task)
                     task.add_done_callback(self._under_way.discard)
@@ -136,7 +126,7 @@ class MailboxServer(Closing):
     async def _answer(self, name: str, message: bytes) -> None:
         answer = await framed_answer(self._handler, message_in(message))
         try:
-            await _execute(self._session, _ANSWER, name, answer, _answers(self._address))
+            await self._session.rows(_ANSWER, name, answer, _answers(self._address))
         except LogError as error:
             _LOG.warning("a request could not be answered", extra={"fields": {"error": str(error)}})
 
@@ -189,10 +179,10 @@ class MailboxClient(Closing):
         name, woken = uuid.uuid4().hex, _Woken()
         self._woken[name] = woken.wake
         try:
-            await _execute(self._session, _SEND, name, framed(message), _requests(self._address))
+            await self._session.rows(_SEND, name, frame(message), _requests(self._address))
             while True:
                 await woken.wait()
-                rows = await _execute(self._session, _ASK, name)
+                rows = await self._session.rows(_ASK, name)
                 if not rows:
                     raise NoWriter(self._address.name, "the request is gone")
                 answer, taken, term = rows[0]
@@ -203,7 +193,7 @@ class MailboxClient(Closing):
         finally:
             del self._woken[name]
             with contextlib.suppress(LogError):
-                await _execute(self._session, "DELETE FROM requests WHERE id = $1", name, patience=0)
+                await self._session.rows("DELETE FROM requests WHERE id = $1", name, patience=0)
 
     async def close(self) -> None:
         """Let go of the connection."""

@@ -13,7 +13,6 @@ import asyncio
 import contextlib
 from typing import Any, TypeVar
 
-import asyncpg
 import msgspec
 
 from tidelog.api.errors import LogBusy, LogDamaged, LogError
@@ -61,12 +60,7 @@ class DatabaseReading:
 
     async def read(self, first: int, last: int) -> list[Row]:
         """As in `Store`."""
-
-        async def work(connection: asyncpg.Connection) -> list[Any]:
-            found: list[Any] = await connection.fetch(statements.SELECT, first, last)
-            return found
-
-        return [statements.row_of(row) for row in await self._persist(work)]
+        return [statements.row_of(row) for row in await self._rows(statements.SELECT, first, last)]
 
     async def span(self, key: str, last: int) -> tuple[int, int] | None:
         """As in `Store`: a look at every record."""
@@ -116,10 +110,8 @@ class DatabaseReading:
         )
 
     async def _rows(self, sql: str, *args: object) -> list[Any]:
-        async def work(connection: asyncpg.Connection) -> list[Any]:
-            return [tuple(row) for row in await connection.fetch(sql, *args)]
-
-        return await self._persist(work)
+        patience = min(READ_PATIENCE, self.address.patience_seconds)
+        return await self._session.rows(sql, *args, seconds=LONG_SECONDS, patience=patience)
 
     async def look(self) -> None:
         """Bring anchor and head up to date. Raises `LogDamaged` where the server has gone back."""

@@ -72,6 +72,11 @@ def clock() -> float:
     return asyncio.get_running_loop().time()
 
 
+async def not_durable(connection: asyncpg.Connection) -> None:
+    """Prepare a connection for what may be forgotten: its commits do not wait for the disk."""
+    await connection.execute("SET synchronous_commit = off")
+
+
 class ConnectionLost(Exception):
     """The connection ended; nobody knows whether the work under way was done."""
 
@@ -138,13 +143,15 @@ class Session:
                     warned = True
             await asyncio.sleep(RETRY_SECONDS)
 
-    async def rows(self, sql: str, *args: object, seconds: float = ANSWER_SECONDS) -> list[tuple[Any, ...]]:
-        """The rows that a reading statement returns; asked again where the connection was lost."""
+    async def rows(
+        self, sql: str, *args: object, seconds: float = ANSWER_SECONDS, patience: float | None = None
+    ) -> list[tuple[Any, ...]]:
+        """The rows that a statement returns; asked again where the connection was lost."""
 
         async def work(connection: asyncpg.Connection) -> list[tuple[Any, ...]]:
             return [tuple(row) for row in await connection.fetch(sql, *args)]
 
-        return await self.persist(work, seconds)
+        return await self.persist(work, seconds, patience)
 
     async def listen(self, channel: str, heard: Callable[[str], None], patience: float | None = None) -> None:
         """Call `heard` with each message of the channel. On a new connection, too; what came in between is lost: look."""

@@ -14,7 +14,7 @@ from tidelog.api.errors import LogBusy, LogForbidden, LogLocked
 from tidelog.eventlog.address import LogAddress
 from tidelog.eventlog.postgres.address import parse_address
 from tidelog.eventlog.postgres.lease import FREE, LeaseState, look_at_lease
-from tidelog.eventlog.postgres.session import ConnectionLost, Session, clock
+from tidelog.eventlog.postgres.session import ConnectionLost, Session, clock, not_durable
 from tidelog.eventlog.postgres.store import holder_name
 
 FOLLOWED_SECONDS = 1.0
@@ -35,7 +35,7 @@ class LeaseWatch:
         self.address = parse_address(text)
         self.state: LeaseState | None = None
         self._name = holder_name(what)
-        self._session = Session(self.address, f"{what} (standby)", _not_durable)
+        self._session = Session(self.address, f"{what} (standby)", not_durable)
         self._followed_at = -FOLLOWED_SECONDS
         self._freed = asyncio.Event()
 
@@ -91,7 +91,3 @@ class LeaseWatch:
 
 async def _may_take(connection: asyncpg.Connection) -> bool:
     return bool(await connection.fetchval("SELECT has_table_privilege('lease', 'UPDATE')"))
-
-
-async def _not_durable(connection: asyncpg.Connection) -> None:
-    await connection.execute("SET synchronous_commit = off")

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
+from tidelog.api.kinds.columns import number_or_none
 from tidelog.api.times import NANOS, parse_time
 from tidelog.kube.resources import catalogue
 from tidelog.kube.serve.items import Item
@@ -377,8 +378,8 @@ _COLUMNS: Mapping[str, tuple[Column, ...]] = {
     ),
     "PodDisruptionBudget": (
         _NAME,
-        Column("Min Available", lambda obj, _now: str(_or_na(at(obj, "spec", "minAvailable")))),
-        Column("Max Unavailable", lambda obj, _now: str(_or_na(at(obj, "spec", "maxUnavailable")))),
+        Column("Min Available", lambda obj, _now: str(number_or_none(at(obj, "spec", "minAvailable")))),
+        Column("Max Unavailable", lambda obj, _now: str(number_or_none(at(obj, "spec", "maxUnavailable")))),
         Column("Allowed Disruptions", _path("status", "disruptionsAllowed", default=0), "integer"),
         _AGE,
     ),
@@ -489,7 +490,3 @@ _COLUMNS: Mapping[str, tuple[Column, ...]] = {
         _AGE,
     ),
 }
-
-
-def _or_na(value: Any) -> Any:
-    return "N/A" if value is None else value

@@ -9,7 +9,7 @@ from tidelog.framework.diagnosis import FitError
 from tidelog.framework.framework import Framework, ScheduleResult
 from tidelog.framework.interface import CycleState, Placement, Status
 from tidelog.framework.node_info import PodInfo
-from tidelog.scheduler.node_facts import nodes_told_of
+from tidelog.scheduler.node_facts import touch_nodes
 
 
 class TrialStep:
@@ -57,12 +57,8 @@ class TrialStep:
 
 
 def _touch(framework: Framework, before: Iterable[tuple[str, Object | None]]) -> None:
-    """Have kept answers about nodes looked at again where the objects, as they were or as they are shown now, tell of them."""
-    snapshot, listers = framework.snapshot, framework.handle.listers
-    for key, old in before:
-        for obj in (old, listers.get(key)):
-            for name in () if obj is None else nodes_told_of(obj, snapshot, listers):
-                snapshot.touch(name)
+    snapshot = framework.snapshot
+    touch_nodes(before, snapshot, framework.handle.listers, snapshot.touch)
 
 
 class TrialEvaluation:

@@ -197,11 +197,8 @@ class Teller:
             body = decode_body(record)
             assert isinstance(body, ConfigurationLoaded)
             source = f" from {body.source}" if body.source else ""
-            self._add(
-                record,
-                "configured",
-                f"a configuration was loaded{source}: all pending pods are retried",
-            )
+            text = f"a configuration was loaded{source}: all pending pods are retried"
+            self._add(record, "configured", text)
 
     def _add(self, record: Record, what: str, text: str, **more: Any) -> StoryEntry:
         entry = StoryEntry(
@@ -216,6 +213,12 @@ class Teller:
         if what != "woken":
             self._folding = entry if what == "attempt" else None
         return entry
+
+    def _add_place(
+        self, record: Record, body: Scheduled | Waiting | Reserved, what: str, text: str, *notes: str
+    ) -> None:
+        told = (*notes, *map(_fallback, body.fallback))
+        self._add(record, what, text, attempt=body.attempt, node=body.node, notes=told)
 
     def _number(self, attempt: int) -> int:
         """The number of an attempt among those of the pod; one that came to several entries has one number."""
@@ -298,54 +301,28 @@ class Teller:
             case Scheduled():
                 group = f", with its group {short(body.group)}" if body.group else ""
                 chosen = f": score {body.score} among {body.feasible} nodes" if body.feasible > 1 else ""
-                self._add(
-                    record,
-                    "scheduled",
-                    f"placed on {body.node}{chosen}{group}",
-                    attempt=body.attempt,
-                    node=body.node,
-                    notes=tuple(map(_fallback, body.fallback)),
-                )
+                self._add_place(record, body, "scheduled", f"placed on {body.node}{chosen}{group}")
             case Unschedulable():
                 self._rejected(record, body)
             case Waiting():
                 wait = format_duration(body.deadline - record.at)
-                self._add(
-                    record,
-                    "waiting",
-                    f"resources reserved on {body.node}; waits for {', '.join(body.plugins)}, at most {wait}",
-                    attempt=body.attempt,
-                    node=body.node,
-                    notes=tuple(map(_fallback, body.fallback)),
+                text = (
+                    f"resources reserved on {body.node}; waits for {', '.join(body.plugins)}, at most {wait}"
                 )
+                self._add_place(record, body, "waiting", text)
             case Reserved():
                 wait = format_duration(body.deadline - record.at)
                 chosen = f": score {body.score} among {body.feasible} nodes" if body.feasible > 1 else ""
-                self._add(
-                    record,
-                    "reserved",
-                    f"attempt {body.attempt}: its place is {body.node}{chosen}; bound when {_wanted(body)}, at most {wait}",
-                    attempt=body.attempt,
-                    node=body.node,
-                    notes=(*map(_written, body.writes), *map(_fallback, body.fallback)),
-                )
+                text = f"attempt {body.attempt}: its place is {body.node}{chosen}; bound when {_wanted(body)}, at most {wait}"
+                self._add_place(record, body, "reserved", text, *map(_written, body.writes))
             case AttemptAborted():
                 because = f" (record {body.conflict})" if body.conflict else ""
                 at = f" on {body.node}" if body.node else ""
-                self._add(
-                    record,
-                    "aborted",
-                    f"called off{at}: {body.reason}{because}; retried at once",
-                    attempt=body.attempt,
-                )
+                text = f"called off{at}: {body.reason}{because}; retried at once"
+                self._add(record, "aborted", text, attempt=body.attempt)
             case AttemptError():
                 by = f"{body.plugin}: " if body.plugin else ""
-                self._add(
-                    record,
-                    "error",
-                    f"failed: {by}{body.message}",
-                    attempt=body.attempt,
-                )
+                self._add(record, "error", f"failed: {by}{body.message}", attempt=body.attempt)
             case Nominated() | Evicted() | EvictionRefused() | PlacementChosen():
                 self._preemption(record, body)
             case ObjectUnread() if record.key == self.key:

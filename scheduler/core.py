@@ -80,7 +80,7 @@ from tidelog.scheduler.cluster import Cluster, is_confirmed, wants_node
 from tidelog.scheduler.commit_check import conflict, hurting
 from tidelog.scheduler.decision import Decision, Relies
 from tidelog.scheduler.flights import Flights
-from tidelog.scheduler.groups.flights import GroupFlights, aborted_group
+from tidelog.scheduler.groups.flights import GroupFlights
 from tidelog.scheduler.groups.group import is_group_key
 from tidelog.scheduler.outcomes import Outcomes
 from tidelog.scheduler.permits import Permit, Permits
@@ -419,25 +419,32 @@ class Core:
 
     def aborted(self, decision: Decision, found: Conflict) -> Decision:
         """Return the abort to append in place of a decision that cannot be committed."""
+        outcomes, relies = decision.outcomes, decision.relies
+        body = outcomes[0][1]
+        node, claims = "", body.claims if isinstance(body, PlacementChosen) else {}
+        plan = next((b for _, b in outcomes if isinstance(b, Nominated) and b.victims), None)
         if is_group_key(decision.key):
-            return aborted_group(decision, found)
-        plan = next((b for _, b in decision.outcomes if isinstance(b, Nominated) and b.victims), None)
-        body = AttemptAborted(
+            assignment = {k: b.node for k, b in outcomes if isinstance(b, Scheduled | Waiting | Reserved)}
+        else:
+            # Of pods that wait together: where they are is known.
+            assignment = {other.pod_key: "" for other in relies[1:]}
+            node = relies[0].node if plan is None else ""
+        abort = AttemptAborted(
             attempt=decision.attempt,
             observed=decision.observed,
             at=decision.at,
             epoch=decision.epoch,
             reason=str(found.reason),
             conflict=found.seq,
-            node=decision.relies[0].node if plan is None else "",
+            node=node,
             nominated="" if plan is None else plan.node,
             victims=() if plan is None else plan.victims,
             cleared=() if plan is None else plan.cleared,
-            # Of pods that wait together: where they are is known.
-            assignment={relies.pod_key: "" for relies in decision.relies[1:]},
-            writes=tuple(w for _, b in decision.outcomes if isinstance(b, Reserved) for w in b.writes),
+            assignment=assignment,
+            claims=claims,
+            writes=tuple(w for _, b in outcomes if isinstance(b, Reserved) for w in b.writes),
         )
-        return replace(decision, outcomes=((decision.key, body),), conflict=found)
+        return replace(decision, outcomes=((decision.key, abort),), conflict=found)
 
     # --- the state as a value -----------------------------------------------------------------------------------------
 

@@ -26,6 +26,7 @@ from tidelog.api.objects import AllocationResult, DeviceSubRequest, NodeSelector
 from tidelog.api.selectors import NodeMatcher, SelectorError, node_selector_matcher
 from tidelog.api.times import DURATION_RULE, NANOS, parse_duration
 from tidelog.api.writes import Write
+from tidelog.framework.arithmetic import scaled_to_maximum
 from tidelog.framework.behaviours import DEVICE_PLACEMENTS
 from tidelog.framework.events import EventRegistration
 from tidelog.framework.interface import (
@@ -516,8 +517,7 @@ class DynamicResources(Plugin):
     def normalize_scores(
         self, state: CycleState, pod: PodInfo, nodes: Sequence[NodeInfo], scores: list[int]
     ) -> list[int]:
-        most = max(scores, default=0)
-        return [100 * score // most for score in scores] if most else scores
+        return scaled_to_maximum(scores)
 
     def reserve(self, state: CycleState, pod: PodInfo, node: str) -> Status | None:
         """Everything was found in Filter; what is promised is written (`writes`)."""

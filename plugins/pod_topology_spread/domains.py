@@ -7,7 +7,6 @@ The rules themselves are those of `filter.py` and `score.py`, which the tests ho
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 
 from tidelog.api.selectors import Labels
@@ -21,6 +20,7 @@ from tidelog.plugins.domain_counts import DomainCounts
 from tidelog.plugins.pod_topology_spread.constraints import Constraint, countable
 from tidelog.plugins.pod_topology_spread.fallback import PLUGIN
 from tidelog.plugins.pod_topology_spread.filter import FILTER_STATE, NO_DOMAIN, TOO_MANY, SpreadCounts
+from tidelog.plugins.pod_topology_spread.score import normalized_score, weight_of
 
 GROUPS_MAX = 4_000
 """So many groups of nodes that constraints tell apart are intersected with each other's; beyond that each node is looked at alone."""
@@ -254,7 +254,7 @@ class SpreadDomains:
         lowest, highest = min(raws, default=0), max(raws, default=0)
         found: dict[int, Bits] = {}
         for raw, (_, bits) in zip(raws, groups, strict=True):
-            score = 100 * (highest + lowest - raw) // highest if highest else 100
+            score = normalized_score(raw, lowest, highest)
             found[score] = found.get(score, 0) | bits
         ignored = feasible ^ scored
         if ignored:
@@ -292,7 +292,7 @@ class SpreadDomains:
             size = counted.present(scored)
             if not self._needs_all_keys and scored & ~counted.topology.everywhere:
                 size += 1  # A node without the key is in the domain of the empty value.
-        return math.log(size + 2), constraint.max_skew - 1
+        return weight_of(size), constraint.max_skew - 1
 
     def _raw_nodes(self, scored: Bits, weights: Iterable[tuple[float, int]]) -> list[tuple[float, Bits]]:
         """As `_raw_groups` where hardly two nodes are alike: node by node, a tenth of a microsecond for each constraint."""

@@ -39,7 +39,7 @@ class SpreadScores:
         self._counts = tuple(_domains(constraint, scored) for constraint in constraints)
         """For each constraint, domain → matching pods; nothing for host names."""
         self._weights = tuple(
-            math.log((len(scored) if constraint.topology_key == HOSTNAME else len(counts)) + 2)
+            weight_of(len(scored) if constraint.topology_key == HOSTNAME else len(counts))
             for constraint, counts in zip(constraints, self._counts, strict=True)
         )
         self._count(pod, nodes, needs_all_keys)
@@ -77,12 +77,20 @@ class SpreadScores:
         counting = [s for n, s in zip(nodes, scores, strict=True) if n.name not in self._ignored]
         lowest, highest = min(counting, default=0), max(counting, default=0)
 
-        def scaled(node: NodeInfo, score: int) -> int:
-            if node.name in self._ignored:
-                return 0
-            return 100 * (highest + lowest - score) // highest if highest else 100
+        return [
+            0 if node.name in self._ignored else normalized_score(score, lowest, highest)
+            for node, score in zip(nodes, scores, strict=True)
+        ]
 
-        return [scaled(node, score) for node, score in zip(nodes, scores, strict=True)]
+
+def weight_of(domains: int) -> float:
+    """The weight of a constraint with so many domains."""
+    return math.log(domains + 2)
+
+
+def normalized_score(raw: int, lowest: int, highest: int) -> int:
+    """100 for the lowest of these raw scores."""
+    return 100 * (highest + lowest - raw) // highest if highest else 100
 
 
 def _domains(constraint: Constraint, nodes: Iterable[NodeInfo]) -> dict[str, int]:

@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
-from msgspec.structs import replace
 
 from tidelog.api.objects import AllocationResult, Pod, PodGroup, ResourceClaim
 from tidelog.api.pod_status import (
@@ -29,20 +28,15 @@ from tidelog.eventlog.records import (
     AttemptError,
     Body,
     PlacementChosen,
-    Reserved,
-    Scheduled,
     Unschedulable,
-    Waiting,
 )
 from tidelog.framework.framework import Framework
 from tidelog.framework.node_info import PodInfo
 from tidelog.queue.entity import QueuedPod, pod_uid
 from tidelog.queue.groups import GroupStatus
 from tidelog.queue.scheduling_queue import QueueRejection
-from tidelog.scheduler.aborts import Conflict
 from tidelog.scheduler.cluster import Cluster
 from tidelog.scheduler.commit_check import given_back
-from tidelog.scheduler.decision import Decision
 from tidelog.scheduler.groups.cycle import GroupOptions, GroupResult, group_error, run_group_cycle
 from tidelog.scheduler.groups.group import Group, misfits, record_key
 from tidelog.scheduler.pod_cycle import Stamp
@@ -210,21 +204,3 @@ class GroupFlights:
             changed = with_group_condition(group, status, reason, message, self._cluster.at)
             if changed is not group:
                 self._cluster.restate(key, changed)
-
-
-def aborted_group(decision: Decision, found: Conflict) -> Decision:
-    """Return the abort to append in place of a group's decision that cannot be committed."""
-    key, body = decision.outcomes[0]
-    assignment = {k: b.node for k, b in decision.outcomes if isinstance(b, Scheduled | Waiting | Reserved)}
-    replacement = AttemptAborted(
-        attempt=decision.attempt,
-        observed=decision.observed,
-        at=decision.at,
-        epoch=decision.epoch,
-        reason=str(found.reason),
-        conflict=found.seq,
-        assignment=assignment,
-        claims=body.claims if isinstance(body, PlacementChosen) else {},
-        writes=tuple(w for _, b in decision.outcomes if isinstance(b, Reserved) for w in b.writes),
-    )
-    return replace(decision, outcomes=((key, replacement),), conflict=found)

@@ -28,8 +28,8 @@ class LabelKeys:
         self._seen: dict[object, None] = {}
 
     def note(self, pod: PodInfo) -> None:
-        """The pod's terms count from now on."""
-        if self._keys is None or not pod.has_affinity:
+        """The pod's terms count from now on. To be told of pods that have some."""
+        if self._keys is None:
             return
         seen = self._seen
         affinity, anti_affinity, preferred, preferred_not, _ = pod.terms

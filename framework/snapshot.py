@@ -224,7 +224,8 @@ class Snapshot:
         """Put a pod on a node of the snapshot only. It must be taken away with `forget` before the next refresh."""
         node = self.nodes[self._index[node_name]]
         node.add_pod(pod)
-        self.label_keys.note(pod)
+        if pod.has_affinity:
+            self.label_keys.note(pod)
         self.generation = self._changes.touch(node_name)
         self._index_pods(node_name, node)
 

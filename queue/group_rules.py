@@ -50,7 +50,7 @@ class QueuedGroupInfo(msgspec.Struct, frozen=True, kw_only=True):
 class GroupRules:
     """The groups' infos, how many members each has, and who waits for more of them."""
 
-    __slots__ = ("_pending_pods", "_seen_at", "_upstream", "_waits", "infos")
+    __slots__ = ("_pending_pods", "_seen_at", "_upstream", "infos", "waits")
 
     def __init__(self, *, upstream: bool) -> None:
         self._upstream = upstream
@@ -58,7 +58,7 @@ class GroupRules:
         """Group → how many pods of it the queue knows: queued, in flight, pending or incomplete."""
         self._seen_at: dict[str, int] = {}
         """When the first member was seen; kept while the group's object or any pod of it is known."""
-        self._waits: Heap[QueuedGroup] = Heap()
+        self.waits: Heap[QueuedGroup] = Heap()
         """Groups that wait for `desired_count`, by the end of the wait."""
         self.infos: dict[str, QueuedGroupInfo] = {}
 
@@ -79,7 +79,7 @@ class GroupRules:
 
     def gate(self, group: QueuedGroup, now: int) -> tuple[str, tuple[str, ...]] | None:
         """Which rule keeps the group out at this time, and its words; None when it may be tried."""
-        self._waits.discard(group)
+        self.waits.discard(group)
         info = self.infos.get(group.key)
         if info is None or self._upstream:
             return None
@@ -88,31 +88,29 @@ class GroupRules:
             return GANG_GATE, WAITING_FOR_GANG
         until = self._seen_at.get(group.key, now) + info.desired_count_wait
         if known < info.desired_count and now < until:
-            self._waits.push(group, (until, group.sequence))
+            self.waits.push(group, (until, group.sequence))
             return DESIRED_COUNT_GATE, WAITING_FOR_DESIRED_COUNT
         return None
 
     def stop_waiting(self, group: QueuedGroup) -> None:
         """The group is no longer in the queues."""
-        self._waits.discard(group)
+        self.waits.discard(group)
 
     def waits_until(self, group: QueuedGroup) -> int | None:
         """When the group will have waited long enough; None if it does not wait for `desired_count`."""
-        return self._until(group) if group in self._waits else None
+        return self._until(group) if group in self.waits else None
 
     def done_waiting(self, now: int) -> list[QueuedGroup]:
         """Take out the groups that have waited long enough for `desired_count`."""
-        found: list[QueuedGroup] = []
-        if not self._waits.live:
-            return found
-        while (group := self._waits.first()) is not None and self._until(group) <= now:
-            self._waits.discard(group)
+        found = []
+        while (group := self.waits.first()) is not None and self._until(group) <= now:
+            self.waits.discard(group)
             found.append(group)
         return found
 
     def next_wait_until(self) -> int | None:
         """When the next group will have waited long enough."""
-        group = self._waits.first()
+        group = self.waits.first()
         return None if group is None else self._until(group)
 
     def dump(self) -> dict[str, Any]:
@@ -120,7 +118,7 @@ class GroupRules:
         return {
             "infos": [msgspec.to_builtins(self.infos[key]) for key in sorted(self.infos)],
             "seen_at": dict(sorted(self._seen_at.items())),
-            "waits": [[self._until(group), group.key] for group in self._waits.ordered()],
+            "waits": [[self._until(group), group.key] for group in self.waits.ordered()],
         }
 
     def restore(self, state: dict[str, Any], queued: dict[str, QueuedGroup], members: Iterable[str]) -> None:
@@ -129,10 +127,10 @@ class GroupRules:
         self._seen_at = dict(state["seen_at"])
         self._pending_pods = dict(Counter(members))
         for until, key in state["waits"]:
-            self._waits.push(queued[key], (until, queued[key].sequence))
+            self.waits.push(queued[key], (until, queued[key].sequence))
 
     def _until(self, group: QueuedGroup) -> int:
-        order: tuple[int, ...] = self._waits.order_of(group)
+        order: tuple[int, ...] = self.waits.order_of(group)
         return order[0]
 
     def _forget_if_unknown(self, group: str) -> None:

@@ -442,7 +442,8 @@ class SchedulingQueue:
     def advance(self, seq: int, now: int) -> None:
         """Do what is due: ended backoffs, groups that waited long enough, stays in the pool that took too long."""
         self.flush_backoff(now)
-        for group in self._groups.rules.done_waiting(now):
+        rules = self._groups.rules
+        for group in rules.done_waiting(now) if rules.waits.live else ():
             if group.where is Where.UNSCHEDULABLE and group.gating_plugin == DESIRED_COUNT_GATE:
                 self._places.take_out(group)
                 self._places.to_active(group, now, TIME)

@@ -228,7 +228,8 @@ class Cache:
     def _add(self, pod: PodInfo, name: str) -> None:
         # Here, pod by pod: else the next attempt would do it for all pods that came since the last one.
         pod.compile_terms()
-        self.label_keys.note(pod)
+        if pod.has_affinity:
+            self.label_keys.note(pod)
         self._place[pod.uid] = name
         node = self._nodes.get(name)
         if node is None:

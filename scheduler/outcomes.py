@@ -101,7 +101,7 @@ class Outcomes:
         if node := queue.nominator.node_of(pod):
             changed = nominated_to(changed, node)
         cluster.change(key, changed)
-        if self._group_flights.is_about(attempt):
+        if attempt in self._group_flights.under_way:
             self._group_flights.left_over(attempt, uid, body)
         else:
             queue.fail(uid, body.plugins, body.pending, now=cluster.at, blocked_by=body.blocked_by)
@@ -119,7 +119,7 @@ class Outcomes:
         """The attempt failed; the pod is tried again after its backoff."""
         pod = self._cluster.tried_pod(key)
         uid = pod_uid(pod)
-        self._rejections.forget(uid)
+        self._rejections.last.pop(uid, None)
         self._stop_waiting(uid, key)
         self._fail(pod, key, body.message)
         self._land(body.attempt, (uid,))
@@ -252,7 +252,7 @@ class Outcomes:
 
     def group_chosen(self, key: str, body: PlacementChosen) -> None:
         """The members are bound; their own outcomes follow."""
-        self._rejections.forget(key)
+        self._rejections.last.pop(key, None)
         self._group_flights.chosen(key, body)
 
     def group_rejected(self, key: str, body: Unschedulable) -> None:
@@ -264,7 +264,7 @@ class Outcomes:
 
     def group_errored(self, key: str, body: AttemptError) -> None:
         """The whole group is tried again after its backoff."""
-        self._rejections.forget(key)
+        self._rejections.last.pop(key, None)
         self._land(body.attempt, self._group_flights.errored(key, body))
 
     def group_aborted(self, key: str, body: AttemptAborted) -> None:
@@ -290,7 +290,7 @@ class Outcomes:
     def forget_pod(self, uid: str) -> None:
         """Its attempts are over, one way or the other."""
         self._permits.forget(uid)
-        self._rejections.forget(uid)
+        self._rejections.last.pop(uid, None)
 
     def _stop_waiting(self, uid: str, key: str) -> None:
         """The pod's placement, if it had one, is off."""
@@ -299,5 +299,5 @@ class Outcomes:
 
     def _land(self, attempt: int, uids: Iterable[str]) -> None:
         """These pods' parts of the attempt are over. With the last of a group's the group goes on."""
-        if self._flights.land(attempt, uids):
+        if self._flights.land(attempt, uids) and attempt in self._group_flights.under_way:
             self._group_flights.finish(attempt)

@@ -25,32 +25,29 @@ Outcomes = tuple[tuple[str, Body], ...]
 
 
 class Rejections:
-    """Pod uid, or record key of a group → the seq of its last rejection with content, and that."""
+    """The last rejections of pods and groups: repetitions refer to them."""
 
     def __init__(self) -> None:
-        self._last: dict[str, tuple[int, Unschedulable]] = {}
+        self.last: dict[str, tuple[int, Unschedulable]] = {}
+        """Pod uid, or record key of a group → the seq of its last rejection with content, and that. Taken out where something else became of it."""
 
     # --- remembering --------------------------------------------------------------------------------------------------
 
     def consume(self, who: str, seq: int, body: Unschedulable) -> Unschedulable:
         """Record `seq` is this rejection. Returns what it says in full, if need be as an earlier attempt said it."""
         if body.same_as:
-            return self._last[who][1]
-        self._last[who] = (seq, body)
+            return self.last[who][1]
+        self.last[who] = (seq, body)
         return body
 
     def in_full(self, who: str, body: Unschedulable) -> Unschedulable:
         """Return a rejection that is not in the log yet in full."""
-        return self._last[who][1] if body.same_as else body
-
-    def forget(self, who: str) -> None:
-        """The next rejection is written out: something else became of the pod or group."""
-        self._last.pop(who, None)
+        return self.last[who][1] if body.same_as else body
 
     def forget_group(self, key: str) -> None:
         """The group's object is gone, and with it those that are named below it."""
-        for who in [who for who in self._last if who == key or who.startswith(f"{key}/")]:
-            del self._last[who]
+        for who in [who for who in self.last if who == key or who.startswith(f"{key}/")]:
+            del self.last[who]
 
     # --- abbreviating -------------------------------------------------------------------------------------------------
 
@@ -72,7 +69,7 @@ class Rejections:
         return self._abbreviated(key, body, map(pod_of, body.members))
 
     def _abbreviated(self, who: str, body: Unschedulable, pods: Iterable[Pod | None]) -> Unschedulable:
-        seq, last = self._last.get(who, (0, None))
+        seq, last = self.last.get(who, (0, None))
         if last is None or body.writes or not _is_same(body, last):
             return body
         if not all(pod is not None and is_rejected_with(pod, body.message) for pod in pods):
@@ -85,11 +82,11 @@ class Rejections:
 
     def dump(self) -> list[list[Any]]:
         """Rows of who, seq and body; bodies are as they are."""
-        return [[who, seq, body] for who, (seq, body) in self._last.items()]
+        return [[who, seq, body] for who, (seq, body) in self.last.items()]
 
     def load(self, dumped: Iterable[Iterable[Any]]) -> None:
         """Take over what `dump` told, with the bodies as builtins."""
-        self._last = {who: (seq, msgspec.convert(body, Unschedulable)) for who, seq, body in dumped}
+        self.last = {who: (seq, msgspec.convert(body, Unschedulable)) for who, seq, body in dumped}
 
 
 def _changes_nothing(body: Nominated, pod: Pod, queue: SchedulingQueue) -> bool:

@@ -56,7 +56,8 @@ class GroupFlights:
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self._flights: dict[int, GroupFlight] = {}
+        self.under_way: dict[int, GroupFlight] = {}
+        """By the attempt's number."""
 
     # --- deciding -----------------------------------------------------------------------------------------------------
 
@@ -102,7 +103,7 @@ class GroupFlights:
     def adopt(self, attempt: int, outcomes: Sequence[tuple[str, Body]]) -> Iterator[tuple[str, str]]:
         """The attempt counts from now on; (key, node) of the pods that are to be assumed besides those that have an outcome each."""
         key, body = outcomes[0]
-        self._flights[attempt] = GroupFlight(key.partition("/")[2])
+        self.under_way[attempt] = GroupFlight(key.partition("/")[2])
         if isinstance(body, PlacementChosen | AttemptAborted):
             for claim, result in body.claims.items():
                 self._allocate(claim, result, key)
@@ -111,7 +112,7 @@ class GroupFlights:
 
     def members(self, attempt: int) -> list[str]:
         """The uids of all pods that the attempt is about."""
-        group = self._cluster.queue.get_group(self._flights[attempt].name)
+        group = self._cluster.queue.get_group(self.under_way[attempt].name)
         assert group is not None
         return [member.uid for member in group.popped]
 
@@ -120,10 +121,6 @@ class GroupFlights:
         claim = self._cluster.objects.get(key)
         if isinstance(claim, ResourceClaim):
             self._cluster.listers.put(allocated(claim, result, group))
-
-    def is_about(self, attempt: int) -> bool:
-        """Whether it is the attempt of a group."""
-        return attempt in self._flights
 
     # --- consuming ----------------------------------------------------------------------------------------------------
 
@@ -143,7 +140,7 @@ class GroupFlights:
 
     def rejected(self, key: str, body: Unschedulable) -> list[str]:
         """The whole group is; the uids of its members."""
-        flight = self._flights[body.attempt]
+        flight = self.under_way[body.attempt]
         flight.status = "unschedulable"
         self._set_condition(key, "False", UNSCHEDULABLE, body.message)
         rejection = QueueRejection(unschedulable=body.plugins, pending=body.pending)
@@ -151,12 +148,12 @@ class GroupFlights:
 
     def errored(self, key: str, body: AttemptError) -> list[str]:
         """The whole group's attempt failed; the uids of its members."""
-        self._flights[body.attempt].status = "error"
+        self.under_way[body.attempt].status = "error"
         self._set_condition(key, "False", SCHEDULER_ERROR, body.message)
         return self._fail_all(body.attempt, body.message, SCHEDULER_ERROR, QueueRejection())
 
     def _fail_all(self, attempt: int, message: str, reason: str, rejection: QueueRejection) -> list[str]:
-        flight, uids = self._flights[attempt], self.members(attempt)
+        flight, uids = self.under_way[attempt], self.members(attempt)
         for uid, pod in zip(uids, self._pods(attempt), strict=True):
             if pod is not None:
                 changed = rejected(pod, message, self._cluster.at, reason=reason)
@@ -165,20 +162,19 @@ class GroupFlights:
         return uids
 
     def _pods(self, attempt: int) -> list[Pod | None]:
-        group = self._cluster.queue.get_group(self._flights[attempt].name)
+        group = self._cluster.queue.get_group(self.under_way[attempt].name)
         assert group is not None
         return [self._cluster.pod(f"Pod/{member.key}") for member in group.popped]
 
     def left_over(self, attempt: int, uid: str, body: Unschedulable) -> None:
         """A member for which there was no room while others were placed."""
         rejection = QueueRejection(unschedulable=body.plugins, pending=body.pending)
-        self._flights[attempt].failed[uid] = rejection
+        self.under_way[attempt].failed[uid] = rejection
 
     def finish(self, attempt: int) -> None:
         """Every member has its outcome."""
-        flight = self._flights.pop(attempt, None)
-        if flight is not None:
-            self._cluster.queue.finish_group(flight.name, flight.status, flight.failed, now=self._cluster.at)
+        flight = self.under_way.pop(attempt)
+        self._cluster.queue.finish_group(flight.name, flight.status, flight.failed, now=self._cluster.at)
 
     def aborted(self, key: str, body: AttemptAborted) -> list[tuple[str, str]]:
         """The attempt does not count; (uid, key) of its members, whose places are to be given up before `put_back`."""
@@ -194,7 +190,7 @@ class GroupFlights:
 
     def put_back(self, attempt: int) -> None:
         """Try the group again."""
-        flight = self._flights.pop(attempt, None)
+        flight = self.under_way.pop(attempt, None)
         if flight is not None:
             self._cluster.queue.abort_group(flight.name, self._cluster.at)
 

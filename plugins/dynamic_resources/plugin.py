@@ -17,13 +17,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
-from msgspec.structs import replace
-
 from tidelog.api.errors import FieldError
 from tidelog.api.features import FeatureGates
 from tidelog.api.kinds.registry import object_key
-from tidelog.api.objects import AllocationResult, DeviceSubRequest, NodeSelector, Pod, ResourceClaim
-from tidelog.api.selectors import NodeMatcher, SelectorError, node_selector_matcher
+from tidelog.api.objects import Pod, ResourceClaim
+from tidelog.api.selectors import SelectorError, node_selector_matcher
 from tidelog.api.times import DURATION_RULE, NANOS, parse_duration
 from tidelog.api.writes import Write
 from tidelog.framework.arithmetic import scaled_to_maximum
@@ -58,7 +56,6 @@ from tidelog.framework.interface import (
 )
 from tidelog.framework.node_info import NodeInfo, PodInfo
 from tidelog.framework.offers import ConcernsPods, NotCountable, SignsAttempts, SignsPods
-from tidelog.plugins.dynamic_resources.allocated import Allocated, results_of
 from tidelog.plugins.dynamic_resources.allocator import (
     AllocationError,
     Allocator,
@@ -76,6 +73,7 @@ from tidelog.plugins.dynamic_resources.binding import (
 )
 from tidelog.plugins.dynamic_resources.claims import NoClaim, claims_of, is_reserved_for
 from tidelog.plugins.dynamic_resources.conditions import Failed, is_late, unready
+from tidelog.plugins.dynamic_resources.cycle import STATE, Cycle, NodePlan, SeenClaim, cycle_of, points
 from tidelog.plugins.dynamic_resources.extended_resources import (
     IN_MEMORY,
     Mapped,
@@ -85,9 +83,9 @@ from tidelog.plugins.dynamic_resources.extended_resources import (
     with_requests,
 )
 from tidelog.plugins.dynamic_resources.hints import registrations
-from tidelog.plugins.dynamic_resources.inventory import Inventory
-from tidelog.plugins.dynamic_resources.placement import placement_of, proposals, shared_claims
+from tidelog.plugins.dynamic_resources.placement import shared_claims
 from tidelog.plugins.dynamic_resources.result import share_name
+from tidelog.plugins.dynamic_resources.stock import Stock
 
 CANNOT_ALLOCATE = "cannot allocate all claims"
 NOT_AVAILABLE = "resourceclaim not available on the node"
@@ -95,10 +93,7 @@ LEFT_OVER = "cannot schedule extended resource claim"
 DEALLOCATED = "deallocation of ResourceClaim completed"
 DELETED = "deletion of ResourceClaim completed"
 CANNOT_FIT = "cannot fit resource"
-ALTERNATIVES_MAX = 8
-"""Of a request; the first of them scores as many points."""
 CONSUMERS_MAX = 256
-_STATE = "DynamicResources"
 _RUNNING = 'running PreFilter plugin "DynamicResources": '
 """kube-scheduler's framework says this before a plugin's error."""
 
@@ -108,53 +103,6 @@ class DynamicResourcesArgs(PluginArgs, frozen=True, kw_only=True):
     """Taken for kube-scheduler's sake: the search counts steps instead of seconds (docs/devices.md)."""
     binding_timeout: str = "10m0s"
     """How long a pod waits for devices that have to be made ready, before it is tried again."""
-
-
-class NodePlan:
-    """The allocation that would be made on a node."""
-
-    __slots__ = ("allocations", "mappings", "special")
-
-    def __init__(
-        self,
-        allocations: tuple[AllocationResult, ...],
-        special: ResourceClaim | None,
-        mappings: Sequence[Mapped],
-    ) -> None:
-        self.allocations = allocations
-        """For each claim that is not allocated, in the pod's order; the special one's last."""
-        self.special = special
-        """The claim of extended resources, as this node wants it."""
-        self.mappings = mappings
-
-
-class Cycle:
-    """The findings of PreFilter about the pod, and of Filter about the nodes."""
-
-    def __init__(
-        self, claims: Sequence[ResourceClaim], special: ResourceClaim | None, *, is_shared: bool = False
-    ) -> None:
-        self.is_shared = is_shared
-        """It serves pods whose claims ask for the same as these."""
-        self.claims = claims
-        self.special = special
-        """The claim of extended resources; what it asks for is each node's own."""
-        self.extended: Mapping[str, int] = {}
-        self.reach: list[NodeMatcher | None] = []
-        """Of each claim that is allocated: the nodes from which it can be used."""
-        self.allocator: Allocator | None = None
-        self.plans: dict[str, NodePlan] = {}
-        self.given: dict[int, AllocationResult] = {}
-        """Index of a claim that has no devices yet → those that the placement being tried gives it."""
-
-    @property
-    def to_allocate(self) -> list[ResourceClaim]:
-        """The user's claims for which devices have to be found."""
-        return [
-            claim
-            for index, claim in enumerate(self.claims)
-            if claim.status.allocation is None and index not in self.given
-        ]
 
 
 class DynamicResources(Plugin):
@@ -172,13 +120,8 @@ class DynamicResources(Plugin):
     def __init__(self, args: DynamicResourcesArgs, handle: Handle) -> None:
         super().__init__(args, handle)
         self._binding_timeout = parse_duration(args.binding_timeout)
-        self._inventory: tuple[int, Inventory] = (-1, Inventory())
-        self._allocated: tuple[int, Allocated] = (-1, Allocated())
+        self._stock = Stock(handle.listers.devices)
         self._memory = Memory()
-        self._given: dict[str, AllocationResult] = {}
-        """Key of a claim → what the placement that is being tried gives it."""
-        self._shared_changes = 0
-        """How often a device changed hands that more than one node may reach."""
 
     @classmethod
     def validate_args(cls, args: Any, path: str, gates: FeatureGates) -> list[FieldError]:
@@ -199,42 +142,6 @@ class DynamicResources(Plugin):
                 rule = "must be at least 1 second" if least else "must be zero or greater"
                 found.append(FieldError(path=f"{path}.{name}", kind="Invalid", value=value, rule=rule))
         return found
-
-    # --- caches -----------------------------------------------------------------------------------------------------------
-
-    def inventory(self) -> Inventory:
-        """All devices, as the slices say now."""
-        devices = self.handle.listers.devices
-        generation, found = self._inventory
-        if generation != devices.slices_generation:
-            found = Inventory(devices.slices(), devices.rules(), found)
-            self._inventory = (devices.slices_generation, found)
-        return found
-
-    def allocated(self) -> Allocated:
-        """The devices of all claims together now."""
-        devices = self.handle.listers.devices
-        generation, found = self._allocated
-        if generation == devices.claims_generation:
-            return found
-        changes = devices.claim_changes(generation) if generation >= 0 else None
-        if changes is None:
-            found = Allocated(devices.claims())
-            self._shared_changes += 1
-        else:
-            for old, new in changes:
-                if old is not None:
-                    found.remove(old)
-                    self._shared_changes += self._has_shared(old)
-                if new is not None:
-                    found.add(new)
-                    self._shared_changes += self._has_shared(new)
-        self._allocated = (devices.claims_generation, found)
-        return found
-
-    def _has_shared(self, claim: ResourceClaim) -> bool:
-        pools = dict.fromkeys((result.driver, result.pool) for result in results_of(claim))
-        return any("" in self.handle.listers.devices.nodes_of_pool(*pool) for pool in pools)
 
     def _claims_of(self, pod: Pod) -> list[ResourceClaim]:
         return claims_of(pod, self.handle.listers.devices.claim)
@@ -270,15 +177,14 @@ class DynamicResources(Plugin):
         told = [self._told(claim) for claim in claims]
         if None in told:
             return state.turn
-        self.allocated()
-        return told, devices.classes_generation, devices.shared_generation, self._shared_changes
+        self._stock.allocated()
+        return told, devices.classes_generation, devices.shared_generation, self._stock.shared_changes
 
     def _told(self, claim: ResourceClaim) -> object | None:
         """None of a claim of which more matters: how long it has waited for its devices, or that it has them by a promise."""
-        allocation = claim.status.allocation
-        given = self._given.get(object_key(claim)) if self._given else None
-        if allocation is None and given is not None:
-            return given.node_selector, _points(claim, given), False
+        allocation, given = claim.status.allocation, self._stock.given_to(claim)
+        if given is not None:
+            return given.node_selector, points(claim, given), False
         if allocation is None:
             return claim.spec
         if self.handle.upstream and self.handle.listers.devices.is_promised(claim):
@@ -288,7 +194,7 @@ class DynamicResources(Plugin):
                 return None
         except Failed:
             return None
-        return allocation.node_selector, _points(claim, allocation), True
+        return allocation.node_selector, points(claim, allocation), True
 
     def _left_over(self, pod: PodInfo) -> ResourceClaim | None:
         """A claim of extended resources that an earlier attempt has made."""
@@ -314,43 +220,42 @@ class DynamicResources(Plugin):
         )
         if not claims and special is None:
             return PreFilterResult(status=SKIP)
-        cycle = Cycle(claims, special, is_shared=state.is_shared)
-        cycle.extended = extended
-        for index, claim in enumerate(claims):
-            given = self._given.get(object_key(claim)) if self._given else None
-            if given is not None and claim.status.allocation is None:
-                cycle.given[index] = given
-            status = self._look_at(cycle, claim, given)
-            if status is not None:
-                return PreFilterResult(status=status)
+        seen: list[SeenClaim] = []
+        for claim in claims:
+            found = self._seen(claim)
+            if isinstance(found, Status):
+                return PreFilterResult(status=found)
+            seen.append(found)
+        cycle = Cycle(seen, special, extended, is_shared=state.is_shared)
         if cycle.to_allocate or special is not None:
             about = (pod.uid, state.turn)
             cycle.allocator = Allocator(
-                self.inventory(),
-                self.allocated(),
+                self._stock.inventory(),
+                self._stock.allocated(),
                 devices.device_class,
                 cycle.to_allocate,
                 lambda claim, result: share_name(*about, claim, result),
-                self._memory.of(cycle.to_allocate, devices.classes_generation, self.allocated()),
+                self._memory.of(cycle.to_allocate, devices.classes_generation, self._stock.allocated()),
                 asks_again=state.is_shared,
             )
-        state.write(_STATE, cycle)
+        state.write(STATE, cycle)
         return PreFilterResult()
 
-    def _look_at(self, cycle: Cycle, claim: ResourceClaim, given: AllocationResult | None) -> Status | None:
+    def _seen(self, claim: ResourceClaim) -> SeenClaim | Status:
         """Note from where an allocated claim can be used; of the others only the classes are checked."""
+        given = self._stock.given_to(claim)
         allocation = claim.status.allocation or given
         own = f"{claim.metadata.namespace}/{claim.metadata.name}"
         if self.handle.upstream and self.handle.listers.devices.is_promised(claim):
             # By default the pod shares what was promised: if the promise is not kept, its attempt is aborted.
             return unresolvable(f"resource claim {own} is in the process of being allocated")
         if allocation is not None:
+            selector = allocation.node_selector
             try:
-                cycle.reach.append(_reach(allocation.node_selector))
+                reach = None if selector is None else node_selector_matcher(selector)
             except SelectorError as problem:
                 return Status(Code.ERROR, (f"{_RUNNING}{problem}",))
-            return None
-        cycle.reach.append(None)
+            return SeenClaim(claim, allocation, given is not None, reach)
         for request in claim.spec.devices.requests:
             named = (
                 [(request.name, request.exactly.device_class_name)]
@@ -366,12 +271,12 @@ class DynamicResources(Plugin):
                     return Status(Code.ERROR, (f"{_RUNNING}request {name}: unsupported request type",))
                 if self.handle.listers.devices.device_class(device_class) is None:
                     return unresolvable(f"request {name}: device class {device_class} does not exist")
-        return None
+        return SeenClaim(claim, None, False, None)
 
     # --- one node ---------------------------------------------------------------------------------------------------------
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
-        cycle: Cycle | None = state.read(_STATE)
+        cycle = cycle_of(state)
         if cycle is None:
             return None
         wanted = self._wanted_of_devices(cycle, node)
@@ -379,17 +284,15 @@ class DynamicResources(Plugin):
             return wanted
         if not cycle.claims and not wanted:
             return None
-        unavailable = self._unavailable(cycle, node, state.at)
-        planned: NodePlan | None = None
+        plan: NodePlan | Status | None = None
         if cycle.allocator is not None and (cycle.to_allocate or wanted):
             plan = self._plan(cycle, pod.pod, node, wanted)
             if isinstance(plan, Status):
                 return plan
-            planned = plan
-        if unavailable:
+        if not all(self._is_available(seen, node, state.at) for seen in cycle.claims):
             return unresolvable(NOT_AVAILABLE)
-        if planned is not None:
-            cycle.plans[node.name] = planned
+        if isinstance(plan, NodePlan):
+            cycle.plans[node.name] = plan
         return None
 
     def _wanted_of_devices(self, cycle: Cycle, node: NodeInfo) -> tuple[str, ...] | Status:
@@ -409,29 +312,19 @@ class DynamicResources(Plugin):
                 return unresolvable(CANNOT_FIT)
         return tuple(wanted)
 
-    def _unavailable(self, cycle: Cycle, node: NodeInfo, now: int) -> list[int]:
-        """Which of the claims cannot be used there although they are allocated."""
-        return [
-            index
-            for index, claim in enumerate(cycle.claims)
-            if not self._is_available(claim, cycle.reach[index], node, now, is_given=index in cycle.given)
-        ]
-
-    def _is_available(
-        self, claim: ResourceClaim, reach: NodeMatcher | None, node: NodeInfo, now: int, *, is_given: bool
-    ) -> bool:
-        """Whether an allocated claim can be used from the node, or may still be."""
-        if claim.status.allocation is None and not is_given:
+    def _is_available(self, seen: SeenClaim, node: NodeInfo, now: int) -> bool:
+        """Whether a claim that has devices can be used from the node, or may still be."""
+        if seen.allocation is None:
             return True
-        if reach is not None and not reach(node.node):
+        if seen.reach is not None and not seen.reach(node.node):
             return False
-        if is_given:
+        if seen.is_given:
             return True
         try:
-            missing = unready(claim)
+            missing = unready(seen.claim)
         except Failed:
             return False
-        return missing is None or not is_late(claim, now, self._binding_timeout)
+        return missing is None or not is_late(seen.claim, now, self._binding_timeout)
 
     def _plan(self, cycle: Cycle, pod: Pod, node: NodeInfo, wanted: tuple[str, ...]) -> NodePlan | Status:
         assert cycle.allocator is not None
@@ -442,7 +335,7 @@ class DynamicResources(Plugin):
             requests, mappings = requests_and_mappings(pod, wanted, backing)
             special = with_requests(cycle.special, requests)
         if cycle.is_shared:
-            cycle.allocator.look_again(self.inventory(), self.allocated())
+            cycle.allocator.look_again(self._stock.inventory(), self._stock.allocated())
         try:
             allocations = cycle.allocator.allocate(node.node, special)
         except NodeLocalFailure as failure:
@@ -481,38 +374,34 @@ class DynamicResources(Plugin):
 
     def _own_cycle(self, state: CycleState, pod: PodInfo) -> Cycle | None:
         """Of this very pod."""
-        cycle: Cycle | None = state.read(_STATE)
+        cycle = cycle_of(state)
         if cycle is None or cycle.is_shared:
             own = CycleState(state.at, state.waiting, state.turn)
             self.pre_filter(own, pod, ())
-            cycle = own.read(_STATE)
+            cycle = cycle_of(own)
         return cycle
 
     def _in_vain(
         self, cycle: Cycle, pod: Pod, statuses: Mapping[str, Status], now: int
     ) -> Iterator[ResourceClaim]:
         """The claims that are allocated where the pod cannot use them, and that nobody else uses."""
-        mine = [i for i, claim in enumerate(cycle.claims) if claim.status.allocation and is_for(pod, claim)]
+        mine = [s for s in cycle.claims if s.claim.status.allocation and is_for(pod, s.claim)]
         if not mine:
             return
-        unavailable: dict[int, None] = {}
-        for name, status in statuses.items():
-            node = self.handle.snapshot.get(name)
-            if status.plugin == self.name and status.reasons == (NOT_AVAILABLE,) and node is not None:
-                unavailable.update(dict.fromkeys(self._unavailable(cycle, node, now)))
-        yield from (cycle.claims[index] for index in mine if index in unavailable)
+        there = [
+            node
+            for name, status in statuses.items()
+            if status.plugin == self.name and status.reasons == (NOT_AVAILABLE,)
+            if (node := self.handle.snapshot.get(name)) is not None
+        ]
+        for seen in mine:
+            if not all(self._is_available(seen, node, now) for node in there):
+                yield seen.claim
 
     def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
-        """Eight points for a request's first alternative, seven for the second …"""
-        cycle: Cycle | None = state.read(_STATE)
+        cycle = cycle_of(state)
         plan = None if cycle is None else cycle.plans.get(node.name)
-        if cycle is None or plan is None:
-            return 0
-        fresh = iter(plan.allocations)
-        points = 0
-        for index, claim in enumerate(cycle.claims):
-            points += _points(claim, claim.status.allocation or cycle.given.get(index) or next(fresh))
-        return points
+        return 0 if cycle is None or plan is None else cycle.points_on(plan)
 
     def normalize_scores(
         self, state: CycleState, pod: PodInfo, nodes: Sequence[NodeInfo], scores: list[int]
@@ -521,12 +410,12 @@ class DynamicResources(Plugin):
 
     def reserve(self, state: CycleState, pod: PodInfo, node: str) -> Status | None:
         """Everything was found in Filter; what is promised is written (`writes`)."""
-        cycle: Cycle | None = state.read(_STATE)
+        cycle = cycle_of(state)
         if cycle is None:
             return None
         if cycle.to_allocate and node not in cycle.plans:
             return Status(Code.ERROR, ("claim allocation not found for node",))
-        for claim in cycle.claims:
+        for claim, *_ in cycle.claims:
             is_full = len(claim.status.reserved_for) >= CONSUMERS_MAX
             if is_full and not is_reserved_for(claim, pod.pod):
                 own = f"{claim.metadata.namespace}/{claim.metadata.name}"
@@ -544,29 +433,30 @@ class DynamicResources(Plugin):
 
     def writes(self, state: CycleState, pod: PodInfo, node: str) -> Sequence[Write]:
         """Allocation and reservation of each claim, in the pod's order."""
-        cycle: Cycle | None = state.read(_STATE)
+        cycle = cycle_of(state)
         if cycle is None:
             return ()
         plan = cycle.plans.get(node)
         fresh = iter(() if plan is None else plan.allocations)
         found: list[Write] = []
-        for index, claim in enumerate(cycle.claims):
-            given = cycle.given.get(index)
-            if claim.status.allocation is None and given is None:
-                given = next(fresh)
-            found += claim_writes(claim, pod.pod, given, state.at)
+        for seen in cycle.claims:
+            new = seen.allocation if seen.is_given else None
+            if seen.allocation is None:
+                new = next(fresh)
+            found += claim_writes(seen.claim, pod.pod, new, state.at)
         if plan is not None and plan.special is not None:
             found += special_writes(plan.special, pod.pod, next(fresh), plan.mappings, state.turn, state.at)
         return found
 
     def reads(self, state: CycleState, pod: PodInfo, node: str) -> Iterable[str]:
         """The claims, and the devices that they get: nobody else may have taken one of them meanwhile."""
-        cycle: Cycle | None = state.read(_STATE)
+        cycle = cycle_of(state)
         if cycle is None:
             return
-        yield from map(object_key, cycle.claims)
+        yield from (object_key(seen.claim) for seen in cycle.claims)
         plan = cycle.plans.get(node)
-        for allocation in (*cycle.given.values(), *(() if plan is None else plan.allocations)):
+        given = (seen.allocation for seen in cycle.claims if seen.is_given and seen.allocation is not None)
+        for allocation in (*given, *(() if plan is None else plan.allocations)):
             for result in allocation.devices.results:
                 yield f"Device/{result.driver}/{result.pool}/{result.device}"
 
@@ -594,88 +484,31 @@ class DynamicResources(Plugin):
                 and claim.status.allocation is None
                 and not claim.metadata.deletion_timestamp
             ):
-                placements = [one for parent in placements for one in self._split(parent, claim, state.turn)]
+                placements = [
+                    one
+                    for parent in placements
+                    for one in self._stock.split(parent, claim, state.turn, self._nodes_of(parent))
+                ]
         if placements is parents:
             return parents, None
         return sorted(placements, key=lambda placement: (placement.rank, placement.name)), None
 
-    def _split(self, parent: Placement, claim: ResourceClaim, turn: int) -> Sequence[Placement]:
-        """The parent's parts; itself where no devices are found: the members' own search says why."""
-        devices, snapshot = self.handle.listers.devices, self.handle.snapshot
-        nodes = [node for name in parent.nodes if (node := snapshot.get(name)) is not None]
-        earlier = [_with(claim, allocation) for _, allocation in parent.allocations]
-        own, taken = object_key(claim), self.allocated()
-        for one in earlier:
-            taken.add(one)
-        try:
-            allocator = Allocator(
-                self.inventory(),
-                taken,
-                devices.device_class,
-                [claim],
-                lambda claim, result: share_name(own, turn, claim, result),
-            )
-            found = list(proposals(claim, allocator, self.inventory(), nodes))
-        finally:
-            for one in earlier:
-                taken.remove(one)
-        return [placement_of(parent, own, one) for one in found] or [parent]
+    def _nodes_of(self, placement: Placement) -> list[NodeInfo]:
+        return [node for name in placement.nodes if (node := self.handle.snapshot.get(name)) is not None]
 
     def assume(self, state: CycleState, group: GroupInfo, placement: Placement) -> Status | None:
         """The members see the claims with the placement's devices, and nobody else gets these."""
-        for key, allocation in placement.allocations:
-            claim = self._claim_at(key)
-            if claim is not None and claim.status.allocation is None:
-                self._given[key] = allocation
-                self.allocated().add(_with(claim, allocation))
-                self._shared_changes += 1
+        self._stock.give(placement)
         return None
 
     def revert(self, state: CycleState, group: GroupInfo, placement: Placement) -> Status | None:
-        for key, _ in placement.allocations:
-            claim, allocation = self._claim_at(key), self._given.pop(key, None)
-            if claim is not None and allocation is not None:
-                self.allocated().remove(_with(claim, allocation))
-                self._shared_changes += 1
+        self._stock.take_back(placement)
         return None
-
-    def _claim_at(self, key: str) -> ResourceClaim | None:
-        _, namespace, name = key.split("/")
-        return self.handle.listers.devices.claim(namespace, name)
 
     # --- hints ------------------------------------------------------------------------------------------------------------
 
     def events_to_register(self) -> list[EventRegistration]:
         return registrations(lambda: self.handle.listers.devices.claim)
-
-
-def cycle_of(state: CycleState) -> Cycle | None:
-    """Return the findings of DynamicResources in this attempt."""
-    found: Cycle | None = state.read(_STATE)
-    return found
-
-
-def _with(claim: ResourceClaim, allocation: AllocationResult) -> ResourceClaim:
-    return replace(claim, status=replace(claim.status, allocation=allocation))
-
-
-def _reach(selector: NodeSelector | None) -> NodeMatcher | None:
-    return None if selector is None else node_selector_matcher(selector)
-
-
-def _points(claim: ResourceClaim, allocation: AllocationResult) -> int:
-    chosen = {result.request for result in allocation.devices.results}
-    return sum(
-        ALTERNATIVES_MAX - index
-        for request in claim.spec.devices.requests
-        if request.exactly is None
-        for index, sub in enumerate(request.first_available)
-        if _reference(request.name, sub) in chosen
-    )
-
-
-def _reference(request: str, sub: DeviceSubRequest) -> str:
-    return f"{request}/{sub.name}"
 
 
 _pre_enqueue: type[PreEnqueuePlugin] = DynamicResources
@@ -692,4 +525,4 @@ _placement_state: type[PlacementStatePlugin] = DynamicResources
 _pre_bind: type[PreBindPlugin] = DynamicResources
 _writes: type[WritesBeforeBinding] = DynamicResources
 
-__all__ = ["IN_MEMORY", "Cycle", "DynamicResources", "DynamicResourcesArgs", "NodePlan", "cycle_of"]
+__all__ = ["DynamicResources", "DynamicResourcesArgs"]

@@ -25,7 +25,8 @@ from tidelog.framework.diagnosis import FitError
 from tidelog.framework.framework import Feasible, Framework
 from tidelog.framework.interface import CycleState, Status
 from tidelog.framework.node_info import NodeInfo, PodInfo
-from tidelog.plugins.dynamic_resources.plugin import Cycle, DynamicResources, NodePlan, cycle_of
+from tidelog.plugins.dynamic_resources.cycle import Cycle, NodePlan, cycle_of
+from tidelog.plugins.dynamic_resources.plugin import DynamicResources
 
 Answer = dict[str, Any]
 NOW = parse_time("2026-08-20T00:00:00Z")

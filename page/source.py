@@ -34,7 +34,7 @@ from tidelog.page.fold import SHOWN, Fold, Span, line_of
 from tidelog.page.rows import in_ms, row_of
 from tidelog.page.settings import settings
 from tidelog.plugins.registry import Registry, installed_plugins
-from tidelog.replay.figures import Figures, figures, waits_of_log
+from tidelog.replay.figures import Figures, figures, figures_and_waits
 from tidelog.replay.history import History
 
 SLICE = 500
@@ -177,7 +177,7 @@ class LogSource:
         if beside is not None:
             before, others = await beside._summed(last and beside.history.log.head.seq)
             if others and records and others[0].digest == records[0].digest:
-                waits = waits_of_log(others, before)
+                _, waits = figures_and_waits(others, beginning=before)
         return figures(records, waits, beginning)
 
     async def _summed(self, last: int | None) -> tuple[bytes, list[Record]]:

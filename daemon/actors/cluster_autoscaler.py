@@ -105,9 +105,11 @@ class ClusterAutoscaler:
     name = "cluster-autoscaler"
     Settings = ClusterAutoscalerSettings
 
-    def __init__(self, settings: ClusterAutoscalerSettings | None = None) -> None:
+    def __init__(
+        self, settings: ClusterAutoscalerSettings | None = None, registry: Registry | None = None
+    ) -> None:
         self._settings = settings or ClusterAutoscalerSettings()
-        self._registry = Registry()
+        self._registry = registry or Registry()
         self._groups = {group.name: group for group in self._settings.node_groups}
         self._configuration: SchedulerConfiguration | None = None
         """The one in force; None: there is none yet, and the default one is taken."""

@@ -81,8 +81,6 @@ class Attempts:
             return self._decide_pod(popped, stamp)
         if popped.is_reserved:
             return self._end_reserved(popped, stamp)
-        if popped.group and popped.plugins:
-            return self._reject_barrier(popped, stamp)
         return self._reject_late(popped, stamp)
 
     def _decide_pod(self, popped: QueuedPod, stamp: Stamp) -> Decision:
@@ -152,20 +150,13 @@ class Attempts:
         return self._assembly.frameworks[self._cluster.tried_pod(permit.key).spec.scheduler_name]
 
     def _reject_late(self, permit: Permit, stamp: Stamp) -> Decision:
-        """A pod has waited too long."""
-        pod, queue = self._cluster.tried_pod(permit.key), self._cluster.queue
-        outcomes = self._timed_out(permit, pod, stamp)
-        outcomes = self._rejections.abbreviated(permit.uid, pod, outcomes, queue)
-        return Decision(*stamp, outcomes, (Relies(permit.key, permit.uid),))
-
-    def _reject_barrier(self, permit: Permit, stamp: Stamp) -> Decision:
-        """One member of a group has waited too long: none of those that wait with it is bound."""
-        outcomes: list[tuple[str, Body]] = []
-        relies: list[Relies] = []
-        for one in self._permits.ending_with(permit):
-            outcomes.extend(self._timed_out(one, self._cluster.tried_pod(one.key), stamp))
-            relies.append(Relies(one.key, one.uid))
-        return Decision(*stamp, tuple(outcomes), tuple(relies))
+        """A pod has waited too long: of a group none of those that wait with it is bound."""
+        together, tried_pod = self._permits.ending_with(permit), self._cluster.tried_pod
+        outcomes = tuple(o for one in together for o in self._timed_out(one, tried_pod(one.key), stamp))
+        if not permit.group:
+            pod, queue = tried_pod(permit.key), self._cluster.queue
+            outcomes = self._rejections.abbreviated(permit.uid, pod, outcomes, queue)
+        return Decision(*stamp, outcomes, tuple(Relies(one.key, one.uid) for one in together))
 
     def _timed_out(self, permit: Permit, pod: Pod, stamp: Stamp) -> tuple[tuple[str, Body], ...]:
         """End the wait in a rejection: the plugins give back what they reserved, and the first one that waited is to blame."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Generator
 from functools import wraps
-from types import TracebackType
 from typing import Any, Generic, ParamSpec, Self, TypeVar
 
 
@@ -22,9 +21,7 @@ class Closing:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
 
@@ -45,9 +42,7 @@ class Opening(Generic[C]):
         self._opened = await self._opening
         return self._opened
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         assert self._opened is not None
         await self._opened.close()
 

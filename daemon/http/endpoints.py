@@ -24,7 +24,6 @@ import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from http import HTTPStatus
-from types import TracebackType
 from typing import Protocol, Self, TypeVar
 from urllib.parse import parse_qs, urlsplit
 
@@ -123,9 +122,7 @@ class HttpServer:
             )
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         # In a thread, because a request under way may wait for this event loop.
         await asyncio.to_thread(self._stop)
         sys.setswitchinterval(self._switch_seconds)

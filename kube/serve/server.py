@@ -19,7 +19,6 @@ import ssl
 from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Literal, Self
 
 import msgspec
@@ -253,9 +252,7 @@ class ApiServer:
         self._following.cancel()
         await asyncio.gather(self._following, return_exceptions=True)
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         self._log.readers -= 1
         await self._stack.aclose()
 

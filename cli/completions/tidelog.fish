@@ -49,7 +49,7 @@ complete -c tidelog -n '__tidelog_verb log' -a import -d 'make a log from export
 complete -c tidelog -n '__tidelog_verb log' -a redact -d 'a copy without names, to be shared'
 complete -c tidelog -n '__tidelog_verb log' -a to-test -d 'a pytest file that asserts the log\'s decisions'
 complete -c tidelog -n '__tidelog_verb replay' -a verify -d 'recompute every decision and compare'
-complete -c tidelog -n '__tidelog_verb replay' -a what-if -d 'decide again under another configuration, and compare'
+complete -c tidelog -n '__tidelog_verb replay' -a what-if -d 'decide again under another configuration, or without or with an object, and compare'
 complete -c tidelog -n '__tidelog_verb shadow' -a report -d 'a cluster\'s own scheduler, judged by our rules'
 complete -c tidelog -n '__tidelog_verb demo' -s h -l help -d 'show this help message and exit'
 complete -c tidelog -n '__tidelog_verb demo' -l log -r -F -d 'the log (default: $TIDELOG_LOG)'

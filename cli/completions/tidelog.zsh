@@ -9,7 +9,7 @@ _tidelog() {
         if ((CURRENT == 3)); then
             case $verb in
                 log) second=('init:make an empty log\: in a file, or in a PostgreSQL database' 'status:who leads a log, who stands by, and how far each is' 'tail:the last records, with -f those to come as well' 'show:records in full' 'verify:check that nothing is lost or changed' 'repair:make a damaged log usable, without the lost records' 'compact:drop old records' 'export:all records as JSON lines' 'import:make a log from exported JSON lines' 'redact:a copy without names, to be shared' 'to-test:a pytest file that asserts the log'\''s decisions') ;;
-                replay) second=('verify:recompute every decision and compare' 'what-if:decide again under another configuration, and compare') ;;
+                replay) second=('verify:recompute every decision and compare' 'what-if:decide again under another configuration, or without or with an object, and compare') ;;
                 shadow) second=('report:a cluster'\''s own scheduler, judged by our rules') ;;
             esac
             _describe verb second; return

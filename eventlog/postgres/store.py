@@ -90,7 +90,7 @@ class PostgresStore(DatabaseReading):
             await examine(writer, address.name, anchor, head)
             if what == "tidelog run":
                 await _warn(writer)
-            witness.saw(head)
+            # The witness hears of this head with the first group that is acknowledged: what is only read may not be on the standbys yet.
             return cls(address, writer, reader, lease, witness, anchor, head)
         except BaseException:
             if witness is not None:

@@ -28,7 +28,7 @@ from typing import Any, TypeVar
 
 import asyncpg
 
-from tidelog.api.errors import LogBusy, LogError, LogFull, LogUnreachable
+from tidelog.api.errors import LogBusy, LogDamaged, LogError, LogFull, LogUnreachable
 from tidelog.eventlog.address import LogAddress
 from tidelog.eventlog.database import parts_of
 from tidelog.eventlog.postgres import statements
@@ -85,9 +85,7 @@ class PostgresStore(DatabaseReading):
             log_id = await writer.persist(lambda c: check_version(c, address), patience=0)
             lease = await Lease.take(writer, address, holder)
             witness = Witness(log_id, address.name)
-            anchor, head = ends_of(address.name, await writer.rows(statements.ENDS))
-            await compare(writer, address.name, witness, anchor, head)
-            await examine(writer, address.name, anchor, head)
+            anchor, head = await _examined(writer, address.name, witness)
             if what == "tidelog run":
                 await _warn(writer)
             # The witness hears of this head with the first group that is acknowledged: what is only read may not be on the standbys yet.
@@ -251,6 +249,22 @@ class PostgresStore(DatabaseReading):
         await self.lease.release()
         self.witness.close()
         await asyncio.gather(self._writer.close(), self._session.close())
+
+
+async def _examined(session: Session, name: str, witness: Witness) -> tuple[Head, Head]:
+    """The anchor and the head, when the log reaches as far as this machine knows and its newest records are sound. Where what is wrong is that the
+    server was replaced meanwhile, or another process leads by now, it is looked at again."""
+    found = ends_of(name, await session.rows(statements.ENDS))
+    while True:
+        try:
+            await compare(session, name, witness, *found)
+            await examine(session, name, *found)
+        except LogDamaged:
+            seen, found = found, ends_of(name, await session.rows(statements.ENDS))
+            if found == seen:
+                raise
+        else:
+            return found
 
 
 async def _warn(session: Session) -> None:

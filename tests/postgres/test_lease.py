@@ -16,6 +16,7 @@ from tests.postgres.proxy import Proxy
 from tests.postgres.server import PostgresServer
 from tidelog.api.errors import LogDamaged, LogError, LogLocked, LogUnreachable
 from tidelog.eventlog.log import Log, open_log
+from tidelog.eventlog.postgres.reading import examine
 from tidelog.eventlog.postgres.schema import initialize
 from tidelog.eventlog.postgres.store import PostgresStore
 from tidelog.eventlog.postgres.watch import LeaseWatch
@@ -23,6 +24,7 @@ from tidelog.eventlog.reader import open_reader
 from tidelog.eventlog.records import Draft, Tick
 from tidelog.eventlog.repair import repair
 from tidelog.eventlog.status import log_status
+from tidelog.eventlog.store import Head
 from tidelog.eventlog.verify import verify
 
 TICK = [Draft(body=Tick(), author="cluster")]
@@ -385,6 +387,31 @@ async def test_writer_notices_that_the_server_went_back(logs: Logs) -> None:
     assert isinstance(log.failure, LogDamaged)
     assert (log.failure.first, log.failure.last) == (4, 5)
     await log.close()
+
+
+async def test_server_that_is_replaced_while_the_log_is_opened_is_looked_at_again(
+    logs: Logs, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """By an older copy, of which this machine knows nothing: nothing is wrong with that."""
+    url = await logs.new()
+    async with open_log(url) as log:
+        for _ in range(5):
+            await log.append(TICK)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("other")))
+    examined: list[int] = []
+
+    async def replaced(session: Any, name: str, anchor: Head, head: Head) -> None:
+        if not examined:
+            await _drop_last(url, 2)
+        examined.append(head.seq)
+        await examine(session, name, anchor, head)
+
+    monkeypatch.setattr("tidelog.eventlog.postgres.store.examine", replaced)
+    async with open_log(url) as log:
+        await log.append(TICK)
+
+        assert log.head.seq == 4
+    assert examined == [5, 3]
 
 
 async def test_log_that_went_back_is_refused_until_the_loss_is_accepted(logs: Logs) -> None:

@@ -16,6 +16,9 @@ from tests.simulation.database_bugs import BUGS
 from tests.simulation.database_story import tell
 
 STORIES = 100
+ONCE_FAILED = (201_331, 210_174)
+"""A process that was superseded while it opened the log read what was not on the synchronous standby yet, and remembered it; a server that was replaced
+while the log was opened was taken for a damaged one."""
 CHUNKS = 4
 SEEDS_MAX = 500
 SEARCH = bool(os.environ.get("SEARCH_MUTATIONS"))
@@ -48,6 +51,11 @@ def test_every_story_ends_well(chunk: int) -> None:
     ]
 
     assert failures == []
+
+
+@pytest.mark.parametrize("seed", ONCE_FAILED)
+def test_story_that_failed_once_ends_well(seed: int) -> None:
+    assert tell(seed).failure == ""
 
 
 def test_story_is_made_of_its_seed_alone() -> None:

@@ -110,7 +110,7 @@ async def until(page: Any, condition: str) -> None:
 async def figures_of(url: str) -> dict[str, Any]:
     """Return what the browser says of the page."""
     async with shown(url) as page:
-        await until(page, "tidelogPage.a.meta.reached >= tidelogPage.a.head - 1")
+        await until(page, "tidelogPage.a.meta.complete")
         paint = await page.evaluate("performance.getEntriesByType('paint').map((e) => e.startTime)")
         ready = await page.evaluate("performance.getEntriesByName('shown')[0].startTime")
         head = await page.evaluate("tidelogPage.a.head")

@@ -36,6 +36,7 @@ GENERATORS_AFTER_PRE_FILTER = 3
 ONE_IMAGE_SIZE = 4
 TIES_FOLLOW_PODS = 5
 DEVICE_PLACEMENTS = 6
+SELECTORS_PAUSE_NOBODY = 7
 
 BEHAVIOURS: dict[int, Behaviour] = {
     GUARDED_STARTING_PODS: Behaviour(
@@ -67,6 +68,11 @@ BEHAVIOURS: dict[int, Behaviour] = {
         "device-placements",
         "0.1.0",
         "A group whose members share a claim that has no devices yet is tried with each set of devices that belong together, as KEP-5732 asks.",
+    ),
+    SELECTORS_PAUSE_NOBODY: Behaviour(
+        "selectors-pause-nobody",
+        "0.1.0",
+        "A device's selector is given up after 50,000 units of cost, and a dear one is paid for in steps of the search; with `compat: upstream` after 1,000,000, as by the API server's evaluator.",
     ),
 }
 """Number → what changed."""

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from tidelog.api.cel.program import COST_MAX
 from tidelog.api.objects import AllocationResult, DeviceClass, Node, ResourceClaim
 from tidelog.plugins.dynamic_resources.allocated import Allocated
 from tidelog.plugins.dynamic_resources.errors import AllocationError, NodeLocalFailure, SearchGivenUp
@@ -82,15 +83,17 @@ class Allocator:
         name_share: ShareName = lambda claim, result: share_name("share", claim, result),
         remembered: dict[str, Remembered] | None = None,
         *,
+        cost_max: int = COST_MAX,
         asks_again: bool = False,
     ) -> None:
-        """`asks_again`: what a node is asked anew takes the place of what it was asked before, also in the steps of all together."""
+        """`cost_max`: what a selector may cost about one device. `asks_again`: what a node is asked anew takes the place of what it was asked before, also in the steps of all together."""
         self._spent: dict[str, int] | None = {} if asks_again else None
         self._remembered = {} if remembered is None else remembered
         self._inventory = inventory
         self._allocated = allocated
         self._class_of = class_of
-        self._claims = [prepare(claim, class_of) for claim in claims]
+        self._cost_max = cost_max
+        self._claims = [prepare(claim, class_of, cost_max) for claim in claims]
         self._name_share = name_share
         self._budget = Budget(STEPS_OF_ATTEMPT)
 
@@ -122,7 +125,9 @@ class Allocator:
     def _allocate(self, node: Node, special: ResourceClaim | None) -> tuple[AllocationResult, ...] | None:
         pools = self._inventory.pools(node)
         if special is not None:
-            return self._search(node, pools, [*self._claims, prepare(special, self._class_of)])
+            return self._search(
+                node, pools, [*self._claims, prepare(special, self._class_of, self._cost_max)]
+            )
         name = node.metadata.name
         versions = tuple(self._allocated.versions.get((pool.driver, pool.name)) for pool in pools)
         known = self._remembered.get(name)

@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
+from tidelog.api.cel.program import COST_MAX, COST_OF_A_PAUSE
 from tidelog.api.errors import FieldError
 from tidelog.api.features import FeatureGates
 from tidelog.api.kinds.registry import object_key
@@ -25,7 +26,7 @@ from tidelog.api.selectors import SelectorError, node_selector_matcher
 from tidelog.api.times import DURATION_RULE, NANOS, parse_duration
 from tidelog.api.writes import Write
 from tidelog.framework.arithmetic import scaled_to_maximum
-from tidelog.framework.behaviours import DEVICE_PLACEMENTS
+from tidelog.framework.behaviours import DEVICE_PLACEMENTS, SELECTORS_PAUSE_NOBODY
 from tidelog.framework.events import EventRegistration
 from tidelog.framework.interface import (
     SKIP,
@@ -119,8 +120,9 @@ class DynamicResources(Plugin):
 
     def __init__(self, args: DynamicResourcesArgs, handle: Handle) -> None:
         super().__init__(args, handle)
+        pauses_nobody = handle.behaves(SELECTORS_PAUSE_NOBODY) and not handle.upstream
         self._binding_timeout = parse_duration(args.binding_timeout)
-        self._stock = Stock(handle.listers.devices)
+        self._stock = Stock(handle.listers.devices, COST_OF_A_PAUSE if pauses_nobody else COST_MAX)
         self._memory = Memory()
 
     @classmethod
@@ -236,6 +238,7 @@ class DynamicResources(Plugin):
                 cycle.to_allocate,
                 lambda claim, result: share_name(*about, claim, result),
                 self._memory.of(cycle.to_allocate, devices.classes_generation, self._stock.allocated()),
+                cost_max=self._stock.selector_cost_max,
                 asks_again=state.is_shared,
             )
         state.write(STATE, cycle)

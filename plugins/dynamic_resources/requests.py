@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from tidelog.api.cel.errors import EvaluationError, InvalidExpression
-from tidelog.api.cel.program import compile_selector
+from tidelog.api.cel.program import COST_MAX, compile_selector
 from tidelog.api.objects import (
     DeviceClass,
     DeviceRequest,
@@ -23,6 +23,8 @@ from tidelog.plugins.dynamic_resources.inventory import PoolDevice
 
 RESULTS_MAX = 32
 """Devices of one claim."""
+_CHEAP = 200
+"""Units of a selector that are not worth a step each. Arbitrary: what selectors are written for costs less."""
 EXACT_COUNT, ALL = "ExactCount", "All"
 
 
@@ -42,6 +44,7 @@ class Wanted:
         exact: ExactDeviceRequest | DeviceSubRequest,
         alternative: DeviceSubRequest | None,
         device_class: DeviceClass | None,
+        cost_max: int,
     ) -> None:
         self.claim = claim
         self.request = request.name
@@ -61,6 +64,7 @@ class Wanted:
             *_selectors(class_selectors, f"class {self.class_name}"),
             *_selectors(exact.selectors, f"claim {claim}"),
         )
+        self._cost_max = cost_max
         self._matches: dict[PoolDevice, bool] = {}
         self._consumptions: dict[PoolDevice, tuple[Consumption, ...] | None] = {}
 
@@ -125,9 +129,11 @@ class Wanted:
         if isinstance(seen, EvaluationError):
             return seen, 0
         try:
-            answer, cost = program.matches(seen)
+            answer, cost = program.matches(seen, self._cost_max)
         except EvaluationError as problem:
             return problem, 100
+        if self._cost_max < COST_MAX and cost > _CHEAP:
+            return answer, cost
         return answer, cost // 10
 
     def consumes(self, device: PoolDevice) -> tuple[Consumption, ...] | None:
@@ -188,8 +194,10 @@ class PreparedClaim(NamedTuple):
     """The index of the first constraint that says nothing that is known, or -1."""
 
 
-def prepare(claim: ResourceClaim, class_of: Callable[[str], DeviceClass | None]) -> PreparedClaim:
-    """The claim, for any node."""
+def prepare(
+    claim: ResourceClaim, class_of: Callable[[str], DeviceClass | None], cost_max: int
+) -> PreparedClaim:
+    """The claim, for any node; `cost_max` is what a selector may cost about one device."""
     name = f"{claim.metadata.namespace}/{claim.metadata.name}"
     devices = claim.spec.devices
     bad = (
@@ -197,21 +205,19 @@ def prepare(claim: ResourceClaim, class_of: Callable[[str], DeviceClass | None])
         for index, found in enumerate(devices.constraints)
         if found.match_attribute is None and found.distinct_attribute is None
     )
-    return PreparedClaim(
-        claim, name, tuple(_request(name, one, class_of) for one in devices.requests), next(bad, -1)
-    )
+    requests = tuple(_request(name, one, class_of, cost_max) for one in devices.requests)
+    return PreparedClaim(claim, name, requests, next(bad, -1))
 
 
 def _request(
-    claim: str, request: DeviceRequest, class_of: Callable[[str], DeviceClass | None]
+    claim: str, request: DeviceRequest, class_of: Callable[[str], DeviceClass | None], cost_max: int
 ) -> PreparedRequest:
     if request.first_available:
         subs = tuple(
-            Wanted(claim, request, sub, sub, class_of(sub.device_class_name))
+            Wanted(claim, request, sub, sub, class_of(sub.device_class_name), cost_max)
             for sub in request.first_available
         )
         return PreparedRequest(request.name, subs, True)
     exact = request.exactly or ExactDeviceRequest()
-    return PreparedRequest(
-        request.name, (Wanted(claim, request, exact, None, class_of(exact.device_class_name)),), False
-    )
+    only = Wanted(claim, request, exact, None, class_of(exact.device_class_name), cost_max)
+    return PreparedRequest(request.name, (only,), False)

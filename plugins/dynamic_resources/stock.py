@@ -24,7 +24,9 @@ from tidelog.plugins.dynamic_resources.result import share_name
 class Stock:
     """Of one profile."""
 
-    def __init__(self, devices: Devices) -> None:
+    def __init__(self, devices: Devices, selector_cost_max: int) -> None:
+        self.selector_cost_max = selector_cost_max
+        """The limit of a selector, about one device."""
         self.shared_changes = 0
         """How often a device changed hands that more than one node may reach."""
         self._devices = devices
@@ -112,6 +114,7 @@ class Stock:
                 self._devices.device_class,
                 [claim],
                 lambda claim, result: share_name(own, turn, claim, result),
+                cost_max=self.selector_cost_max,
             )
             found = list(proposals(claim, allocator, inventory, nodes))
         finally:

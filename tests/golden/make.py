@@ -233,6 +233,20 @@ def device_placements() -> Driver:
     return twice(6, happens)
 
 
+def selectors_pause_nobody() -> Driver:
+    """A claim whose selector loops ten thousand times over the device."""
+    loop = "lists.range(100).all(x, lists.range(100).all(y, device.driver != string(x + y)))"
+
+    def happens(driver: Driver, when: str) -> None:
+        driver.put(node(when, "a").label(of=when).build(), devices.device_class())
+        driver.put(devices.resource_slice(when, ["x"], node=when))
+        driver.put(devices.claim(f"slow-{when}", devices.request("r", "gpu", loop)))
+        driver.put(pod(f"web-{when}").claim("c", claim=f"slow-{when}").node_selector({"of": when}).build())
+        driver.settle()
+
+    return twice(7, happens)
+
+
 STORIES: dict[str, Callable[[], Driver]] = {
     "spread": spread,
     "preemption": preemption,
@@ -246,6 +260,7 @@ STORIES: dict[str, Callable[[], Driver]] = {
     "one-image-size": one_image_size,
     "ties-follow-pods": ties_follow_pods,
     "device-placements": device_placements,
+    "selectors-pause-nobody": selectors_pause_nobody,
 }
 
 

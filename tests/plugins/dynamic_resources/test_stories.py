@@ -7,8 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from tidelog.api.cel.program import Program
 from tidelog.api.objects import DeviceTaintRule, Object, ResourceClaim
-from tidelog.configuration.configuration import default_configuration
+from tidelog.configuration.configuration import default_configuration, resolve_configuration
 from tidelog.plugins.registry import Registry
 from tidelog.replay.driver import Driver
 from tidelog.testing import builders as b
@@ -359,3 +360,41 @@ def test_device_that_somebody_else_was_given_meanwhile_calls_the_attempt_off() -
 
     assert driver.placements() == {}
     assert d.devices_of(claim_of(driver, "c")) == []
+
+
+@pytest.mark.parametrize("compat", ["default", "upstream"])
+def test_dear_selectors_pay_for_what_they_take(compat: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A selector of 14,500 units about each of 30 devices: three fit into the steps of a node, but kube-scheduler asks all."""
+    dear = "!lists.range(100).all(x, lists.range(20).all(y, x + y >= 0))"
+    asked: list[int] = []
+    plain = Program.matches
+
+    def counted(self: Program, *given: Any) -> tuple[bool, int]:
+        answer, cost = plain(self, *given)
+        asked.append(cost)
+        return answer, cost
+
+    monkeypatch.setattr(Program, "matches", counted)
+    driver = Driver()
+    file = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "tidelog": {"compat": compat},
+    }
+    driver.start(resolve_configuration(file, driver.registry).configuration)
+    driver.put(
+        *nodes("n1"),
+        d.device_class(),
+        d.resource_slice("s1", [f"g{i}" for i in range(30)], node="n1"),
+        d.claim("dear", d.request("r", "gpu", dear)),
+        pod("p", "dear").build(),
+    )
+    driver.settle()
+
+    message = msgspec.msgpack.decode(driver.records[-1].body)["message"]
+    if compat == "default":
+        assert "the search for devices was given up after 50000 steps" in message
+        assert sum(asked[:-1]) <= 50_000 < sum(asked)
+    else:
+        assert len(asked) == 30
+        assert "cannot allocate all claims" in message

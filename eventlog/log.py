@@ -275,7 +275,8 @@ class Log(LogReader):
             raise InternalError(f"a snapshot at record {seq}, which is not in the log")
         async with self._housekeeping:
             self._check_writable()
-            await self._write(self._store.put_snapshot(Snapshot.make(name, seq, chain, blob), urgent=urgent))
+            snapshot = await _in_steps(Snapshot.making(name, seq, chain, blob))
+            await self._write(self._store.put_snapshot(snapshot, urgent=urgent))
 
     async def compact(self, seq: int | None = None) -> Head:
         """Drop the records up to `seq`, by default as many as the snapshots allow; returns the new anchor.
@@ -621,6 +622,17 @@ def _fenced(draft: Draft, epoch: int) -> int:
             raise LogFenced(body.epoch, epoch)
         return body.epoch
     return epoch
+
+
+async def _in_steps(work: Generator[None, None, T]) -> T:
+    """The result of the work, between whose steps others have their turn."""
+    while True:
+        try:
+            next(work)
+        except StopIteration as done:
+            found: T = done.value
+            return found
+        await asyncio.sleep(0)
 
 
 def _encoded(draft: Draft, seq: int) -> tuple[str, bytes]:

@@ -9,10 +9,10 @@ files. Rows that come out of a store are unchecked; the log checks the chain bef
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Generator, Sequence
 from hashlib import sha256
 from itertools import pairwise
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import msgspec
 
@@ -59,6 +59,14 @@ def _superfluous_changes(seqs: Sequence[int], whole: Sequence[int]) -> list[int]
     return dropped
 
 
+HASHED_AT_ONCE = 2**21
+"""Bytes of a snapshot, of which a processor hashes one to two GiB a second, or a third of that without instructions for it."""
+
+T = TypeVar("T")
+Progress = Callable[[int, int], object]
+"""Called now and then with how much is done, and of how much."""
+
+
 class Head(msgspec.Struct, frozen=True, gc=False):
     """Where a log ends (or, as its anchor, where it begins): enough to append the next record."""
 
@@ -100,21 +108,41 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     @classmethod
     def make(cls, name: str, seq: int, chain: bytes, blob: bytes) -> Snapshot:
         """A snapshot with its digest."""
-        return cls(name=name, seq=seq, chain=chain, blob=blob, digest=_digest(name, seq, chain, blob))
+        return whole_result(cls.making(name, seq, chain, blob))
+
+    @classmethod
+    def making(cls, name: str, seq: int, chain: bytes, blob: bytes) -> Generator[None, None, Snapshot]:
+        """The same in steps of some milliseconds, between which others may work; a small blob takes one."""
+        digest = yield from _digest(name, seq, chain, blob)
+        return cls(name=name, seq=seq, chain=chain, blob=blob, digest=digest)
 
     @property
     def is_sound(self) -> bool:
         """Whether it is still what was put."""
-        return self.digest == _digest(self.name, self.seq, self.chain, self.blob)
+        return self.digest == whole_result(_digest(self.name, self.seq, self.chain, self.blob))
 
 
-def _digest(name: str, seq: int, chain: bytes, blob: bytes) -> bytes:
+def whole_result(work: Generator[None, None, T]) -> T:
+    """The result of work that is done in steps, all at once."""
+    while True:
+        try:
+            next(work)
+        except StopIteration as done:
+            found: T = done.value
+            return found
+
+
+def _digest(name: str, seq: int, chain: bytes, blob: bytes) -> Generator[None, None, bytes]:
     """SHA-256 over the msgpack array of the four, without a copy of the blob, which may have hundreds of MiB."""
     size = len(blob)
     code, width = (0xC4, 1) if size < 1 << 8 else (0xC5, 2) if size < 1 << 16 else (0xC6, 4)
     head = b"".join(map(msgspec.msgpack.encode, (name, seq, chain)))
     found = sha256(b"\x94" + head + bytes([code]) + size.to_bytes(width, "big"))
-    found.update(blob)
+    view = memoryview(blob)
+    for start in range(0, size, HASHED_AT_ONCE):
+        if start:
+            yield
+        found.update(view[start : start + HASHED_AT_ONCE])
     return found.digest()
 
 

@@ -29,8 +29,7 @@ from tidelog.eventlog.opening import log_path
 from tidelog.eventlog.reader import LogReader
 from tidelog.eventlog.rebuild import Rebuild, install
 from tidelog.eventlog.records import FORMAT, ChainBroken, Record, Row, check_rows
-from tidelog.eventlog.store import Head, Snapshot
-from tidelog.eventlog.verify import Progress
+from tidelog.eventlog.store import Head, Progress, Snapshot
 
 LINES_PER_WRITE = 1_000
 """Imported records are written in groups of this size."""

@@ -6,19 +6,23 @@ third of that. Nothing is changed, no lock is needed, and a writer may go on.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import msgspec
 from msgspec.structs import replace
 
 from tidelog.api.errors import LogDamaged
-from tidelog.eventlog.objects import SNAPSHOT, Mark, ObjectTable, follows
+from tidelog.eventlog.objects import SNAPSHOT, ObjectTable, follows
 from tidelog.eventlog.reader import LogReader
 from tidelog.eventlog.records import Record
-from tidelog.eventlog.store import CHANGES, EPOCH_KINDS, Head, Snapshot, SnapshotsUnreadable, advance
-
-Progress = Callable[[int, int], None]
-"""Called now and then with how much is done, and of how much."""
+from tidelog.eventlog.store import (
+    CHANGES,
+    EPOCH_KINDS,
+    Head,
+    Progress,
+    Snapshot,
+    SnapshotsUnreadable,
+    advance,
+)
+from tidelog.eventlog.table_encoding import Mark
 
 
 class Verified(msgspec.Struct, frozen=True, kw_only=True):

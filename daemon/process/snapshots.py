@@ -18,8 +18,8 @@ from tidelog.daemon.intake.facts import FactService
 from tidelog.daemon.process.logs import fields
 from tidelog.eventlog.log import Log
 from tidelog.eventlog.objects import SNAPSHOT as OBJECTS
-from tidelog.eventlog.objects import Mark
 from tidelog.eventlog.store import CHANGES
+from tidelog.eventlog.table_encoding import Mark, TableEncoding
 from tidelog.scheduler.core import Core
 from tidelog.scheduler.state import SNAPSHOT as SCHEDULER
 from tidelog.scheduler.state import Capture, Encoding
@@ -81,15 +81,14 @@ class Keeper:
     async def _keep_objects(self, whole: bool, durable: Callable[[int], Awaitable[None]]) -> None:
         await self._facts.catch_up()
         table = self._facts.objects
-        # All of it before the first wait: the table goes on.
-        seq, earlier, self._mark = table.seq, self._mark, table.mark()
-        changes = None if earlier is None else table.encode_changes(earlier)
-        blob = table.encode() if whole else None
-        await durable(seq)
-        if changes is not None:
-            await self._put(OBJECTS + CHANGES, seq, changes)
-        if blob is not None:
-            await self._put(OBJECTS, seq, blob)
+        # Before the first wait: the table goes on.
+        mark, earlier = table.mark(), self._mark
+        self._mark = mark
+        await durable(mark.seq)
+        if earlier is not None:
+            await self._put(OBJECTS + CHANGES, mark.seq, await _encoded(TableEncoding(mark, earlier)))
+        if whole:
+            await self._put(OBJECTS, mark.seq, await _encoded(TableEncoding(mark)))
 
     async def _put(self, name: str, seq: int, blob: bytes) -> None:
         while True:
@@ -103,7 +102,7 @@ class Keeper:
         _log.debug("kept a snapshot", extra=fields(name=name, seq=seq, bytes=len(blob)))
 
 
-async def _encoded(encoding: Encoding) -> bytes:
+async def _encoded(encoding: Encoding | TableEncoding) -> bytes:
     for _ in encoding.work():
         await asyncio.sleep(0)
     return encoding.blob()

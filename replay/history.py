@@ -96,6 +96,14 @@ class History(Closing):
         """The records after which the log has a snapshot of the scheduler's state, in order."""
         return sorted(info.seq for info in await self.log.snapshots() if info.name == SNAPSHOT)
 
+    async def first_state(self) -> int:
+        """The record behind which the log can be explained and replayed; 0: all of it can be.
+
+        That is where it begins, but for one that was cut elsewhere: by a compaction that was interrupted, or with `--to`.
+        """
+        anchor = self.log.anchor.seq
+        return next((seq for seq in await self.snapshots() if seq >= anchor), anchor) if anchor else 0
+
     async def core_from_snapshot(self, at_most: int | None = None) -> Core:
         """The newest state that a snapshot holds, at or before a record; that of an empty log if there is none."""
         limit = at_most
@@ -114,10 +122,9 @@ class History(Closing):
 
     async def beginning(self) -> Beginning | None:
         """Where decisions can be made again from, in a log whose first records were dropped: the oldest state that it has. None: from its first record."""
-        anchor = self.log.anchor
-        if not anchor.seq:
+        anchor, seq = self.log.anchor, await self.first_state()
+        if not seq:
             return None
-        seq = next((seq for seq in await self.snapshots() if seq >= anchor.seq), anchor.seq)
         core = await self.core_at(seq, in_flight=False)
         digest = anchor.digest
         if seq > anchor.seq:
@@ -133,7 +140,8 @@ class History(Closing):
         seq = self.log.head.seq if seq is None else seq
         core = await self.core_from_snapshot(seq)
         records = [record async for record in self.records(core.seq + 1, seq)]
-        for _ in playback(records, core, await self.later(seq) if in_flight else ()):
+        later = await self.later(seq) if in_flight else ()
+        for _ in playback(records, core, later, progress=self.log.on_read):
             pass
         return core
 
@@ -165,7 +173,9 @@ class History(Closing):
         from tidelog.replay.why import why
 
         past = await self.past_of(key := pod_key(pod), seq)
-        found = why(past.records, past.core, key, later=past.later, seq=past.seq, at=at)
+        found = why(
+            past.records, past.core, key, later=past.later, seq=past.seq, at=at, progress=self.log.on_read
+        )
         if found.status == "deleted":
             await self._tell_successor(found)
         return msgspec.structs.replace(found, note=past.noted(found.note))
@@ -192,7 +202,7 @@ class History(Closing):
         from tidelog.replay.why import why_not
 
         past = await self.past_of(key := pod_key(pod), seq)
-        found = why_not(past.records, past.core, key, node)
+        found = why_not(past.records, past.core, key, node, progress=self.log.on_read)
         return msgspec.structs.replace(found, note=past.noted(found.note))
 
     async def what_if(
@@ -202,11 +212,13 @@ class History(Closing):
         drop: Collection[str | int] = (),
         inject: Sequence[Injection] = (),
         progress: Progress | None = None,
+        comparing: Progress | None = None,
     ) -> WhatIf:
         """Decide everything anew and compare with what was decided.
 
         Under another configuration: one, what would be in a file, or a function of each recorded one. `drop` leaves out facts, by record
         number or by object key; `inject` puts objects that were never there. Of a compacted log, what was decided before its first record stays.
+        `comparing` is told how far the comparison is, once everything has been decided.
         """
         from tidelog.replay.comparison import compare
         from tidelog.replay.files import first_state
@@ -227,7 +239,7 @@ class History(Closing):
             progress=progress,
             beginning=beginning,
         )
-        compared = compare(records, made, b"" if beginning is None else beginning.objects)
+        compared = compare(records, made, b"" if beginning is None else beginning.objects, comparing)
         return WhatIf(compared, made.driver.records, first)
 
     def _configure(self, given: SchedulerConfiguration | Mapping[str, Any] | Configure | None) -> Configure:
@@ -244,7 +256,8 @@ class History(Closing):
         """Recompute every decision and compare. `tidelog.replay.segments.verify_log` does it on several processors."""
         from tidelog.replay.verify import verify
 
-        core = await self.core_from_snapshot(self.log.anchor.seq) if self.log.anchor.seq else None
+        begin = await self.first_state()
+        core = await self.core_from_snapshot(begin) if begin else None
         first = core.seq + 1 if core is not None else 0
         records = [record async for record in self.records(first)]
         return verify(records, self.registry, core=core, progress=progress)
@@ -252,11 +265,11 @@ class History(Closing):
     async def past_of(self, key: str, seq: int | None) -> PodPast:
         """The records since the pod is known. Reading starts at the nearest snapshot before it, and ends where its story does."""
         seq = self.log.head.seq if seq is None else seq
-        span = await self.span_of(key, seq)
-        core = await self.core_from_snapshot(seq if span is None else span[0].seq - 1)
+        span, begin = await self.span_of(key, seq), await self.first_state()
+        core = await self.core_from_snapshot(seq if span is None else max(span[0].seq - 1, min(begin, seq)))
         # Before its first record that is kept: then there were others.
         pod = core.cluster.pod(key)
-        dropped = self._dropped()
+        dropped = await self._dropped(begin)
         if span is None and pod is None:
             upto = "" if seq == self.log.head.seq else f" up to record {seq}"
             raise TidelogError(
@@ -269,11 +282,12 @@ class History(Closing):
         records = [record async for record in self.records(core.seq + 1, last)]
         return PodPast(core, records, await self.later(last), seq, "" if pod is None else dropped)
 
-    def _dropped(self) -> str:
+    async def _dropped(self, begin: int) -> str:
         anchor = self.log.anchor
-        if not anchor.seq:
+        if not begin:
             return ""
-        return f"what is told by records 1 to {anchor.seq}, until {format_time(anchor.at)}, was dropped by compaction"
+        at = anchor.at if begin == anchor.seq else (await self.log.record(begin)).at
+        return f"what is told by records 1 to {begin}, until {format_time(at)}, was dropped by compaction"
 
 
 class WhatIf(NamedTuple):

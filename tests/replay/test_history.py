@@ -9,7 +9,8 @@ import pytest
 from tests.worlds.histories import node, pod, random_history
 from tidelog.api.errors import LogError, TidelogError
 from tidelog.eventlog.log import open_log
-from tidelog.eventlog.records import Unschedulable
+from tidelog.eventlog.objects import ObjectTable
+from tidelog.eventlog.records import OUTCOME_KINDS, Unschedulable
 from tidelog.framework.interface import CycleState, Plugin
 from tidelog.framework.node_info import NodeInfo, PodInfo
 from tidelog.plugins.registry import IN_TREE, Registry
@@ -96,6 +97,32 @@ async def test_a_moment_that_compaction_dropped_is_one_clear_error(tmp_path: Pat
         assert (await history.core_at()).digest() == driver.core.digest()
         with pytest.raises(LogError, match="was compacted to record"):
             await history.core_at(seq - 5)
+
+
+async def test_log_that_was_cut_before_its_first_state_is_explained_from_there(tmp_path: Path) -> None:
+    """As by a compaction that is interrupted: it drops a thousand records at a time on its way to the state."""
+    driver, snapshots = with_snapshot()
+    (seq,) = snapshots
+    await write_log(tmp_path / "log.db", driver.records, snapshots)
+    async with open_log(tmp_path / "log.db") as log:
+        table = ObjectTable()
+        for record in driver.records[:seq]:
+            table.apply(record)
+        await log.put_snapshot("objects", seq, table.encode())
+        await log.compact(seq - 5)
+
+    async with open_history(tmp_path / "log.db", Registry()) as history:
+        report = await history.verify()
+        living = [key for key in driver.core.objects if key.startswith("Pod/")]
+        told = [await history.why(key) for key in living]
+        made = await history.what_if()
+
+    assert report.is_identical
+    assert report.outcomes == sum(record.kind in OUTCOME_KINDS for record in driver.records[seq:])
+    assert len(told) > 3
+    assert all(why.status != "deleted" for why in told)
+    assert any(f"records 1 to {seq}, " in why.note for why in told)
+    assert made.comparison.is_identical
 
 
 class Elsewhere(Plugin):

@@ -11,7 +11,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Self
 
@@ -40,6 +40,15 @@ class Progress:
         if done < self._done:
             self._begun = time.monotonic()  # Another pass.
         self._done, self._total = done, total
+
+    def then(self, doing: str, unit: str = "records") -> Callable[[int, int], None]:
+        """As `update`, for the next part of the work, which is called otherwise."""
+
+        def update(done: int, total: int = 0) -> None:
+            self._doing, self._unit = doing, unit
+            self.update(done, total)
+
+        return update
 
     def __enter__(self) -> Self:
         if sys.stderr.isatty():

@@ -26,6 +26,7 @@ from tidelog.eventlog.opening import log_path
 from tidelog.eventlog.store import CHANGES
 
 if TYPE_CHECKING:
+    from tidelog.cli.progress import Progress
     from tidelog.eventlog.postgres.mailbox import MailboxClient
 
 LOCK_SECONDS = 3.0
@@ -45,6 +46,7 @@ async def submit(
     create: bool = True,
     dry_run: bool = False,
     gates: FeatureGates | None = None,
+    progress: Progress | None = None,
 ) -> Answer:
     """Get the facts into the log at `path`; answered when they are durable. With `create` it may be a new log.
 
@@ -55,7 +57,7 @@ async def submit(
     deadline = time.monotonic() + LOCK_SECONDS
     while True:
         try:
-            return await _append(path, facts, verb, create, dry_run, gates)
+            return await _append(path, facts, verb, create, dry_run, gates, progress)
         except (LogLocked, LogForbidden) as kept_out:
             try:
                 client = await connect(path)
@@ -70,7 +72,13 @@ async def submit(
 
 
 async def _append(
-    path: LogAddress, facts: Facts, verb: str, create: bool, dry_run: bool, gates: FeatureGates | None
+    path: LogAddress,
+    facts: Facts,
+    verb: str,
+    create: bool,
+    dry_run: bool,
+    gates: FeatureGates | None,
+    progress: Progress | None,
 ) -> Answer:
     """By ourselves, holding the lock."""
     is_new = create and _is_new(path)
@@ -82,8 +90,11 @@ async def _append(
     async with open_log(path, create=create, what=f"tidelog {verb}") as log:
         if is_new:
             notice(f"new log {path}")
+        if progress is not None:
+            log.on_read = progress.then("reading the log")
         service = await FactService.start(log, gates)
-        answer = await service.submit(facts, dry_run=dry_run)
+        told = None if progress is None else progress.then(verb, "objects")
+        answer = await service.submit(facts, dry_run=dry_run, progress=told)
         await _keep_snapshot(log, service)
         return answer
 

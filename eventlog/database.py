@@ -38,6 +38,7 @@ from tidelog.eventlog.store import (
     EMPTY,
     ROWS_PER_READ,
     Head,
+    Progress,
     Snapshot,
     SnapshotInfo,
     advance,
@@ -163,7 +164,9 @@ def check_format(connection: sqlite3.Connection, head: HeadReading) -> None:
         raise ChainBroken(0, "the definitions of its tables were changed")
 
 
-def examine(connection: sqlite3.Connection, reading: HeadReading, depth: int) -> tuple[Head, Head]:
+def examine(
+    connection: sqlite3.Connection, reading: HeadReading, depth: int, progress: Progress | None = None
+) -> tuple[Head, Head]:
     """The anchor and the head of a log that is whole as far as this can tell; raises `ChainBroken` otherwise.
 
     The chain is checked over the last `depth` records and everything after the head file's record. Costs two
@@ -175,14 +178,19 @@ def examine(connection: sqlite3.Connection, reading: HeadReading, depth: int) ->
         anchor = read_anchor(connection)
         if reading.head is None:
             raise ChainBroken(last_seq(connection, anchor) + 1, reading.problem)
-        return anchor, _examine_end(connection, anchor, reading, reading.head, depth)
+        return anchor, _examine_end(connection, anchor, reading, reading.head, depth, progress)
     finally:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
 
 
 def _examine_end(
-    connection: sqlite3.Connection, anchor: Head, reading: HeadReading, known: Head, depth: int
+    connection: sqlite3.Connection,
+    anchor: Head,
+    reading: HeadReading,
+    known: Head,
+    depth: int,
+    progress: Progress | None,
 ) -> Head:
     last = last_seq(connection, anchor)
     if last < known.seq:
@@ -197,7 +205,10 @@ def _examine_end(
     # Where the chain is entered in the middle, the head file knows the epoch, or the anchor, where that is newer; what
     # follows can only raise it.
     head = msgspec.structs.replace(head, epoch=max(known.epoch, anchor.epoch))
+    begin = head.seq
     for records in walk(connection, head, last):
+        if progress is not None:
+            progress(head.seq - begin, last - begin)
         for record in records:
             head = advance(head, record)
             if record.seq == known.seq and record.digest != known.digest:

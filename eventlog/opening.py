@@ -28,7 +28,7 @@ from tidelog.eventlog.identity import Identity
 from tidelog.eventlog.lock import read_holder
 from tidelog.eventlog.records import ChainBroken
 from tidelog.eventlog.room import Reserve, is_busy, is_full
-from tidelog.eventlog.store import EMPTY, Head
+from tidelog.eventlog.store import EMPTY, Head, Progress
 
 EXAMINED_FOR_WRITING = 20_000
 """How many of the newest records are checked before a log is written to: more than a WAL ever holds, 50 ms of work."""
@@ -82,7 +82,7 @@ def check_place(path: str, disk: Disk, *, create: bool) -> None:
         refuse_missing(path, disk)
 
 
-def open_reading(path: str, disk: Disk, depth: int = 0) -> Opened:
+def open_reading(path: str, disk: Disk, depth: int = 0, progress: Progress | None = None) -> Opened:
     """Open an existing log read-only, its newest `depth` records checked."""
     refuse_unfinished(path)
     if not os.path.isfile(path):
@@ -91,7 +91,7 @@ def open_reading(path: str, disk: Disk, depth: int = 0) -> Opened:
     connection: sqlite3.Connection | None = None
     try:
         connection, live = connect_reading(path, disk)
-        anchor, head = _examined(connection, path, head_file, depth)
+        anchor, head = _examined(connection, path, head_file, depth, progress)
         _compare_with_note(path, head)
         assert head_file is not None, "the examination refuses a log without head file"
         return Opened(connection=connection, head_file=head_file, anchor=anchor, head=head, live=live)
@@ -357,7 +357,11 @@ def _cannot_have_index(error: Exception) -> bool:
 
 
 def _examined(
-    connection: sqlite3.Connection, path: str, head_file: HeadFile | None, depth: int
+    connection: sqlite3.Connection,
+    path: str,
+    head_file: HeadFile | None,
+    depth: int,
+    progress: Progress | None,
 ) -> tuple[Head, Head]:
     """The anchor and head of an existing log, or the error that says what is wrong with it.
 
@@ -367,7 +371,7 @@ def _examined(
         reading = NO_FILE if head_file is None else head_file.read()
         known = 0 if reading.head is None else reading.head.seq
         try:
-            return database.examine(connection, reading, depth)
+            return database.examine(connection, reading, depth, progress)
         except database.NewerFormat as error:
             raise LogError(f"{path}: {error}") from error
         except (database.NotALog, *UNREADABLE, ChainBroken) as error:

@@ -22,7 +22,7 @@ from tidelog.eventlog.head import HeadReading
 from tidelog.eventlog.lock import WriterLock, read_holder
 from tidelog.eventlog.opening import log_path
 from tidelog.eventlog.records import ChainBroken, LossAccepted, Record, chain_digest, check_rows, encode_body
-from tidelog.eventlog.store import EMPTY, ROWS_PER_READ, Head, Snapshot
+from tidelog.eventlog.store import EMPTY, ROWS_PER_READ, Head, Progress, Snapshot
 
 
 class Repaired(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,6 +44,7 @@ async def repair(
     accept_loss: bool,
     clock: Callable[[], int] = time.time_ns,
     disk: Disk | None = None,
+    progress: Progress | None = None,
 ) -> Repaired:
     """Make a damaged log usable again. Without `accept_loss` it only looks, and raises `LogDamaged` if there is damage.
 
@@ -53,14 +54,16 @@ async def repair(
         with needs_postgres():
             from tidelog.eventlog.postgres.repair import repair_database
         return await repair_database(path, accept_loss=accept_loss, clock=clock)
-    return await asyncio.to_thread(_repair, log_path(path), accept_loss, clock, disk or Disk())
+    return await asyncio.to_thread(_repair, log_path(path), accept_loss, clock, disk or Disk(), progress)
 
 
-def _repair(path: str, accept_loss: bool, clock: Callable[[], int], disk: Disk) -> Repaired:
+def _repair(
+    path: str, accept_loss: bool, clock: Callable[[], int], disk: Disk, progress: Progress | None
+) -> Repaired:
     opening.check_place(path, disk, create=True)
     lock = WriterLock(path, "tidelog log repair")
     try:
-        done = _repaired(path, accept_loss, clock, disk)
+        done = _repaired(path, accept_loss, clock, disk, progress)
     except OSError as error:
         raise LogError(f"{path}: cannot be repaired: {error}") from error
     else:
@@ -70,17 +73,19 @@ def _repair(path: str, accept_loss: bool, clock: Callable[[], int], disk: Disk) 
         lock.give_up()
 
 
-def _repaired(path: str, accept_loss: bool, clock: Callable[[], int], disk: Disk) -> Repaired:
+def _repaired(
+    path: str, accept_loss: bool, clock: Callable[[], int], disk: Disk, progress: Progress | None
+) -> Repaired:
     if rebuild.is_ready(path):
         if not accept_loss:
             opening.refuse_unfinished(path)
         return _finish(path, disk)
-    head, found = _look(path, disk)
+    head, found = _look(path, disk, progress)
     if found is None:
         return Repaired(kept=head.seq, lost_last=head.seq, reason="")
     if not accept_loss:
         raise found
-    return _build_anew(path, found, clock, disk)
+    return _build_anew(path, found, clock, disk, progress)
 
 
 def _finish(path: str, disk: Disk) -> Repaired:
@@ -95,10 +100,10 @@ def _finish(path: str, disk: Disk) -> Repaired:
     )
 
 
-def _look(path: str, disk: Disk) -> tuple[Head, LogError | None]:
+def _look(path: str, disk: Disk, progress: Progress | None = None) -> tuple[Head, LogError | None]:
     """Where the log ends, and what is wrong with it; every record is checked, and SQLite's own structure."""
     try:
-        opened = opening.open_reading(path, disk, depth=1 << 62)
+        opened = opening.open_reading(path, disk, 1 << 62, progress)
     except LogDamaged as error:
         return EMPTY, error
     try:
@@ -115,14 +120,16 @@ def _look(path: str, disk: Disk) -> tuple[Head, LogError | None]:
     )
 
 
-def _build_anew(path: str, found: LogError, clock: Callable[[], int], disk: Disk) -> Repaired:
+def _build_anew(
+    path: str, found: LogError, clock: Callable[[], int], disk: Disk, progress: Progress | None
+) -> Repaired:
     """A new log of the good records, with a record of the loss if there is one, in the place of the damaged one."""
     reading = _with_note(path, opening.read_head(path, disk))
     connection = None
     if os.path.exists(path):
         connection, _ = opening.connect_reading(path, disk)
     try:
-        kept, lost_last = _build(path, connection, reading, found, clock, disk)
+        kept, lost_last = _build(path, connection, reading, found, clock, disk, progress)
     except sqlite3.Error as error:
         raise LogError(f"{path}: cannot be repaired: {error}") from error
     finally:
@@ -151,11 +158,12 @@ def _build(
     found: LogError,
     clock: Callable[[], int],
     disk: Disk,
+    progress: Progress | None,
 ) -> tuple[int, int | None]:
     """Build the new log; returns the last good record's seq, and that of the last lost one."""
     build = rebuild.Rebuild(path, disk, EMPTY if connection is None else _anchor(connection))
     try:
-        whole = connection is not None and _copy(connection, build, reading)
+        whole = connection is not None and _copy(connection, build, reading, progress)
         kept, known = build.head, reading.head or EMPTY
         lost_last: int | None = kept.seq
         if not whole:
@@ -169,11 +177,18 @@ def _build(
         build.close()
 
 
-def _copy(connection: sqlite3.Connection, build: rebuild.Rebuild, reading: HeadReading) -> bool:
+def _copy(
+    connection: sqlite3.Connection,
+    build: rebuild.Rebuild,
+    reading: HeadReading,
+    progress: Progress | None,
+) -> bool:
     """Take over all that is good; returns whether that is everything that was acknowledged, for certain."""
     anchor, known = build.head, reading.head
     whole = known is not None and known.seq == anchor.seq and not reading.doubtful
     for records in _good_records(connection, anchor):
+        if progress is not None:
+            progress(build.head.seq - anchor.seq, max((known or EMPTY).seq - anchor.seq, 0))
         build.add(records)
         if known is not None and records[0].seq <= known.seq <= records[-1].seq:
             whole = records[known.seq - records[0].seq].digest == known.digest

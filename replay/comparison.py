@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -13,7 +13,7 @@ from tidelog.api.times import NANOS
 from tidelog.eventlog.attachment import attached
 from tidelog.eventlog.objects import ObjectTable
 from tidelog.eventlog.records import OUTCOME_KINDS, ObjectPut, Record, Scheduled, decode_body, decode_outcome
-from tidelog.replay.figures import Figures, creation_times, figures, figures_and_waits
+from tidelog.replay.figures import Figures, creation_times, figures_and_waits
 from tidelog.replay.foreign import only_records
 from tidelog.replay.what_if import Divergence, WhatIfOutcomes
 
@@ -61,7 +61,12 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
         return not self.outcomes["differing"]
 
 
-def compare(recorded: Sequence[Record], made: WhatIfOutcomes, beginning: bytes = b"") -> Comparison:
+def compare(
+    recorded: Sequence[Record],
+    made: WhatIfOutcomes,
+    beginning: bytes = b"",
+    progress: Callable[[int, int], object] | None = None,
+) -> Comparison:
     """The recorded log beside the what-if. Costs a few passes over both.
 
     `beginning` is the encoded table of the objects before the first record, where that is not the log's first.
@@ -70,12 +75,13 @@ def compare(recorded: Sequence[Record], made: WhatIfOutcomes, beginning: bytes =
     rows = _rows(
         _results(recorded, beginning), _results(driver.records, beginning), {key for key, _ in made.as_good}
     )
-    before, waits = figures_and_waits(recorded, beginning=beginning)
+    before, waits = figures_and_waits(recorded, None, beginning, progress)
+    after, _ = figures_and_waits(driver.records, waits, beginning, progress)
     return Comparison(
         outcomes=_outcomes(recorded, driver.records, made.as_good),
         pods=_pods(rows),
         first_difference=made.divergence,
-        figures={"recorded": before, "what_if": figures(driver.records, waits, beginning)},
+        figures={"recorded": before, "what_if": after},
         by_pod=rows,
     )
 

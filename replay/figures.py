@@ -5,7 +5,7 @@ They are what two policies are compared by, so each is defined by the log alone 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import zip_longest
 from statistics import fmean, median, pstdev
 
@@ -24,6 +24,7 @@ from tidelog.plugins.pod_topology_spread.constraints import HARD
 from tidelog.replay.foreign import only_records, placed_on
 
 DIGITS = 4
+PROGRESS_EVERY = 1_000
 
 
 class WaitFigures(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,11 +89,14 @@ def figures(records: Sequence[Record], beside: Waits | None = None, beginning: b
 
 
 def figures_and_waits(
-    records: Sequence[Record], beside: Waits | None = None, beginning: bytes = b""
+    records: Sequence[Record],
+    beside: Waits | None = None,
+    beginning: bytes = b"",
+    progress: Callable[[int, int], object] | None = None,
 ) -> tuple[Figures, Waits]:
-    """As `figures`, and how long each pod and group waited, each time."""
+    """As `figures`, and how long each pod and group waited, each time. `progress` is told now and then how many records are done, and of how many."""
     count = _Count(beside or {}, beginning)
-    return count.of(records), count.waits
+    return count.of(records, progress), count.waits
 
 
 def fair(own: Wait, beside: Wait | None) -> int:
@@ -115,8 +119,10 @@ class _Count:
         self.refused = 0
         self.gone = 0
 
-    def of(self, records: Sequence[Record]) -> Figures:
-        for record in records:
+    def of(self, records: Sequence[Record], progress: Callable[[int, int], object] | None) -> Figures:
+        for number, record in enumerate(records):
+            if progress is not None and number % PROGRESS_EVERY == 0:
+                progress(number, len(records))
             self._before(record)
             self.table.apply(record)
         pods = [e.object for e in self.table.of_kind("Pod") if isinstance(e.object, Pod)]

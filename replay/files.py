@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from tidelog.api.errors import LogError
@@ -48,6 +48,7 @@ async def write_log(
     snapshots: Mapping[int, tuple[str, bytes]] | None = None,
     *,
     first: FirstState | None = None,
+    progress: Callable[[int, int], object] | None = None,
 ) -> None:
     """Make a new log of these records, which must chain; `snapshots`: after which record → name and bytes. With `first` the records go on from there.
 
@@ -55,12 +56,14 @@ async def write_log(
     """
     refuse_existing(path)
     if first is not None:
-        await asyncio.to_thread(_write_from, log_path(path), first, records)
+        await asyncio.to_thread(_write_from, log_path(path), first, records, progress)
         return
     store = await SqliteStore.open(path, create=True, what="writing a copy")
     try:
         head = EMPTY
         for start in range(0, len(records), RECORDS_PER_WRITE):
+            if progress is not None:
+                progress(start, len(records))
             part = records[start : start + RECORDS_PER_WRITE]
             for record in part:
                 head = advance(head, record)
@@ -71,7 +74,12 @@ async def write_log(
         await store.close()
 
 
-def _write_from(path: str, first: FirstState, records: Sequence[Record]) -> None:
+def _write_from(
+    path: str,
+    first: FirstState,
+    records: Sequence[Record],
+    progress: Callable[[int, int], object] | None,
+) -> None:
     """As a compaction leaves a log."""
     disk, lock = Disk(), WriterLock(path, "writing a copy")
     build = Rebuild(path, disk, first.anchor)
@@ -79,6 +87,8 @@ def _write_from(path: str, first: FirstState, records: Sequence[Record]) -> None
         for snapshot in first.snapshots():
             build.add_snapshot(snapshot)
         for start in range(0, len(records), RECORDS_PER_WRITE):
+            if progress is not None:
+                progress(start, len(records))
             build.add(records[start : start + RECORDS_PER_WRITE])
         build.commit()
         install(path, disk)

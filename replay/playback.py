@@ -9,13 +9,15 @@ attempt stops in front of it. Nothing is recomputed, so a record costs what the 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, cast
 
 from tidelog.eventlog.records import Body, Outcome, Record
 from tidelog.plugins.registry import Registry
 from tidelog.scheduler.core import Core
 from tidelog.scheduler.recorded import CannotFollow, RecordedAttempt, RecordedAttempts, contradiction
+
+PROGRESS_EVERY = 1_000
 
 
 class Beginning(NamedTuple):
@@ -30,16 +32,23 @@ class Beginning(NamedTuple):
 
 
 def playback(
-    records: Sequence[Record], core: Core, later: Sequence[Record] = ()
+    records: Sequence[Record],
+    core: Core,
+    later: Sequence[Record] = (),
+    *,
+    progress: Callable[[int, int], object] | None = None,
 ) -> Iterator[RecordedAttempt | Record]:
     """Let `core`, which has consumed everything before `records`, go through them.
 
     A `RecordedAttempt` is yielded before it is adopted, a `Record` after it was consumed. `later` are records beyond the last one: they are not
-    consumed, but attempts popped before the end whose outcomes are among them are in flight at the end.
+    consumed, but attempts popped before the end whose outcomes are among them are in flight at the end. `progress` is told now and then how many
+    records are done, and of how many.
     """
     attempts = RecordedAttempts((*records, *later) if later else records)
     decoded: dict[int, Outcome] = {}
-    for record in records:
+    for number, record in enumerate(records):
+        if progress is not None and number % PROGRESS_EVERY == 0:
+            progress(number, len(records))
         try:  # Not `following`, which would cost each record a microsecond.
             for made in attempts.due(core.seq):
                 yield made

@@ -38,7 +38,7 @@ from tidelog.replay.files import FirstState
 from tidelog.replay.playback import Beginning
 from tidelog.replay.redact_beginning import collect_names, renamed_beginning
 from tidelog.replay.redact_names import NumberedNames
-from tidelog.replay.verify import Progress
+from tidelog.replay.verify import PROGRESS_EVERY, Progress
 from tidelog.scheduler.recorded import RecordedAttempts, following
 
 
@@ -66,7 +66,9 @@ def redact(
     names = NumberedNames()
     if beginning is not None:
         collect_names(beginning, names)
-    for record in records:
+    for number, record in enumerate(records):
+        if progress is not None and number % PROGRESS_EVERY == 0:
+            progress(number, len(records))
         if record.kind not in OUTCOME_KINDS:
             with following(record):
                 names.key(record.key)
@@ -109,7 +111,7 @@ class _Retelling:
         for number, record in enumerate(self.records):
             with following(record):
                 self._retell(record)
-            if progress is not None and number % 1_000 == 0:
+            if progress is not None and number % PROGRESS_EVERY == 0:
                 progress(number, len(self.records))
         return self.driver.records
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
@@ -57,6 +57,7 @@ def why(
     later: Sequence[Record] = (),
     seq: int | None = None,
     at: int | None = None,
+    progress: Callable[[int, int], object] | None = None,
 ) -> Why:
     """Explain the pod of this record key. `core` has consumed everything before `records`, and ends behind them.
 
@@ -65,7 +66,7 @@ def why(
     """
     last = placing_attempt(records, key)
     teller, choice = Teller(core, key), None
-    for step in playback(records, core, later):
+    for step in playback(records, core, later, progress=progress):
         if isinstance(step, RecordedAttempt) and step.attempt == last:
             choice = choice_of(core, step, key)
         teller.hear(step)
@@ -180,10 +181,17 @@ class WhyNot(msgspec.Struct, frozen=True, kw_only=True):
     """Changes that would make the plugins agree which reject the node."""
 
 
-def why_not(records: Sequence[Record], core: Core, key: str, node: str) -> WhyNot:
+def why_not(
+    records: Sequence[Record],
+    core: Core,
+    key: str,
+    node: str,
+    *,
+    progress: Callable[[int, int], object] | None = None,
+) -> WhyNot:
     """Ask every plugin about the pod and the node. For a pod that was placed: in the state in which that was decided."""
     placing = placing_attempt(records, key)
-    for step in playback(records, core):
+    for step in playback(records, core, progress=progress):
         if (
             isinstance(step, RecordedAttempt)
             and step.attempt == placing

@@ -93,7 +93,15 @@ def _pod(args: argparse.Namespace, name: str, at: At) -> Described:
         async with asked(args) as (history, moment):
             past = await history.past_of(key, moment.seq)
             now = present(path, history.log.head.at) if at == NOW else moment.at
-            found = why(past.records, past.core, key, later=past.later, seq=moment.seq, at=now)
+            found = why(
+                past.records,
+                past.core,
+                key,
+                later=past.later,
+                seq=moment.seq,
+                at=now,
+                progress=history.log.on_read,
+            )
             return past.core.cluster.pod(key), found, past.dropped
 
     pod, found, dropped = asyncio.run(read())

@@ -12,6 +12,7 @@ from tidelog.cli.commands.options import add_log, add_output, log_path
 from tidelog.eventlog.address import LogAddress, is_database
 
 if TYPE_CHECKING:
+    from tidelog.cli.progress import Progress
     from tidelog.daemon.process.compaction import CompactionPlan
     from tidelog.daemon.process.retention import Retention
 
@@ -68,8 +69,8 @@ def run(args: argparse.Namespace) -> int:
                     f"record {plan.unexplained}, where one is made; --keep drops only what leaves the rest explained"
                 )
 
-    with Progress("compacting"):
-        plan = asyncio.run(_compact(path, args.to, keep, begin, dry_run=args.dry_run))
+    with Progress("compacting", "records") as progress:
+        plan = asyncio.run(_compact(path, args.to, keep, begin, progress, dry_run=args.dry_run))
     first, last, before, after = plan.first, plan.last, plan.size, _size(path)
     if args.output != "table":
         data: dict[str, object] = {"dropped": last - first + 1, "first": last + 1, "bytes_before": before}
@@ -94,6 +95,7 @@ async def _compact(
     to: int | None,
     keep: Retention | None,
     begin: Callable[[CompactionPlan], None],
+    progress: Progress,
     *,
     dry_run: bool,
 ) -> CompactionPlan:
@@ -117,7 +119,8 @@ async def _compact(
         if plan.last >= plan.first:
             # On a full disk fewer may go, if nothing was said of how many.
             wanted = None if to is None and keep is None else plan.last
-            last = await compact(log, installed_plugins(), wanted, whole=keep is None)
+            with progress.reading(log):
+                last = await compact(log, installed_plugins(), wanted, whole=keep is None)
             return msgspec.structs.replace(plan, last=last)
         return plan
 

@@ -49,8 +49,8 @@ def run(args: argparse.Namespace) -> int:
                 records = [record async for record in history.records(first)]
             with Progress("redacting", "records") as progress:
                 made = redact(records, history.registry, progress.update, beginning=beginning)
-        with Progress("writing the copy"):
-            await write_log(copy, made.records, first=made.first)
+        with Progress("writing the copy", "records") as progress:
+            await write_log(copy, made.records, first=made.first, progress=progress.update)
         return made
 
     made = asyncio.run(make())

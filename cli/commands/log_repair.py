@@ -33,8 +33,10 @@ def run(args: argparse.Namespace) -> int:
     from tidelog.cli.progress import Progress
     from tidelog.eventlog.repair import Repaired, repair
 
-    with Progress("repairing"):
-        done: Repaired = asyncio.run(repair(log_path(args), accept_loss=args.accept_loss))
+    with Progress("checking" if not args.accept_loss else "repairing", "records") as progress:
+        done: Repaired = asyncio.run(
+            repair(log_path(args), accept_loss=args.accept_loss, progress=progress.update)
+        )
     if args.output != "table":
         print(formatted(done, args.output))
     elif not done.reason:

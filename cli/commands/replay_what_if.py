@@ -92,7 +92,13 @@ async def _made(path: LogAddress, args: argparse.Namespace) -> WhatIf:
         configure = _configure(args, history.registry)
         inject = _injections(args, history.log.anchor.seq + 1, history.log.head.seq)
         with Progress("deciding anew", "records") as progress:
-            return await history.what_if(configure, drop=drop, inject=inject, progress=progress.update)
+            return await history.what_if(
+                configure,
+                drop=drop,
+                inject=inject,
+                progress=progress.update,
+                comparing=progress.then("comparing"),
+            )
 
 
 async def _dropped(history: History, word: str, namespace: str | None) -> str | int:

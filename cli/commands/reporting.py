@@ -15,7 +15,7 @@ from tidelog.daemon.intake.messages import Answer, Facts
 
 def submit_and_report(args: argparse.Namespace, facts: Facts, verb: str, *, create: bool = True) -> int:
     """Get the facts into the log and print a line for each object."""
-    with Progress(verb):
+    with Progress(verb, "objects") as progress:
         answer = asyncio.run(
             submit(
                 log_path(args),
@@ -24,6 +24,7 @@ def submit_and_report(args: argparse.Namespace, facts: Facts, verb: str, *, crea
                 create=create,
                 dry_run=args.dry_run,
                 gates=feature_gates(args),
+                progress=progress,
             )
         )
     for result in answer.results:

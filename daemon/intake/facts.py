@@ -93,8 +93,16 @@ class FactService:
         """The objects as far as the service has read the log; for reading only."""
         return self._table
 
-    async def submit(self, facts: Facts, *, dry_run: bool = False) -> Answer:
+    async def submit(
+        self,
+        facts: Facts,
+        *,
+        dry_run: bool = False,
+        progress: Callable[[int, int], object] | None = None,
+    ) -> Answer:
         """Append the facts, or with `dry_run` only say what would be appended; answered when they are durable.
+
+        `progress` is told how many of the objects have been admitted, and of how many.
 
         Raises Refused, with every error of every object, and what `Log.append` raises.
         """
@@ -108,7 +116,9 @@ class FactService:
         def decide(moment: AppendMoment) -> Drafts:
             yield from self._consume_since(moment)
             with contextlib.closing(decision.make(moment)) as drafts:
-                for draft in drafts:
+                for number, draft in enumerate(drafts, start=1):
+                    if progress is not None:
+                        progress(number, decision.size)
                     yield None if dry_run else draft
 
         await self._log.append(decide, since=self._table.seq)
@@ -203,6 +213,19 @@ class _Decision:
         """How many broken rules there are in them."""
         self._head = 0
 
+    @property
+    def size(self) -> int:
+        """About so many objects."""
+        match self._facts:
+            case Apply():
+                return len(self._facts.objects)
+            case Delete():
+                return len(self._facts.keys)
+            case SetCondition():
+                return 1
+            case _:
+                assert_never(self._facts)
+
     def answer(self, dry_run: bool) -> Answer:
         """The answer, once the drafts are in the log."""
         return Answer(head=self._head, dry_run=dry_run, results=tuple(self._results))
@@ -213,13 +236,10 @@ class _Decision:
         facts = self._facts
         match facts:
             case Apply():
-                of = len(facts.objects)
                 work = self._apply(facts, moment)
             case Delete():
-                of = len(facts.keys)
                 work = self._delete(facts, moment)
             case SetCondition():
-                of = 1
                 work = self._set_condition(facts, moment)
             case _:
                 assert_never(facts)
@@ -229,7 +249,7 @@ class _Decision:
                     break
                 yield draft
         if self._refusals:
-            raise Refused(self._refusals, of)
+            raise Refused(self._refusals, self.size)
 
     def _apply(self, facts: Apply, moment: AppendMoment) -> Drafts:
         """Each object is admitted on what the ones before it make of the cluster, which is undone afterwards: what is

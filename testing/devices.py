@@ -72,7 +72,7 @@ def request(
 def exact(device_class: str = "gpu", *selectors: str, count: int = 1, **fields: Any) -> dict[str, Any]:
     """Return the request, without its name."""
     found = [{"cel": {"expression": one}} for one in selectors]
-    counted = {"allocationMode": "ExactCount", "count": count}
+    counted = {} if "allocationMode" in fields else {"allocationMode": "ExactCount", "count": count}
     return {"deviceClassName": device_class, "selectors": found, **counted, **fields}
 
 

@@ -46,6 +46,8 @@ async def bind(writer: Writer, namespace: str, name: str, body: Any, options: Op
         raise status.bad_request("the body of the request must be a Binding")
     node = at(body, "target", "name")
     meta = _mapping(body, "metadata")
+    if meta.get("name") != name:
+        raise status.bad_request("name in URL does not match name in Binding object")
     kind = at(body, "target", "kind")
     if not isinstance(node, str) or not node:
         raise status.ApiError(500, "", "target.name: Required value")

@@ -331,7 +331,8 @@ async def test_watch_of_one_nodes_pods(client: Client) -> None:
 
     async with watch(client, fieldSelector="spec.nodeName=n1") as lines:
         for name, node in (("a", "n1"), ("b", "n2")):
-            await client.post(f"{PODS}/{name}/binding", {"target": {"name": node}})
+            binding = {"metadata": {"name": name}, "target": {"name": node}}
+            await client.post(f"{PODS}/{name}/binding", binding)
         await client.patch(f"{PODS}/b", {"metadata": {"labels": {"x": "1"}}})
         await client.delete(f"{PODS}/a", {"gracePeriodSeconds": 0})
         found = await lines.some(2)

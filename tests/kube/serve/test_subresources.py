@@ -30,7 +30,8 @@ async def running(serve: Any, *names: str) -> Client:
     )
     for name in names:
         await client.post(PODS, pod(name))
-        await client.post(f"{PODS}/{name}/binding", {"target": {"kind": "Node", "name": "n1"}})
+        binding = {"metadata": {"name": name}, "target": {"kind": "Node", "name": "n1"}}
+        await client.post(f"{PODS}/{name}/binding", binding)
     await client.sandbox.advance(5)
     return client
 
@@ -41,7 +42,7 @@ async def test_binding_gives_the_pod_its_node_annotations_and_topology(serve: An
         "/api/v1/nodes", {"metadata": {"name": "n1", "labels": {"topology.kubernetes.io/zone": "z"}}}
     )
     created = (await client.post(PODS, pod("web"))).body
-    meta = {"uid": created["metadata"]["uid"], "annotations": {"a": "b"}}
+    meta = {"name": "web", "uid": created["metadata"]["uid"], "annotations": {"a": "b"}}
 
     answer = await client.post(f"{PODS}/web/binding", {"metadata": meta, "target": {"name": "n1"}})
     found = (await client.get(f"{PODS}/web")).body
@@ -53,6 +54,19 @@ async def test_binding_gives_the_pod_its_node_annotations_and_topology(serve: An
     assert found["metadata"]["labels"]["topology.kubernetes.io/zone"] == "z"
     assert found["status"]["conditions"][0]["type"] == "PodScheduled"
     assert found["status"]["conditions"][0]["status"] == "True"
+
+
+@pytest.mark.parametrize("metadata", [{}, {"name": "other"}])
+async def test_binding_of_another_name_is_refused(metadata: dict[str, str], serve: Any) -> None:
+    client = await serve()
+    await client.post(PODS, pod("web"))
+
+    answer = await client.post(f"{PODS}/web/binding", {"metadata": metadata, "target": {"name": "n1"}})
+
+    assert (answer.status, answer.body["message"]) == (
+        400,
+        "name in URL does not match name in Binding object",
+    )
 
 
 async def test_eviction_is_charged_to_the_budget_and_then_refused(serve: Any) -> None:

@@ -9,6 +9,8 @@ conformance kit checks where it can.
     LooksBeyond      what it reads beyond the node that it is asked about
     CountsDomains    its answers as sets of nodes, from counts by topology domain that it keeps
     BoundsScores     how good nodes can be at most: for pods of which no two are alike
+    RoomsTogether,
+    ScoresTogether   its answers about a node for hundreds of pods at once: for many kinds of pods in turn
     SumsUp           what many nodes have together: for groups
 """
 
@@ -17,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol, runtime_checkable
 
+from tidelog.framework.lanes import Lanes
 from tidelog.framework.node_sets import Bits, Groups, NodeSets
 
 if TYPE_CHECKING:
@@ -186,6 +189,39 @@ class BoundsRoom(Protocol):
         ...
 
 
+class ManyPods(Protocol):
+    """Pods that a plugin answers for at once, each in a lane of its own (`tidelog.framework.lanes`), on nodes with equal traits."""
+
+    def put(self, lane: int, state: CycleState, pod: PodInfo) -> None:
+        """The pod is in this lane from now on, in place of any other; `state` is as PreFilter and PreScore left it."""
+        ...
+
+    def answers(self, use: NodeUse) -> tuple[Lanes, Lanes]:
+        """The answer for each pod, where a node is used so; and 1 in the lanes of those about which it must be asked alone.
+
+        What is in lanes into which no pod was put does not matter.
+        """
+        ...
+
+
+@runtime_checkable
+class RoomsTogether(Protocol):
+    """For a plugin that is `BoundsRoom`."""
+
+    def rooms_together(self, node: NodeInfo) -> ManyPods | None:
+        """For pods for which `use_fits` has a function, on nodes with the traits of this one: 1 where that says True of the use alone, else 0."""
+        ...
+
+
+@runtime_checkable
+class ScoresTogether(Protocol):
+    """For a plugin that is `BoundsScores`."""
+
+    def scores_together(self, node: NodeInfo) -> ManyPods | None:
+        """For pods for which `use_score` has a score, on nodes with the traits of this one: that score."""
+        ...
+
+
 @runtime_checkable
 class SumsUp(Protocol):
     """For groups: a filter that lets no pod on a node without so much free of some resources, and a place for a pod."""
@@ -204,8 +240,11 @@ __all__: Sequence[str] = (
     "CountsDomains",
     "Domains",
     "LooksBeyond",
+    "ManyPods",
     "NodeUse",
     "NotCountable",
+    "RoomsTogether",
+    "ScoresTogether",
     "SignsAttempts",
     "SignsPods",
     "SumsUp",

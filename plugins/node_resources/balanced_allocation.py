@@ -26,7 +26,16 @@ from tidelog.framework.interface import (
     Status,
 )
 from tidelog.framework.node_info import NodeInfo, PodInfo
-from tidelog.framework.offers import BoundsScores, NodeUse, SignsPods, UseRange, UseScore
+from tidelog.framework.offers import (
+    BoundsScores,
+    ManyPods,
+    NodeUse,
+    ScoresTogether,
+    SignsPods,
+    UseRange,
+    UseScore,
+)
+from tidelog.plugins.node_resources.many_pods import AMOUNT_MAX, BalanceForMany
 from tidelog.plugins.node_resources.scoring import (
     DEFAULT_RESOURCES,
     ResourceSpec,
@@ -104,6 +113,12 @@ class NodeResourcesBalancedAllocation(Plugin):
 
         return UseScore(score, lambda use: _balance_bound(use, cpu, memory, more_cpu, more_memory))
 
+    def scores_together(self, node: NodeInfo) -> ManyPods | None:
+        cpu, memory = node.allocatable.get(CPU, 0), node.allocatable.get(MEMORY, 0)
+        if not cpu or not memory or max(cpu, memory) >= AMOUNT_MAX:
+            return None
+        return BalanceForMany(cpu, memory, _amounts)
+
     def _requests(self, pod: PodInfo) -> list[tuple[str, int]]:
         """(resource, what the pod adds); a scalar resource that the pod does not ask for is left out."""
         requests = pod.requests
@@ -112,6 +127,10 @@ class NodeResourcesBalancedAllocation(Plugin):
             for name in self._resources
             if requests.get(name, 0) or not is_scalar(name)
         ]
+
+
+def _amounts(pod: PodInfo) -> tuple[int, int]:
+    return pod.requests.get(CPU, 0), pod.requests.get(MEMORY, 0)
 
 
 def _even(_: object) -> int:
@@ -169,3 +188,4 @@ _pre_score: type[PreScorePlugin] = NodeResourcesBalancedAllocation
 _score: type[ScorePlugin] = NodeResourcesBalancedAllocation
 _signs: type[SignsPods] = NodeResourcesBalancedAllocation
 _bounds: type[BoundsScores] = NodeResourcesBalancedAllocation
+_together: type[ScoresTogether] = NodeResourcesBalancedAllocation

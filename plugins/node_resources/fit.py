@@ -47,12 +47,16 @@ from tidelog.framework.node_info import NodeInfo, PodInfo
 from tidelog.framework.offers import (
     BoundsRoom,
     BoundsScores,
+    ManyPods,
     NodeUse,
+    RoomsTogether,
+    ScoresTogether,
     SignsPods,
     SumsUp,
     UseRange,
     UseScore,
 )
+from tidelog.plugins.node_resources.many_pods import AMOUNT_MAX, LeastAllocatedForMany, RoomForMany
 from tidelog.plugins.node_resources.scoring import (
     ScoringStrategy,
     Use,
@@ -194,6 +198,28 @@ class NodeResourcesFit(Plugin):
 
         return fits
 
+    def rooms_together(self, node: NodeInfo) -> ManyPods | None:
+        cpu, memory = node.allocatable.get(CPU, 0), node.allocatable.get(MEMORY, 0)
+        return RoomForMany(cpu, memory, self._room_for) if max(cpu, memory) < AMOUNT_MAX else None
+
+    def _room_for(self, pod: PodInfo) -> tuple[int, int]:
+        wanted = dict(self.wanted(pod.requests))
+        return wanted.get(CPU, 0), wanted.get(MEMORY, 0)
+
+    def scores_together(self, node: NodeInfo) -> ManyPods | None:
+        there = node.allocatable
+        cpu, memory = there.get(CPU, 0) or 1, there.get(MEMORY, 0) or 1
+        weights = self._weights_on(node)
+        if not weights or max(cpu, memory) >= AMOUNT_MAX:
+            return None
+        return LeastAllocatedForMany(
+            (cpu, weights.get(CPU, 0)), (memory, weights.get(MEMORY, 0)), _scored_amounts
+        )
+
+    def _weights_on(self, node: NodeInfo) -> dict[str, int]:
+        """Of the resources that the node has."""
+        return {name: weight for name, weight in self._resources if node.allocatable.get(name, 0)}
+
     def use_score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> UseScore | None:
         if (
             self._strategy is not least_allocated
@@ -201,7 +227,7 @@ class NodeResourcesFit(Plugin):
         ):
             return None
         there = node.allocatable
-        weights = {name: weight for name, weight in self._resources if there.get(name, 0)}
+        weights = self._weights_on(node)
         requests = pod.score_requests
         cpu, memory = there.get(CPU, 0) or 1, there.get(MEMORY, 0) or 1
         cpu_weight, memory_weight = weights.get(CPU, 0), weights.get(MEMORY, 0)
@@ -276,6 +302,10 @@ def _nothing(_: object) -> int:
     return 0
 
 
+def _scored_amounts(pod: PodInfo) -> tuple[int, int]:
+    return pod.score_requests.get(CPU, 0), pod.score_requests.get(MEMORY, 0)
+
+
 def _pod_asks_for_less(waiting: WaitingPod, old: Pod | None, new: Pod | None) -> Hint:
     """The waiting pod itself was scaled down: there is no telling from here which nodes that opens."""
     return Hint.QUEUE
@@ -332,4 +362,6 @@ _score: type[ScorePlugin] = NodeResourcesFit
 _signs: type[SignsPods] = NodeResourcesFit
 _room: type[BoundsRoom] = NodeResourcesFit
 _bounds: type[BoundsScores] = NodeResourcesFit
+_rooms_together: type[RoomsTogether] = NodeResourcesFit
+_scores_together: type[ScoresTogether] = NodeResourcesFit
 _sums: type[SumsUp] = NodeResourcesFit

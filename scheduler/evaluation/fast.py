@@ -36,6 +36,7 @@ from tidelog.scheduler.evaluation.asking import (
     skips_score,
     spec_alone,
 )
+from tidelog.scheduler.evaluation.board import Board
 from tidelog.scheduler.evaluation.columns import AnswerColumn
 from tidelog.scheduler.evaluation.node_index import NodeIndex
 from tidelog.scheduler.evaluation.placements import PlacementMemory, Watch
@@ -93,6 +94,8 @@ class FastEvaluation:
         """Those of the latest group that was asked about."""
         self._shapes: dict[object, Prepared | int] = {}
         """The latest used last; a number: only the plain evaluation can tell, as long as this many objects of nodes have changed."""
+        self._board = Board(self._index)
+        """Of the shapes there."""
         self._candidates: tuple[Sequence[NodeInfo], int, Bits] = ((), -1, 0)
         """The latest candidates, for which epoch, and as a set."""
         self._valid_for = (-1, -1, -1, -1)
@@ -126,7 +129,7 @@ class FastEvaluation:
             try:
                 found = self._choose(state, pod, turn, candidates, nominated_node)
             except _FAILURES:
-                self._shapes.clear()
+                self._forget_shapes()
         if found is None and self.watch is not None:
             self.watch.is_blind = True
         return found
@@ -201,7 +204,7 @@ class FastEvaluation:
         try:
             return self._told_apart(pods)
         except _FAILURES:
-            self._shapes.clear()
+            self._forget_shapes()
             return None
 
     def _told_apart(self, pods: Sequence[PodInfo]) -> tuple[Bits, ...] | None:
@@ -279,6 +282,8 @@ class FastEvaluation:
                 return None
             shapes[key] = known
             return known
+        if isinstance(known, Prepared):
+            known.give_up()
         return self._prepare(key, state, pod)
 
     def _gets_table(self, prepared: Prepared) -> bool:
@@ -293,9 +298,11 @@ class FastEvaluation:
     def _prepare(self, key: object, state: CycleState, pod: PodInfo) -> Prepared | None:
         shapes, places = self._shapes, len(self._framework.snapshot.nodes)
         if len(shapes) >= SHAPES_MAX and (len(shapes) + 1) * places > PLACES_MAX:
-            del shapes[next(iter(shapes))]
+            oldest = shapes.pop(next(iter(shapes)))
+            if isinstance(oldest, Prepared):
+                oldest.give_up()
         try:
-            made = Prepared(self._framework, self._ways, self._index, state, pod)
+            made = Prepared(self._framework, self._ways, self._index, self._board, state, pod)
             if made.narrowed is not None and len(made.narrowed) <= NARROWED_FEW:
                 raise NotFast("few nodes")
         except _FAILURES:
@@ -313,12 +320,16 @@ class FastEvaluation:
         valid_for = (self._index.epoch, listers.generation, keys, listers.devices.classes_generation)
         if valid_for == self._valid_for:
             return
-        self._shapes.clear()
+        self._forget_shapes()
         if valid_for[1:] != self._valid_for[1:]:
             self._signed.clear()
             self._members = {}
             self.rekeyed += keys != self._valid_for[2] >= 0
         self._valid_for = valid_for
+
+    def _forget_shapes(self) -> None:
+        self._shapes.clear()
+        self._board = Board(self._index)
 
     def nominated_bits(self, nominator: Nominator) -> Bits:
         """The nodes to which somebody is nominated."""
@@ -374,7 +385,7 @@ class FastEvaluation:
         """The first pod of a shape, perhaps the only one: without a table."""
         nominator = self._framework.nominated
         assert isinstance(nominator, Nominator)
-        if len(nominator) or prepared.has_plain or prepared.narrowed is not None:
+        if len(nominator) or prepared.has_plain or prepared.narrowed is not None or prepared.kinds is None:
             return None
         found = find_once(
             self._index,
@@ -382,6 +393,7 @@ class FastEvaluation:
             prepared.domains,
             start,
             fewest=self._framework.ties_follow_pods,
+            kinds=prepared.kinds,
         )
         if found is None:
             return None

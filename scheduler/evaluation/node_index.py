@@ -88,6 +88,10 @@ class NodeIndex:
         """Topology key that somebody asked for → `objects_changed` when a node got another value of it."""
         self.revised = 0
         """`objects_changed` when a node's labels or taints changed."""
+        self.by_traits: dict[int, Bits] = {}
+        """Number of traits → the nodes with them, as far as there are any."""
+        self.traits_changed = 0
+        """Grows when a node gets other traits."""
         self.all: Bits = 0
         self.state_at: list[NodeState] = []
         """Place → state."""
@@ -144,6 +148,11 @@ class NodeIndex:
         first = changes - self._dropped
         return self._changes[first:] if first >= 0 else range(len(self.state_at))
 
+    def changes_after(self, changes: int, most: int) -> Sequence[int] | None:
+        """The first ones of these, so many at most; None if they are not remembered."""
+        first = changes - self._dropped
+        return self._changes[first : first + most] if first >= 0 else None
+
     def topology(self, key: str) -> Topology:
         """The domains of this key. The first question costs a step a node; the index follows it from then on."""
         found = self._topologies.get(key)
@@ -187,6 +196,11 @@ class NodeIndex:
             state.bits = bits_of(found, len(nodes))
             state.cell.states[state] = None
             state.cell.bits |= state.bits
+        traits: dict[int, list[int]] = {}
+        for place, number in enumerate(self._traits):
+            traits.setdefault(number, []).append(place)
+        self.by_traits = {number: bits_of(found, len(nodes)) for number, found in traits.items()}
+        self.traits_changed += 1
         self._by_pods = {}
         for state in places:
             self._by_pods[state.pods] = self._by_pods.get(state.pods, 0) | state.bits
@@ -243,7 +257,18 @@ class NodeIndex:
                     self.relabelled[key] = self.objects_changed
         if relabelled or number != self._traits[place]:
             self.revised = self.objects_changed
-        self._traits[place] = number
+        if number != self._traits[place]:
+            self._move_traits(1 << place, self._traits[place], number)
+            self._traits[place] = number
+
+    def _move_traits(self, bit: Bits, old: int, new: int) -> None:
+        self.traits_changed += 1
+        left = self.by_traits[old] ^ bit
+        if left:
+            self.by_traits[old] = left
+        else:
+            del self.by_traits[old]
+        self.by_traits[new] = self.by_traits.get(new, 0) | bit
 
     def _drop_empty_states(self) -> None:
         self.drops += 1

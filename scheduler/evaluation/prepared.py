@@ -19,7 +19,9 @@ from tidelog.scheduler.evaluation.asking import (
     pre_filtered,
     skips_score,
 )
+from tidelog.scheduler.evaluation.board import FAR, Board
 from tidelog.scheduler.evaluation.columns import AnswerColumn
+from tidelog.scheduler.evaluation.kinds import TraitKinds, is_searchable
 from tidelog.scheduler.evaluation.node_index import NodeIndex
 from tidelog.scheduler.evaluation.shape import Counted, Shape
 
@@ -31,11 +33,18 @@ class Prepared:
     """A shape, and what the cycle's state is to hold for its pods."""
 
     def __init__(
-        self, framework: Framework, ways: Ways, index: NodeIndex, state: CycleState, pod: PodInfo
+        self,
+        framework: Framework,
+        ways: Ways,
+        index: NodeIndex,
+        board: Board,
+        state: CycleState,
+        pod: PodInfo,
     ) -> None:
         """Raises NotFast, NotCountable, or SelectorError."""
         self.ways = ways
         self._index = index
+        self._board = board
         self.state = CycleState(state.at, state.waiting, state.turn)
         self.state.is_shared = True
         self.silent = frozenset(p.name for p in ways.choosy if not p.concerns(pod))
@@ -49,6 +58,8 @@ class Prepared:
         self.narrowers: tuple[str, ...] = ()
         self._run_pre_filters(framework, pod)
         self.evaluation = self._plan(framework, pod)
+        self.kinds = TraitKinds(self.evaluation) if is_searchable(self.evaluation) else None
+        """Knowledge of nodes by their traits, if the plugins offer that."""
         self.domains: list[Counted] = []
         for plugin, weight in ways.counting:
             counting = _counting(plugin, self.state, pod, index)
@@ -59,6 +70,8 @@ class Prepared:
                 self._skipped.add(plugin.name)
         self._changes = index.changes
         """Those of the index that the domains follow, until there is a table."""
+        self._seldom = False
+        """Many nodes have changed since the shape's first pod."""
         self.shape: Shape | None = None
         self.beyond: tuple[Hashable, ...] = tuple(p.beyond_node(pod) for p in ways.looking_beyond)
         """Versions of what plugins read beyond the nodes, when this was made."""
@@ -112,6 +125,7 @@ class Prepared:
         """Be as the index is, where no table does it."""
         places = self._index.changed_since(self._changes)
         self._changes = self._index.changes
+        self._seldom = len(places) >= FAR
         if places:
             for counted in self.domains:
                 counted.follow(places)
@@ -119,8 +133,20 @@ class Prepared:
     def made_shape(self) -> Shape:
         """The table, which is made when it is first asked for: in the attempt for which this was prepared."""
         if self.shape is None:
-            self.shape = Shape(self._index, self.evaluation, self.domains)
+            self.shape = Shape(
+                self._index,
+                self.evaluation,
+                self.domains,
+                board=self._board,
+                kinds=self.kinds,
+                seldom=self._seldom,
+            )
         return self.shape
+
+    def give_up(self) -> None:
+        """Nobody asks any more."""
+        if self.shape is not None:
+            self.shape.give_up()
 
     def decides_by_nodes_alone(self) -> bool:
         """Whether what is said of a node follows from its state and its own object."""

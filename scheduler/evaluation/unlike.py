@@ -14,9 +14,10 @@ from typing import NamedTuple
 
 from tidelog.framework.node_sets import Bits, Groups, first_from, first_place
 from tidelog.scheduler.evaluation.asking import Evaluation
-from tidelog.scheduler.evaluation.kinds import NoBounds, TraitKind, TraitKinds, is_searchable
+from tidelog.scheduler.evaluation.kinds import NoBounds, TraitKind, TraitKinds
 from tidelog.scheduler.evaluation.node_index import Cell, NodeIndex, NodeState
-from tidelog.scheduler.evaluation.shape import Counted, Found, combined, normalized
+from tidelog.scheduler.evaluation.partitions import combined, normalized
+from tidelog.scheduler.evaluation.shape import Counted, Found
 
 
 class _Candidates(NamedTuple):
@@ -38,13 +39,11 @@ def find_once(
     start: int,
     *,
     fewest: bool,
-    kinds: TraitKinds | None = None,
+    kinds: TraitKinds,
 ) -> tuple[Found, Bits] | None:
-    """The best node, and those among which it was chosen (`fewest`: of the equally good ones those with the fewest pods); None where it does not apply, or no node is left. Raises NotFast."""
-    if not is_searchable(evaluation):
-        return None
+    """The best node, and those among which it was chosen (`fewest`: of the equally good ones those with the fewest pods); None where some node has no bounds, or no node is left. Raises NotFast."""
     try:
-        return _Search(index, evaluation, domains, kinds or TraitKinds(evaluation)).run(start, fewest=fewest)
+        return _Search(index, evaluation, domains, kinds).run(start, fewest=fewest)
     except NoBounds:
         return None
 

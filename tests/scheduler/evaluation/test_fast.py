@@ -25,7 +25,9 @@ from tidelog.plugins.registry import Registry
 from tidelog.replay.driver import Driver
 from tidelog.replay.verify import recover, verify
 from tidelog.scheduler.core import Core
+from tidelog.scheduler.evaluation.board import Board
 from tidelog.scheduler.evaluation.fast import SHAPES_MAX, FastEvaluation
+from tidelog.scheduler.evaluation.node_index import NodeState
 from tidelog.scheduler.evaluation.shape import Found
 from tidelog.scheduler.evaluation.unlike import find_once
 from tidelog.testing import builders as b
@@ -286,6 +288,92 @@ def test_fast_and_plain_evaluation_agree_on_random_clusters(seed: int, asked: Co
     report = verify(driver.records, driver.registry)
     assert report.first_difference is None
     assert driver.core.digest() == recover(driver.records, Registry()).digest()
+
+
+@pytest.fixture
+def rows(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
+    """All shapes that can be are on the board, which computes rows for two nodes at a time; how many it has computed."""
+    for module in ("board", "shape", "prepared"):
+        monkeypatch.setattr(f"tidelog.scheduler.evaluation.{module}.FAR", 1)
+    monkeypatch.setattr("tidelog.scheduler.evaluation.board.COLUMNS_MIN", 2)
+    monkeypatch.setattr("tidelog.scheduler.evaluation.board.ROWS_MIN", 2)
+    monkeypatch.setattr("tidelog.scheduler.evaluation.board.NODES_PER_TRAITS", 0)
+    monkeypatch.setattr("tidelog.scheduler.evaluation.board.MEMO_MAX", 5)
+    written = 0
+    write = Board._write_row
+
+    def counted(self: Board, place: int, state: NodeState) -> None:
+        nonlocal written
+        written += 1
+        write(self, place, state)
+
+    monkeypatch.setattr(Board, "_write_row", counted)
+    return lambda: written
+
+
+@pytest.mark.parametrize("seed", range(2_000, 2_000 + SEEDS))
+def test_board_and_plain_evaluation_agree_on_random_clusters(
+    seed: int, asked: Counter[str], rows: Callable[[], int]
+) -> None:
+    world, driver = begin(seed)
+    world.roomy = True  # Pods that fit are what the board is for.
+    kinds = [world.pod() for _ in range(6)]
+
+    for _ in range(STEPS):
+        step(world, driver)
+        models = world.random.sample(kinds, 2)
+        driver.put(*(again(world, model) for model in models))
+        driver.settle()
+
+    assert asked["fast"] > 0
+    assert rows() > 0
+    assert verify(driver.records, driver.registry).first_difference is None
+
+
+def again(world: World, model: Pod) -> Pod:
+    """Another pod like this one."""
+    world.number += 1
+    name = f"p{world.number}"
+    world.pods.append(name)
+    return replace(model, metadata=replace(model.metadata, name=name))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_board_and_plain_evaluation_agree_where_nodes_fill_up_and_pods_differ_in_their_requests(
+    seed: int, asked: Counter[str], rows: Callable[[], int]
+) -> None:
+    draw, driver = random.Random(seed), Driver()
+    driver.start()
+    for i in range(12):
+        made = b.node(f"n{i}").capacity(cpu=draw.choice(["2", "4"]), memory=draw.choice(["4Gi", "8Gi"]))
+        if i == 5:
+            made = made.capacity(memory="4Pi")  # More than can be judged for many pods together.
+        driver.put(made.taint("slow", "", "PreferNoSchedule").build() if i % 4 == 0 else made.build())
+    kinds = [_kind(draw, i) for i in range(12)]
+    gone: list[Pod] = []
+
+    for number in range(150):
+        placed = b.pod(f"p{number}") if number % 12 == 11 else draw.choice(kinds).named(f"p{number}")
+        driver.put(placed.scheduler("default-scheduler").build())
+        driver.settle()
+        there = [one for one in driver.core.objects.values() if isinstance(one, Pod) and one.spec.node_name]
+        if draw.random() < 0.4 and there:
+            gone.append(draw.choice(there))
+            driver.delete(gone[-1])
+
+    assert rows() > 20
+    assert asked["fast"] > 50
+    assert verify(driver.records, driver.registry).first_difference is None
+
+
+def _kind(draw: random.Random, number: int) -> b.PodBuilder:
+    """Some ask for round amounts, some for nothing of a resource, and some cannot be judged with others."""
+    made = b.pod("model").label(app=f"a{number}")
+    if draw.random() < 0.8:
+        made = made.request(cpu=f"{draw.choice([100, 250, 500, draw.randrange(900)])}m")
+    if draw.random() < 0.8:
+        made = made.request(memory=f"{draw.choice([128, 512, 1024, draw.randrange(1, 2_000)])}Mi")
+    return made.port(8080 + number) if draw.random() < 0.1 else made
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -568,7 +656,7 @@ def test_profiles_that_lack_a_plugin_or_score_otherwise_are_judged_as_by_the_pla
 
 @pytest.mark.parametrize(
     ("module", "limit"),
-    [("node_index", "EMPTY_STATES_MAX"), ("shape", "MEMO_SPARE"), ("fast", "SHAPES_MAX")],
+    [("node_index", "EMPTY_STATES_MAX"), ("state_table", "MEMO_SPARE"), ("fast", "SHAPES_MAX")],
 )
 def test_what_is_forgotten_for_want_of_room_costs_no_answer(
     module: str, limit: str, asked: Counter[str], monkeypatch: pytest.MonkeyPatch

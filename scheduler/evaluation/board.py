@@ -1,0 +1,429 @@
+"""The board: for each of many shapes a column, for each node a row of bytes that tell how good the node is for each shape.
+
+    a node changed  ─► its row is computed for all shapes at once, in lanes (`tidelog.framework.lanes`), when one of them asks
+    a shape is asked ─► its column is there; which nodes are the best is a search for bytes
+
+With hundreds of shapes asked in turn, each would find hundreds of nodes changed since it was last asked, at two microseconds each. A row costs
+some ten microseconds and as much again for every three hundred shapes. A column that is asked again at once is not worth rows: it looks at the few nodes itself.
+
+It is for shapes whose plugins go by the traits of nodes and their use of cpu and memory (`kinds`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from itertools import repeat
+
+from tidelog.framework.lanes import Lanes, marked, octets, ones, with_lane
+from tidelog.framework.node_info import NodeInfo
+from tidelog.framework.node_sets import Bits, Groups, first_place
+from tidelog.framework.offers import ManyPods, RoomsTogether, ScoresTogether
+from tidelog.scheduler.evaluation.asking import Asked, Evaluation, NotFast
+from tidelog.scheduler.evaluation.kinds import NoBounds, TraitKind, TraitKinds
+from tidelog.scheduler.evaluation.node_index import Cell, NodeIndex, NodeState
+from tidelog.scheduler.evaluation.partitions import Partition
+
+FAR = 32
+"""A shape that finds so many changes is asked so seldom that rows are worth while; arbitrary within a factor of two."""
+COLUMNS_MIN = 8
+"""Below so many shapes it is quicker that each looks at the changed nodes itself."""
+NODES_PER_TRAITS = 16
+"""Rows are computed where on the average so many nodes at least have the same traits: what is kept for each set of traits is as long as a row."""
+ROWS_MIN = 16
+"""So many rows are computed at a time at least."""
+MEMO_MAX = 2_000
+"""So many levels of states are remembered for a shape; arbitrary."""
+_LEVEL_MAX = 255
+
+
+class Board:
+    """Of one framework, while nodes neither come nor go."""
+
+    def __init__(self, index: NodeIndex) -> None:
+        self.index = index
+        self.size = len(index.state_at)
+        self.levels = bytearray()
+        """Column by column, in each the nodes from the last place to the first: 0 where a node is rejected, else one more than the sum of plain scores."""
+        self.tables: list[BoardTable | None] = []
+        """By column."""
+        self._free: list[int] = []
+        """Columns that nobody has any more."""
+        self._banks: dict[int, _Bank] = {}
+        """By the number of the traits."""
+        self._given: list[int] = []
+        """Columns, in the order in which shapes got them."""
+        self.begin = self.end = index.changes
+        """Nodes that changed between these two have their rows."""
+        self.every: Lanes = 0
+        """1 for each column."""
+        self.rows = 0
+        """How many rows have been computed."""
+
+    def give(self, table: BoardTable, levels: bytes) -> int:
+        """A column for the table, with these levels."""
+        if self._free:
+            column = self._free.pop()
+            self.levels[column * self.size : (column + 1) * self.size] = levels
+            self.tables[column] = table
+        else:
+            column = len(self.tables)
+            self.levels += levels
+            self.tables.append(table)
+            self.every = ones(len(self.tables))
+        if len(self._given) > 4 * len(self.tables):
+            self._given.clear()
+            self._given += [number for number, one in enumerate(self.tables) if one is not None]
+            self._banks.clear()
+        else:
+            self._given.append(column)
+        return column
+
+    def take_back(self, column: int) -> None:
+        """Nobody asks for this column any more."""
+        self.tables[column] = None
+        self._free.append(column)
+
+    def catch_up(self, changes: int) -> None:
+        """Compute rows, for a shape that finds so many changes: at a cost that is in proportion to what it would do alone."""
+        index = self.index
+        if (
+            len(self.tables) - len(self._free) < COLUMNS_MIN
+            or len(index.by_traits) * NODES_PER_TRAITS > self.size
+        ):
+            return
+        places = index.changes_after(self.end, max(ROWS_MIN, changes // COLUMNS_MIN))
+        if places is None:
+            self.begin = self.end = index.changes
+            return
+        for place in dict.fromkeys(places):
+            self._write_row(place, index.state_at[place])
+        self.end += len(places)
+
+    def _write_row(self, place: int, state: NodeState) -> None:
+        self.rows += 1
+        self.levels[self.size - 1 - place :: self.size] = self._row(place, state)
+
+    def _row(self, place: int, state: NodeState) -> bytes:
+        if state.cell.is_full:
+            return bytes(len(self.tables))
+        bank = self._banks.get(state.cell.traits)
+        if bank is None:
+            bank = self._banks[state.cell.traits] = _Bank(state.cell.traits)
+        bank.join(self.tables, self._given, self.index.snapshot.nodes[place])
+        return bank.row(state, self.every, self.tables)
+
+
+class _Bank:
+    """All shapes of a board in lanes, for nodes with equal traits."""
+
+    def __init__(self, traits: int) -> None:
+        self._traits = traits
+        self._joined = 0
+        """How many of the columns that were given away are known here."""
+        self._passing: Lanes = 0
+        """1 for shapes that such nodes may do for."""
+        self._alone: Lanes = 0
+        """1 for shapes that are always asked alone."""
+        self._fixed: Lanes = 0
+        """What the level of every node is at least."""
+        self._rooms: dict[Asked, _Asked] = {}
+        self._scores: dict[Asked, _Asked] = {}
+
+    def join(self, tables: Sequence[BoardTable | None], given: Sequence[int], node: NodeInfo) -> None:
+        """Know all of these; `node` has the traits."""
+        for column in given[self._joined :]:
+            table = tables[column]
+            if table is not None:
+                self._leave(column)
+                self._put(column, table, node)
+        self._joined = len(given)
+
+    def _leave(self, column: int) -> None:
+        self._passing = with_lane(self._passing, column, 0)
+        self._alone = with_lane(self._alone, column, 0)
+        for one in (*self._rooms.values(), *self._scores.values()):
+            one.hold(column, 0)
+
+    def _put(self, column: int, table: BoardTable, node: NodeInfo) -> None:
+        try:
+            kind = table.kinds.of(self._traits, lambda: node)
+        except (NoBounds, NotFast):
+            table.is_void = True
+            return
+        if not kind.passes:
+            return
+        evaluation = table.evaluation
+        rooms = [asked for asked in evaluation.filters if not asked.of_traits]
+        scores = [asked for asked in evaluation.scorers if not asked.of_traits]
+        known = [
+            *(_known(self._rooms, asked, _rooms_together, node) for asked in rooms),
+            *(_known(self._scores, asked, _scores_together, node) for asked in scores),
+        ]
+        most = kind.fixed + sum(100 * one.weight for one in known)
+        for one in known:
+            if one.pods is None or most >= _LEVEL_MAX:
+                self._alone = with_lane(self._alone, column, 1)
+            else:
+                one.pods.put(column, evaluation.state, evaluation.pod)
+                one.hold(column, 1)
+        self._passing = with_lane(self._passing, column, 1)
+        self._fixed = with_lane(self._fixed, column, kind.fixed + 1)
+
+    def row(self, state: NodeState, every: Lanes, tables: Sequence[BoardTable | None]) -> bytes:
+        """The level of nodes in this state for each shape."""
+        use = state.use
+        keep, doubt, levels = self._passing, self._alone, self._fixed
+        for one in self._rooms.values():
+            if one.pods is not None:
+                fits, unsure = one.pods.answers(use)
+                doubt |= unsure & one.members
+                keep &= fits | unsure | (every ^ one.members)
+        for one in self._scores.values():
+            if one.pods is not None:
+                scores, unsure = one.pods.answers(use)
+                doubt |= unsure & one.members
+                scores &= one.octets
+                levels += scores if one.weight == 1 else scores * one.weight
+        levels &= (keep << 8) - keep
+        row = octets(levels, len(tables))
+        doubt &= keep
+        return self._corrected(row, doubt, state, tables) if doubt else row
+
+    def _corrected(
+        self, row: bytes, doubt: Lanes, state: NodeState, tables: Sequence[BoardTable | None]
+    ) -> bytes:
+        """The row, where the shapes in doubt have been asked alone."""
+        found = bytearray(row)
+        for column in marked(doubt):
+            table = tables[column]
+            found[column] = 0 if table is None or table.is_void else table.level_or_void(state)
+        return bytes(found)
+
+
+class _Asked:
+    """One plugin's answers about all pods that it has a say for."""
+
+    __slots__ = ("members", "octets", "pods", "weight")
+
+    def __init__(self, pods: ManyPods | None, weight: int) -> None:
+        self.pods = pods
+        """None: it can tell of one pod only."""
+        self.members: Lanes = 0
+        self.octets: Lanes = 0
+        """255 in the lanes of its pods."""
+        self.weight = weight
+
+    def hold(self, column: int, one: int) -> None:
+        """Have a pod in this lane (1), or none (0)."""
+        self.members = with_lane(self.members, column, one)
+        self.octets = with_lane(self.octets, column, 255 * one)
+
+
+def _known(known: dict[Asked, _Asked], asked: Asked, made: object, node: NodeInfo) -> _Asked:
+    one = known.get(asked)
+    if one is None:
+        one = known[asked] = _Asked(made(asked, node), asked.weight)  # type: ignore[operator]
+    return one
+
+
+def _rooms_together(asked: Asked, node: NodeInfo) -> ManyPods | None:
+    return asked.plugin.rooms_together(node) if isinstance(asked.plugin, RoomsTogether) else None
+
+
+def _scores_together(asked: Asked, node: NodeInfo) -> ManyPods | None:
+    return asked.plugin.scores_together(node) if isinstance(asked.plugin, ScoresTogether) else None
+
+
+class BoardTable:
+    """One shape's column, and the sets of nodes that were found in it. Does the same as `StateTable`, but for telling why nodes are rejected.
+
+    Raises NoBounds where a plugin has no bounds for a node; then it knows nothing any more.
+    """
+
+    def __init__(self, board: Board, evaluation: Evaluation, kinds: TraitKinds) -> None:
+        self._board = board
+        self._index = index = board.index
+        self.evaluation = evaluation
+        self.kinds = kinds
+        self.is_void = False
+        """Some node has no bounds."""
+        self._memo: dict[NodeState, int] = {}
+        self.partitions = [Partition(asked) for asked in evaluation.raw_scorers]
+        self._traits_changed = -1
+        self._seen = index.changes
+        """The changes of the index that are in the column."""
+        self._sets: dict[int, Bits] = {}
+        """Level → its nodes, as far as somebody has asked."""
+        self._rows = board.rows
+        """The rows that had been computed when these were made."""
+        self._highest = 1
+        self._may_be_higher = True
+        """Some node may have a higher level than that."""
+        levels = bytes(map(self._known_levels().__getitem__, reversed(index.state_at)))
+        self._follow_traits()
+        self._column = board.give(self, levels)
+
+    def _known_levels(self) -> dict[NodeState, int]:
+        """As `_level`, of each state that nodes are in, with one look at the room for states that are about equally full."""
+        nodes, known = self._index.snapshot.nodes, {}
+        for cell in self._index.cells.values():
+            if not cell.states:
+                continue
+            kind = self.kinds.of(cell.traits, lambda cell=cell: nodes[first_place(cell.bits)])  # type: ignore[misc]
+            if self._is_easy(cell, kind):
+                for state in cell.states:
+                    level, use = kind.fixed + 1, state.use
+                    for weight, one in kind.scores:
+                        level += weight * one.score(use)
+                    known[state] = level
+            else:
+                known.update((state, self._level(state)) for state in cell.states)
+        return known
+
+    @staticmethod
+    def _is_easy(cell: Cell, kind: TraitKind) -> bool:
+        """All its states have room, and none is too good."""
+        return (
+            kind.passes
+            and not cell.is_full
+            and kind.fixed + sum(100 * weight for weight, _ in kind.scores) < _LEVEL_MAX
+            and all(room(cell.range) for room in kind.rooms)
+        )
+
+    def give_up(self) -> None:
+        """Nobody asks any more."""
+        self._board.take_back(self._column)
+
+    @property
+    def fit(self) -> Bits:
+        """The nodes that pass the filters that go by states."""
+        return self._index.all ^ self._with(0)
+
+    # --- keeping up ---------------------------------------------------------------------------------------------------
+
+    def follow(self, places: Sequence[int]) -> None:
+        """The nodes at these places have changed."""
+        board, index = self._board, self._index
+        if len(places) >= FAR:
+            board.catch_up(len(places))
+        if board.begin <= self._seen < board.end:
+            places = index.changed_since(board.end)
+        if self.is_void:
+            raise NoBounds
+        if self._rows != board.rows:
+            self._rows = board.rows
+            self._sets.clear()
+            self._may_be_higher = True
+        for place in dict.fromkeys(places) if len(places) >= FAR else places:
+            self._set(place, index.state_at[place])
+        self._follow_traits()
+        self._seen = index.changes
+
+    def _set(self, place: int, state: NodeState) -> None:
+        memo = self._memo
+        level = memo.get(state)
+        if level is None:
+            if len(memo) >= MEMO_MAX:
+                memo.clear()
+            level = memo[state] = self._level(state)
+        size, levels = self._board.size, self._board.levels
+        at = self._column * size + size - 1 - place
+        before = levels[at]
+        if before == level:
+            return
+        levels[at] = level
+        self._highest = max(self._highest, level)
+        bit, sets = 1 << place, self._sets
+        if before in sets:
+            sets[before] ^= bit
+        if level in sets:
+            sets[level] ^= bit
+
+    def level_or_void(self, state: NodeState) -> int:
+        """As `_level`; where that cannot be told, the column is void."""
+        try:
+            return self._level(state)
+        except (NoBounds, NotFast):
+            self.is_void = True
+            return 0
+
+    def _level(self, state: NodeState) -> int:
+        verdict = self.kinds.verdict(state, self._index.sample)
+        if verdict is None:
+            return 0
+        if verdict[0] >= _LEVEL_MAX:
+            raise NoBounds
+        return verdict[0] + 1
+
+    def _follow_traits(self) -> None:
+        """Sort the nodes by the scores that go by their traits."""
+        index = self._index
+        if self._traits_changed == index.traits_changed or not self.partitions:
+            return
+        self._traits_changed = index.traits_changed
+        for partition in self.partitions:
+            partition.sets.clear()
+        for traits, bits in index.by_traits.items():
+            kind = self.kinds.of(traits, lambda bits=bits: index.snapshot.nodes[first_place(bits)])  # type: ignore[misc]
+            if kind.passes:
+                for partition, raw in zip(self.partitions, kind.raws, strict=True):
+                    partition.add(raw, bits)
+
+    # --- choosing -----------------------------------------------------------------------------------------------------
+
+    def best(self, groups: Groups) -> tuple[int, Bits]:
+        """The best total and its nodes. Groups and levels are gone through best first, as far as they can still win."""
+        highest = self._found_highest()
+        best, winners = -1, 0
+        for score, bits in sorted(groups, reverse=True):
+            for level in range(highest, 0, -1):
+                total = score + level - 1
+                if total < best:
+                    break
+                both = bits & self._with(level)
+                if both:
+                    winners = winners | both if total == best else both
+                    best = total
+                    break
+            if score + highest - 1 < best:
+                break
+        return best, winners
+
+    def _found_highest(self) -> int:
+        """The highest level that there is: seldom much below that of last time."""
+        if self._may_be_higher:
+            self._may_be_higher = False
+            first = self._column * self._board.size
+            higher = self._board.levels[first : first + self._board.size].translate(
+                None, _up_to(self._highest)
+            )
+            self._highest = max(higher, default=self._highest)
+        while not self._with(self._highest):
+            self._highest -= 1
+        return self._highest
+
+    def _with(self, level: int) -> Bits:
+        """The nodes of this level."""
+        found = self._sets.get(level)
+        if found is None:
+            levels, size = self._board.levels, self._board.size
+            first = self._column * size
+            end = first + size
+            if levels.find(level, first, end) < 0:
+                found = 0
+            else:
+                found = int(levels[first:end].translate(_only(level)), 2)
+            self._sets[level] = found
+        return found
+
+
+@cache
+def _up_to(level: int) -> bytes:
+    return bytes(range(level + 1))
+
+
+@cache
+def _only(level: int) -> bytes:
+    """Translates this level to the digit 1, and all others to 0."""
+    return bytes(repeat(0x30, level)) + b"1" + bytes(repeat(0x30, 255 - level))

@@ -1,0 +1,107 @@
+"""What is said of a node for many pods at once is what is said for each of them alone."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from tests.thorough import cases
+from tidelog.framework.framework import FrameworkHandle
+from tidelog.framework.interface import CycleState
+from tidelog.framework.listers import Listers
+from tidelog.framework.node_info import NodeInfo, PodInfo
+from tidelog.framework.offers import ManyPods, NodeUse, UseRange
+from tidelog.framework.snapshot import Snapshot
+from tidelog.plugins.node_resources.balanced_allocation import NodeResourcesBalancedAllocation
+from tidelog.plugins.node_resources.fit import NodeResourcesFit
+from tidelog.plugins.node_resources.many_pods import AMOUNT_MAX
+from tidelog.plugins.node_resources.scoring import ResourceSpec, ScoringStrategy
+from tidelog.testing import builders as b
+
+MIB = 1 << 20
+SEEDS = cases(20, "TIDELOG_FAST_SEEDS")
+CPUS = (1, 7, 1_000, 3_920, 4_000, 7_910, 64_000)
+MEMORIES = (3, 4 << 30, 16 << 30, (16 << 30) - 12_345, 16_374_532 << 10)
+
+
+def drawn_pod(draw: random.Random, number: int) -> PodInfo:
+    made = b.pod(f"p{number}")
+    if draw.random() < 0.85:
+        made = made.request(cpu=f"{draw.choice([100, 250, 500, 1_000, draw.randrange(1, 5_000)])}m")
+    if draw.random() < 0.85:
+        made = made.request(
+            memory=str(draw.choice([128 * MIB, 512 * MIB, 1 << 30, draw.randrange(1, 1 << 33)]))
+        )
+    return PodInfo(made.build())
+
+
+def drawn_use(draw: random.Random, cpu: int, memory: int) -> NodeUse:
+    """Round amounts as well, which floats put now above and now below a whole percentage; some nodes are overcommitted."""
+    cpu = draw.choice([0, cpu, draw.randrange(cpu + 1), draw.randrange(cpu + 1) // 100 * 100, 2 * cpu])
+    memory = draw.choice([0, memory, draw.randrange(memory + 1), draw.randrange(memory + 1) >> 27 << 27])
+    return NodeUse(cpu, memory, cpu + draw.choice([0, 100]), memory + draw.choice([0, 200 * MIB]))
+
+
+def answers(
+    fit: NodeResourcesFit, balance: NodeResourcesBalancedAllocation, node: NodeInfo
+) -> Iterator[tuple[ManyPods, Callable[[PodInfo], Callable[[NodeUse], int]]]]:
+    """What says it of all, and what says it of one."""
+    state = CycleState()
+
+    def room(pod: PodInfo) -> Callable[[NodeUse], int]:
+        fits = fit.use_fits(state, pod, node)
+        assert fits is not None
+        return lambda use: int(bool(fits(UseRange(use, use))))
+
+    def score_of(plugin: Any) -> Callable[[PodInfo], Callable[[NodeUse], int]]:
+        return lambda pod: plugin.use_score(state, pod, node).score  # type: ignore[no-any-return]
+
+    for many, one in (
+        (fit.rooms_together(node), room),
+        (fit.scores_together(node), score_of(fit)),
+        (balance.scores_together(node), score_of(balance)),
+    ):
+        assert many is not None
+        yield many, one
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_many_pods_are_judged_as_each_alone(seed: int) -> None:
+    draw = random.Random(seed)
+    handle = FrameworkHandle(Snapshot(), Listers())
+    weights = (ResourceSpec(name="cpu", weight=1 + seed % 3), ResourceSpec(name="memory", weight=1))
+    args = NodeResourcesFit.Args(scoring_strategy=ScoringStrategy(resources=weights))
+    fit = NodeResourcesFit(args, handle)
+    balance = NodeResourcesBalancedAllocation(NodeResourcesBalancedAllocation.Args(), handle)
+    cpu, memory = draw.choice(CPUS), draw.choice(MEMORIES)
+    node = NodeInfo(b.node("n").capacity(cpu=f"{cpu}m", memory=str(memory)).build())
+    pods = [drawn_pod(draw, number) for number in range(30)]
+    sure = 0
+
+    for many, one in answers(fit, balance, node):
+        for lane, pod in enumerate(pods):
+            many.put(lane, CycleState(), draw.choice(pods))
+            many.put(lane, CycleState(), pod)
+        for _ in range(20):
+            use = drawn_use(draw, cpu, memory)
+            found, doubt = many.answers(use)
+            for lane, pod in enumerate(pods):
+                if not doubt >> 64 * lane & 1:
+                    sure += 1
+                    assert found >> 64 * lane & 0xFFFF_FFFF_FFFF_FFFF == one(pod)(use)
+
+    assert sure > 1_000
+
+
+def test_nodes_that_have_too_much_to_count_are_left_to_one_question_a_pod() -> None:
+    handle = FrameworkHandle(Snapshot(), Listers())
+    fit = NodeResourcesFit(NodeResourcesFit.Args(), handle)
+    balance = NodeResourcesBalancedAllocation(NodeResourcesBalancedAllocation.Args(), handle)
+    node = NodeInfo(b.node("n").capacity(cpu="4", memory=str(AMOUNT_MAX)).build())
+
+    found = [fit.rooms_together(node), fit.scores_together(node), balance.scores_together(node)]
+
+    assert found == [None, None, None]

@@ -7,14 +7,15 @@ to it that no number leaves its own: none falls below zero, and none reaches 2^6
 from __future__ import annotations
 
 from collections.abc import Iterator
+from struct import pack_into
 
 Lanes = int
 
 WIDTH = 64
 TOP = 1 << (WIDTH - 1)
 """The highest bit of a lane: with it set, a number below it can be taken away, and the bit tells whether there was enough."""
-_LANE = (1 << WIDTH) - 1
-_ONE = b"\1" + bytes(WIDTH // 8 - 1)
+_OCTETS = WIDTH // 8
+_ONE = b"\1" + bytes(_OCTETS - 1)
 
 
 def ones(count: int) -> Lanes:
@@ -22,10 +23,36 @@ def ones(count: int) -> Lanes:
     return int.from_bytes(_ONE * count, "little")
 
 
-def with_lane(lanes: Lanes, lane: int, value: int) -> Lanes:
-    """The same with another number in this lane."""
-    shift = WIDTH * lane
-    return lanes + ((value - (lanes >> shift & _LANE)) << shift)
+def widened(there: int, lane: int) -> int:
+    """How many lanes there are from now on, where this one is to be among them."""
+    return there if lane < there else max(lane + 1, 2 * there)
+
+
+class Row:
+    """Lanes of which now and then one changes."""
+
+    __slots__ = ("_blank", "_held", "_lanes")
+
+    def __init__(self, blank: int = 0) -> None:
+        """`blank` is in the lanes that were never set."""
+        self._blank = blank.to_bytes(_OCTETS, "little")
+        self._held = bytearray()
+        self._lanes: Lanes | None = 0
+
+    def put(self, lane: int, value: int) -> None:
+        """Have this number in this lane."""
+        there = len(self._held) // _OCTETS
+        if lane >= there:
+            self._held += self._blank * (widened(there, lane) - there)
+        pack_into("<Q", self._held, lane * _OCTETS, value)
+        self._lanes = None
+
+    @property
+    def lanes(self) -> Lanes:
+        """All of them, as many as `widened` says."""
+        if self._lanes is None:
+            self._lanes = int.from_bytes(self._held, "little")
+        return self._lanes
 
 
 def marked(marks: Lanes) -> Iterator[int]:
@@ -38,4 +65,4 @@ def marked(marks: Lanes) -> Iterator[int]:
 
 def octets(lanes: Lanes, count: int) -> bytes:
     """The numbers of the first lanes, of which all are below 256 and no further ones are set."""
-    return lanes.to_bytes(count * (WIDTH // 8), "little")[:: WIDTH // 8]
+    return lanes.to_bytes(count * _OCTETS, "little")[::_OCTETS]

@@ -1,4 +1,4 @@
-"""What NodeResourcesFit and NodeResourcesBalancedAllocation say of a node for hundreds of pods at once, a pod a lane (`tidelog.framework.lanes`).
+"""The answers of NodeResourcesFit and NodeResourcesBalancedAllocation about a node for hundreds of pods at once, a pod a lane (`tidelog.framework.lanes`).
 
 Each class is for nodes with the same allocatable cpu and memory, and says of every pod what `use_fits` or `use_score` of the plugin
 says of it alone. Shares are counted in fixed point, so fine that a quotient is never taken for the next whole number; where the plugin
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tidelog.framework.interface import CycleState
-from tidelog.framework.lanes import TOP, WIDTH, Lanes, ones, with_lane
+from tidelog.framework.lanes import TOP, WIDTH, Lanes, Row, ones, widened
 from tidelog.framework.node_info import PodInfo
 from tidelog.framework.offers import NodeUse
 
@@ -36,14 +36,13 @@ class _Many:
     def put(self, lane: int, state: CycleState, pod: PodInfo) -> None:
         """The pod is in this lane from now on."""
         if lane >= self._lanes:
-            before, self._lanes = self._ones, max(lane + 1, 2 * self._lanes)
+            self._lanes = widened(self._lanes, lane)
             self._ones = ones(self._lanes)
-            self._widen(self._ones, self._ones ^ before)
+            self._widen(self._ones)
         self._put(lane, *self._amounts(pod))
 
-    def _widen(self, every: Lanes, added: Lanes) -> None:
-        """There are more lanes: 1 in each of all, and of those that were added."""
-        raise NotImplementedError
+    def _widen(self, every: Lanes) -> None:
+        """There are more lanes; `every` has 1 in each."""
 
     def _put(self, lane: int, cpu: int, memory: int) -> None:
         raise NotImplementedError
@@ -54,24 +53,21 @@ class _Left:
 
     def __init__(self, amount: int) -> None:
         self._amount = amount
-        self._most: Lanes = 0
+        self._most = Row(TOP)
         self._least = _ANY
         """It suffices for every pod that there has been if no more than this is taken."""
-
-    def widen(self, added: Lanes) -> None:
-        self._most |= added * TOP
 
     def put(self, lane: int, wanted: int | None) -> None:
         """None: more may be given away than there is."""
         most = _ANY if wanted is None else max(self._amount - wanted, -1)
         self._least = min(most, self._least)
-        self._most = with_lane(self._most, lane, TOP + most)
+        self._most.put(lane, TOP + most)
 
     def suffices(self, taken: int, every: Lanes) -> Lanes:
         """1 in the lanes of those for which there is enough."""
         if taken <= self._least:
             return every
-        return (self._most - min(taken, _OVER) * every) >> (WIDTH - 1) & every
+        return (self._most.lanes - min(taken, _OVER) * every) >> (WIDTH - 1) & every
 
 
 class RoomForMany(_Many):
@@ -80,10 +76,6 @@ class RoomForMany(_Many):
     def __init__(self, cpu: int, memory: int, amounts: Amounts) -> None:
         super().__init__(amounts)
         self._cpu, self._memory = _Left(cpu), _Left(memory)
-
-    def _widen(self, every: Lanes, added: Lanes) -> None:
-        self._cpu.widen(added)
-        self._memory.widen(added)
 
     def _put(self, lane: int, cpu: int, memory: int) -> None:
         self._cpu.put(lane, cpu or None)
@@ -105,7 +97,7 @@ class _Used:
         self.weight = weight
         self._amount = amount
         self._bits = amount.bit_length() + 2
-        self._shares: Lanes = 0
+        self._shares = Row()
         self._most = 0
         """The largest share that there has been."""
         self._percent: Lanes = 0
@@ -122,12 +114,12 @@ class _Used:
     def put(self, lane: int, amount: int) -> None:
         share = self._share(amount) + (1 << self._bits) - 2
         self._most = max(share, self._most)
-        self._shares = with_lane(self._shares, lane, share)
+        self._shares.put(lane, share)
 
     def percent(self, taken: int, every: Lanes) -> Lanes:
         """For each pod, with the weight."""
         share = self._share(taken)
-        used = (self._shares + share * every) >> self._bits & self._percent
+        used = (self._shares.lanes + share * every) >> self._bits & self._percent
         if self._most + share >= 101 << self._bits:
             free = self._all - used
             enough = free >> 10 & every
@@ -146,7 +138,7 @@ class LeastAllocatedForMany(_Many):
         self._octet = self._all = 0
         """The same number in each lane."""
 
-    def _widen(self, every: Lanes, added: Lanes) -> None:
+    def _widen(self, every: Lanes) -> None:
         self._octet, self._all = every * 255, every * (100 * self._weights)
         self._cpu.widen(every)
         self._memory.widen(every)
@@ -189,18 +181,16 @@ class BalanceForMany(_Many):
         super().__init__(amounts)
         self._cpu, self._memory = cpu, memory
         self._cpu_left, self._memory_left = _Left(cpu), _Left(memory)
-        self._apart: Lanes = 0
+        self._apart = Row()
         self._unsigned = self._near = self._away = self._octet = self._fifty = 0
         """The same number in each lane."""
 
-    def _widen(self, every: Lanes, added: Lanes) -> None:
+    def _widen(self, every: Lanes) -> None:
         self._unsigned, self._near, self._away = every * (TOP - 1), every * _NEAR, every * _AWAY
         self._octet, self._fifty = every * 255, every * 50
-        self._cpu_left.widen(added)
-        self._memory_left.widen(added)
 
     def _put(self, lane: int, cpu: int, memory: int) -> None:
-        self._apart = with_lane(self._apart, lane, self._difference(cpu, memory))
+        self._apart.put(lane, self._difference(cpu, memory))
         self._cpu_left.put(lane, cpu)
         self._memory_left.put(lane, memory)
 
@@ -214,7 +204,7 @@ class BalanceForMany(_Many):
         every = self._ones
         cpu, memory = min(use.cpu, self._cpu), min(use.memory, self._memory)
         before = evenness(cpu / self._cpu, memory / self._memory)
-        apart = self._apart + self._difference(cpu, memory) * every
+        apart = self._apart.lanes + self._difference(cpu, memory) * every
         below = every ^ (apart >> (WIDTH - 1) & every)
         apart = (apart ^ ((below << (WIDTH - 1)) - below)) & self._unsigned
         apart += self._near

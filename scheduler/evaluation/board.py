@@ -15,9 +15,9 @@ from collections.abc import Sequence
 from functools import cache
 from itertools import repeat
 
-from tidelog.framework.lanes import Lanes, marked, octets, ones, with_lane
+from tidelog.framework.lanes import Lanes, Row, marked, octets, ones
 from tidelog.framework.node_info import NodeInfo
-from tidelog.framework.node_sets import Bits, Groups, first_place
+from tidelog.framework.node_sets import Bits, Groups, first_place, places_in
 from tidelog.framework.offers import ManyPods, RoomsTogether, ScoresTogether
 from tidelog.scheduler.evaluation.asking import Asked, Evaluation, NotFast
 from tidelog.scheduler.evaluation.kinds import NoBounds, TraitKind, TraitKinds
@@ -32,6 +32,10 @@ NODES_PER_TRAITS = 16
 """Rows are computed where on the average so many nodes at least have the same traits: what is kept for each set of traits is as long as a row."""
 ROWS_MIN = 16
 """So many rows are computed at a time at least."""
+WAITING_MIN = 16
+"""So many new columns are filled together, row by row, instead of each by itself."""
+FILL_MAX = 1_000_000
+"""They are, if there are not more states times shapes than this: some thirty milliseconds."""
 MEMO_MAX = 2_000
 """So many levels of states are remembered for a shape; arbitrary."""
 _LEVEL_MAX = 255
@@ -47,6 +51,8 @@ class Board:
         """Column by column, in each the nodes from the last place to the first: 0 where a node is rejected, else one more than the sum of plain scores."""
         self.tables: list[BoardTable | None] = []
         """By column."""
+        self.waiting: dict[BoardTable, None] = {}
+        """Those of shapes that had one pod yet. If one of them has another, all get a column."""
         self._free: list[int] = []
         """Columns that nobody has any more."""
         self._banks: dict[int, _Bank] = {}
@@ -54,11 +60,33 @@ class Board:
         self._given: list[int] = []
         """Columns, in the order in which shapes got them."""
         self.begin = self.end = index.changes
-        """Nodes that changed between these two have their rows."""
+        """What changed between these two is in all columns."""
         self.every: Lanes = 0
         """1 for each column."""
         self.rows = 0
         """How many rows have been computed."""
+
+    def fill(self) -> bool:
+        """Give a column to each that is waiting, if it is quicker to compute the rows of all nodes; each state of nodes is judged once for all shapes."""
+        index, waiting = self.index, self.waiting
+        columns = len(self.tables) + len(waiting)
+        if len(waiting) < WAITING_MIN or not self._has_rows() or len(index.states) * columns > FILL_MAX:
+            return False
+        for table in waiting:
+            table.take(self.give(table, bytes(self.size)))
+        waiting.clear()
+        size, levels = self.size, self.levels
+        for state in index.states.values():
+            if state.bits:
+                row = self._row(first_place(state.bits), state)
+                for place in places_in(state.bits):
+                    levels[size - 1 - place :: size] = row
+        self.rows += 1
+        self.begin, self.end = 0, index.changes
+        return True
+
+    def _has_rows(self) -> bool:
+        return len(self.index.by_traits) * NODES_PER_TRAITS <= self.size
 
     def give(self, table: BoardTable, levels: bytes) -> int:
         """A column for the table, with these levels."""
@@ -87,10 +115,7 @@ class Board:
     def catch_up(self, changes: int) -> None:
         """Compute rows, for a shape that finds so many changes: at a cost that is in proportion to what it would do alone."""
         index = self.index
-        if (
-            len(self.tables) - len(self._free) < COLUMNS_MIN
-            or len(index.by_traits) * NODES_PER_TRAITS > self.size
-        ):
+        if len(self.tables) - len(self._free) < COLUMNS_MIN or not self._has_rows():
             return
         places = index.changes_after(self.end, max(ROWS_MIN, changes // COLUMNS_MIN))
         if places is None:
@@ -121,11 +146,11 @@ class _Bank:
         self._traits = traits
         self._joined = 0
         """How many of the columns that were given away are known here."""
-        self._passing: Lanes = 0
+        self._passing = Row()
         """1 for shapes that such nodes may do for."""
-        self._alone: Lanes = 0
+        self._alone = Row()
         """1 for shapes that are always asked alone."""
-        self._fixed: Lanes = 0
+        self._fixed = Row()
         """What the level of every node is at least."""
         self._rooms: dict[Asked, _Asked] = {}
         self._scores: dict[Asked, _Asked] = {}
@@ -140,8 +165,8 @@ class _Bank:
         self._joined = len(given)
 
     def _leave(self, column: int) -> None:
-        self._passing = with_lane(self._passing, column, 0)
-        self._alone = with_lane(self._alone, column, 0)
+        self._passing.put(column, 0)
+        self._alone.put(column, 0)
         for one in (*self._rooms.values(), *self._scores.values()):
             one.hold(column, 0)
 
@@ -163,27 +188,27 @@ class _Bank:
         most = kind.fixed + sum(100 * one.weight for one in known)
         for one in known:
             if one.pods is None or most >= _LEVEL_MAX:
-                self._alone = with_lane(self._alone, column, 1)
+                self._alone.put(column, 1)
             else:
                 one.pods.put(column, evaluation.state, evaluation.pod)
                 one.hold(column, 1)
-        self._passing = with_lane(self._passing, column, 1)
-        self._fixed = with_lane(self._fixed, column, kind.fixed + 1)
+        self._passing.put(column, 1)
+        self._fixed.put(column, kind.fixed + 1)
 
     def row(self, state: NodeState, every: Lanes, tables: Sequence[BoardTable | None]) -> bytes:
         """The level of nodes in this state for each shape."""
         use = state.use
-        keep, doubt, levels = self._passing, self._alone, self._fixed
+        keep, doubt, levels = self._passing.lanes, self._alone.lanes, self._fixed.lanes
         for one in self._rooms.values():
             if one.pods is not None:
                 fits, unsure = one.pods.answers(use)
-                doubt |= unsure & one.members
-                keep &= fits | unsure | (every ^ one.members)
+                doubt |= unsure & one.members.lanes
+                keep &= fits | unsure | (every & ~one.members.lanes)
         for one in self._scores.values():
             if one.pods is not None:
                 scores, unsure = one.pods.answers(use)
-                doubt |= unsure & one.members
-                scores &= one.octets
+                doubt |= unsure & one.members.lanes
+                scores &= one.octets.lanes
                 levels += scores if one.weight == 1 else scores * one.weight
         levels &= (keep << 8) - keep
         row = octets(levels, len(tables))
@@ -209,15 +234,15 @@ class _Asked:
     def __init__(self, pods: ManyPods | None, weight: int) -> None:
         self.pods = pods
         """None: it can tell of one pod only."""
-        self.members: Lanes = 0
-        self.octets: Lanes = 0
+        self.members = Row()
+        self.octets = Row()
         """255 in the lanes of its pods."""
         self.weight = weight
 
     def hold(self, column: int, one: int) -> None:
         """Have a pod in this lane (1), or none (0)."""
-        self.members = with_lane(self.members, column, one)
-        self.octets = with_lane(self.octets, column, 255 * one)
+        self.members.put(column, one)
+        self.octets.put(column, 255 * one)
 
 
 def _known(known: dict[Asked, _Asked], asked: Asked, made: object, node: NodeInfo) -> _Asked:
@@ -260,9 +285,21 @@ class BoardTable:
         self._highest = 1
         self._may_be_higher = True
         """Some node may have a higher level than that."""
-        levels = bytes(map(self._known_levels().__getitem__, reversed(index.state_at)))
-        self._follow_traits()
-        self._column = board.give(self, levels)
+        self._column = -1
+        board.waiting[self] = None
+
+    def join(self) -> None:
+        """Get a column that is as the nodes are, if it has none."""
+        if self._column < 0 and not self._board.fill():
+            del self._board.waiting[self]
+            levels = bytes(map(self._known_levels().__getitem__, reversed(self._index.state_at)))
+            self.take(self._board.give(self, levels))
+        self.follow(self._index.changed_since(self._seen))
+
+    def take(self, column: int) -> None:
+        """This one is the table's from now on, and as the nodes are."""
+        self._column = column
+        self._seen = self._index.changes
 
     def _known_levels(self) -> dict[NodeState, int]:
         """As `_level`, of each state that nodes are in, with one look at the room for states that are about equally full."""
@@ -293,7 +330,10 @@ class BoardTable:
 
     def give_up(self) -> None:
         """Nobody asks any more."""
-        self._board.take_back(self._column)
+        if self._column < 0:
+            self._board.waiting.pop(self, None)
+        else:
+            self._board.take_back(self._column)
 
     @property
     def fit(self) -> Bits:

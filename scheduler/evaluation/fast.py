@@ -397,6 +397,7 @@ class FastEvaluation:
         )
         if found is None:
             return None
+        prepared.wait()
         best, winners = found
         if self.watch is not None:
             self.watch.chosen(winners, best.place)

@@ -19,7 +19,7 @@ from tidelog.scheduler.evaluation.asking import (
     pre_filtered,
     skips_score,
 )
-from tidelog.scheduler.evaluation.board import FAR, Board
+from tidelog.scheduler.evaluation.board import FAR, Board, BoardTable
 from tidelog.scheduler.evaluation.columns import AnswerColumn
 from tidelog.scheduler.evaluation.kinds import TraitKinds, is_searchable
 from tidelog.scheduler.evaluation.node_index import NodeIndex
@@ -70,6 +70,8 @@ class Prepared:
                 self._skipped.add(plugin.name)
         self._changes = index.changes
         """Those of the index that the domains follow, until there is a table."""
+        self._waiting: BoardTable | None = None
+        """A table that may get a column before the shape's second pod comes."""
         self._seldom = False
         """Many nodes have changed since the shape's first pod."""
         self.shape: Shape | None = None
@@ -137,14 +139,30 @@ class Prepared:
                 self._index,
                 self.evaluation,
                 self.domains,
-                board=self._board,
                 kinds=self.kinds,
+                on_board=self._on_board,
                 seldom=self._seldom,
             )
+            self._stop_waiting()
         return self.shape
+
+    def wait(self) -> None:
+        """There may be more pods of the shape: with others like that it may get a table."""
+        if self.kinds is not None and self._waiting is None:
+            self._waiting = BoardTable(self._board, self.evaluation, self.kinds)
+
+    def _on_board(self, kinds: TraitKinds) -> BoardTable:
+        found, self._waiting = self._waiting, None
+        return found or BoardTable(self._board, self.evaluation, kinds)
+
+    def _stop_waiting(self) -> None:
+        if self._waiting is not None:
+            self._waiting.give_up()
+            self._waiting = None
 
     def give_up(self) -> None:
         """Nobody asks any more."""
+        self._stop_waiting()
         if self.shape is not None:
             self.shape.give_up()
 

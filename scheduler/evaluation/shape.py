@@ -16,7 +16,7 @@ from tidelog.framework.node_info import NodeInfo, PodInfo
 from tidelog.framework.node_sets import Bits, Groups, first_from
 from tidelog.framework.offers import Domains
 from tidelog.scheduler.evaluation.asking import Asked, Evaluation, NotFast, Way
-from tidelog.scheduler.evaluation.board import FAR, Board, BoardTable
+from tidelog.scheduler.evaluation.board import FAR, BoardTable
 from tidelog.scheduler.evaluation.columns import AnswerColumn
 from tidelog.scheduler.evaluation.kinds import NoBounds, TraitKinds
 from tidelog.scheduler.evaluation.node_index import NodeIndex
@@ -80,14 +80,14 @@ class Shape:
         evaluation: Evaluation,
         domains: Sequence[Counted],
         *,
-        board: Board | None = None,
-        kinds: TraitKinds | None = None,
-        seldom: bool = False,
+        kinds: TraitKinds | None,
+        on_board: Callable[[TraitKinds], BoardTable],
+        seldom: bool,
     ) -> None:
-        """`kinds` are known of nodes by their traits, if the plugins offer that; `seldom`: many nodes have changed since the shape's first pod."""
+        """`kinds` are known of nodes by their traits, if the plugins offer that; then `on_board` gives a table on the board. `seldom`: many nodes have changed since the shape's first pod."""
         self._index = index
         self._evaluation = evaluation
-        self._board = board
+        self._on_board = on_board
         self._kinds = kinds
         self._domains = domains
         self._generation = index.snapshot.generation
@@ -108,7 +108,7 @@ class Shape:
         """Whether a pod of the shape may go beside those that are nominated to a node; kept while the nominations are the same."""
         self.winners: Bits = 0
         """The equally good nodes of the latest choice."""
-        table = self._on_board() if seldom else None
+        table = self._joined() if seldom else None
         self._table: StateTable | BoardTable = table or StateTable(index, evaluation, kinds)
 
     def give_up(self) -> None:
@@ -138,7 +138,7 @@ class Shape:
 
     def _follow(self, places: Sequence[int]) -> None:
         if len(places) >= FAR and isinstance(self._table, StateTable):
-            table = self._on_board()
+            table = self._joined()
             if table is not None:
                 self._table = table
                 return
@@ -148,15 +148,18 @@ class Shape:
             self._kinds = None
             self._leave_board()
 
-    def _on_board(self) -> BoardTable | None:
+    def _joined(self) -> BoardTable | None:
         """A table for a shape that is asked seldom, where the plugins offer that."""
-        if self._board is None or self._kinds is None:
+        if self._kinds is None:
             return None
+        table = self._on_board(self._kinds)
         try:
-            return BoardTable(self._board, self._evaluation, self._kinds)
+            table.join()
         except NoBounds:
+            table.give_up()
             self._kinds = None
             return None
+        return table
 
     def _leave_board(self) -> StateTable:
         self.give_up()

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import random
 
-from tidelog.framework.lanes import TOP, marked, octets, ones, with_lane
+from tidelog.framework.lanes import TOP, Row, marked, octets, ones
 
 
 def test_a_lane_is_set_without_touching_its_neighbours() -> None:
     draw = random.Random(3)
     numbers = [draw.randrange(2 * TOP) for _ in range(20)]
-    lanes = 0
-    for lane, number in enumerate(numbers):
-        lanes = with_lane(with_lane(lanes, lane, draw.randrange(2 * TOP)), lane, number)
+    row = Row(blank=5)
+    for lane, number in reversed(list(enumerate(numbers))[1:]):
+        row.put(lane, draw.randrange(2 * TOP))
+        row.put(lane, number)
 
-    found = [lanes >> 64 * lane & (2 * TOP - 1) for lane in range(20)]
+    found = [row.lanes >> 64 * lane & (2 * TOP - 1) for lane in range(20)]
 
-    assert found == numbers
+    assert found == [5, *numbers[1:]]
 
 
 def test_one_number_in_each_lane_is_a_product() -> None:
@@ -26,6 +27,8 @@ def test_one_number_in_each_lane_is_a_product() -> None:
 
 
 def test_marks_are_found_in_order() -> None:
-    marks = with_lane(with_lane(0, 9, 1), 2, 1)
+    marks = Row()
+    marks.put(2, 1)
+    marks.put(9, 1)
 
-    assert list(marked(marks)) == [2, 9]
+    assert list(marked(marks.lanes)) == [2, 9]

@@ -298,6 +298,7 @@ def rows(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
     monkeypatch.setattr("tidelog.scheduler.evaluation.board.COLUMNS_MIN", 2)
     monkeypatch.setattr("tidelog.scheduler.evaluation.board.ROWS_MIN", 2)
     monkeypatch.setattr("tidelog.scheduler.evaluation.board.NODES_PER_TRAITS", 0)
+    monkeypatch.setattr("tidelog.scheduler.evaluation.board.WAITING_MIN", 2)
     monkeypatch.setattr("tidelog.scheduler.evaluation.board.MEMO_MAX", 5)
     written = 0
     write = Board._write_row

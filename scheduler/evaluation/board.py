@@ -60,7 +60,7 @@ class Board:
         self._given: list[int] = []
         """Columns, in the order in which shapes got them."""
         self.begin = self.end = index.changes
-        """What changed between these two is in all columns."""
+        """All columns tell of the changes between these two."""
         self.every: Lanes = 0
         """1 for each column."""
         self.rows = 0
@@ -151,7 +151,7 @@ class _Bank:
         self._alone = Row()
         """1 for shapes that are always asked alone."""
         self._fixed = Row()
-        """What the level of every node is at least."""
+        """The least level of such nodes."""
         self._rooms: dict[Asked, _Asked] = {}
         self._scores: dict[Asked, _Asked] = {}
 

@@ -22,19 +22,15 @@ class Cluster(Protocol):
     @property
     def constraints_max(self) -> int:
         """How many topology constraints a group may have."""
-        ...
 
     def get(self, kind: str, namespace: str, name: str) -> Object | None:
         """The object; the namespace is empty for kinds of the whole cluster."""
-        ...
 
     def of_kind(self, kind: str, namespace: str = "") -> Iterable[Object]:
         """All objects of a kind in a namespace, in an order that depends only on what was put in."""
-        ...
 
     def member(self, namespace: str, group: str) -> Pod | None:
         """Some pod of this group (see `group_of`), always the same one of the same pods."""
-        ...
 
 
 def group_of(pod: Pod) -> str:

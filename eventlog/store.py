@@ -175,53 +175,41 @@ class ReadStore(Protocol):
     @property
     def name(self) -> str:
         """How messages call this log: its path, for example."""
-        ...
 
     @property
     def anchor(self) -> Head:
         """The record before the first one kept: `EMPTY` until the log is compacted."""
-        ...
 
     @property
     def head(self) -> Head:
         """The newest durable record that is known of."""
-        ...
 
     def refresh(self) -> Head:
         """The head, after a look whether another process moved it. May be called 100 times a second."""
-        ...
 
     async def reload(self) -> None:
         """Bring anchor and head up to date, where another process may have compacted the log."""
-        ...
 
     async def read(self, first: int, last: int) -> list[Row]:
         """Rows from `first` to at most `last`, in order, at most `ROWS_PER_READ`; fewer than asked for is no error."""
-        ...
 
     async def span(self, key: str, last: int) -> tuple[int, int] | None:
         """Seqs of the oldest and the newest record about this key up to `last`; None if there is none. Unchecked, like rows."""
-        ...
 
     async def get_snapshot(self, name: str, seq: int) -> Snapshot | None:
         """Return that snapshot, unchecked, or None if it is missing or unreadable."""
-        ...
 
     async def snapshots(self) -> list[SnapshotInfo]:
         """All snapshots, by name and seq."""
-        ...
 
     async def footprint(self) -> tuple[int, int]:
         """How many bytes it takes, and how many it would need beside them for becoming smaller at once: 0 where that goes piece by piece."""
-        ...
 
     async def check_storage(self) -> list[str]:
         """Return the storage's complaints about itself, one sentence each; may take as long as reading everything."""
-        ...
 
     async def close(self) -> None:
         """Let go of everything. Closing twice is allowed."""
-        ...
 
 
 class Store(ReadStore, Protocol):
@@ -230,37 +218,30 @@ class Store(ReadStore, Protocol):
     def check_room(self) -> None:
         """Raises `LogFull` or `LogBusy` when the next group could not be kept now, another `LogError` when none ever can. Cheap; called
         before each group."""
-        ...
 
     async def check(self) -> None:
         """Raise `LogError` where what was opened is not what is there any more. Called once a second or so, beside the groups."""
-        ...
 
     async def append(self, records: Sequence[Record], head: Head) -> None:
         """Keep these records, all or none, durable on return; `head` is the new head.
 
         After an error it is unknown whether they were kept: the caller must not append again to this store.
         """
-        ...
 
     async def tidy(self) -> None:
         """Housekeeping that may take milliseconds (a checkpoint); called when the group's callers have their answer."""
-        ...
 
     async def put_snapshot(self, snapshot: Snapshot, *, urgent: bool = False) -> None:
         """Keep it, durably. The `superfluous` ones of its name go. Appends go on meanwhile.
 
         Raises `LogFull` if there is no room; an `urgent` one, without which no room can be made, may use what appends must leave free.
         """
-        ...
 
     async def compact(self, anchor: Head) -> None:
         """Drop the records up to and including `anchor.seq`, and the snapshots before it, in one transaction."""
-        ...
 
     async def reclaim(self, *, whole: bool = False) -> bool:
         """Give room that was freed back to the system, a piece at a time, of some milliseconds; whether there is more to do.
 
         With `whole` all at once, also where only a copy of everything does it. Where it is not given back, later records use it.
         """
-        ...

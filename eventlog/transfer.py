@@ -171,7 +171,6 @@ class LogBuilder(Protocol):
 
     def close(self) -> None:
         """Throw away what was built, unless it was committed."""
-        ...
 
 
 MakeBuilder = Callable[[Head], LogBuilder]

@@ -179,32 +179,26 @@ class WaitingPod(Protocol):
     @property
     def pod(self) -> Pod:
         """The newest version of the waiting pod."""
-        ...
 
     @property
     def attempted_at(self) -> int:
         """When its last attempt was popped (nanoseconds of the log's clock); 0 before the first."""
-        ...
 
     @property
     def first_rejected_at(self) -> Mapping[str, int]:
         """Plugin name → time of its first rejection since the pod was created or last ungated."""
-        ...
 
     @property
     def blocked_by(self) -> tuple[str, ...]:
         """Keys of the disruption budgets that stood in the way of its last preemption (KEP-4664)."""
-        ...
 
     @property
     def fallback_node(self) -> str:
         """The node to which it was nominated while spread constraints had fallen back (KEP-3990), as long as it is …"""
-        ...
 
     @property
     def fallback_constraints(self) -> tuple[int, ...]:
         """… and the indices of those that had because preemption had failed."""
-        ...
 
 
 HintFn = Callable[[WaitingPod, Any, Any], Hint]

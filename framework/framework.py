@@ -80,7 +80,6 @@ class NominatedPods(Protocol):
 
     def pods_on(self, node: str) -> Sequence[PodInfo]:
         """The pods nominated to the node of this name, in a reproducible order."""
-        ...
 
 
 class FixedNominations:
@@ -114,7 +113,6 @@ class QuickEvaluation(Protocol):
         nominated_node: str = "",
     ) -> tuple[str, Any] | FitError | None:
         """Return the node's name and how good it is (feasible, tied, score), or why there is none; None where the plain evaluation has to answer."""
-        ...
 
 
 class FrameworkHandle:

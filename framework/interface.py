@@ -192,41 +192,32 @@ class Snapshot(Protocol):
     @property
     def nodes(self) -> Sequence[NodeInfo]:
         """All nodes, in the order in which they are examined."""
-        ...
 
     @property
     def object_generation(self) -> int:
         """Another number whenever a node is added, removed or its own object changes: what follows from those alone may be kept."""
-        ...
 
     @property
     def label_keys(self) -> LabelKeys:
         """The labels that terms of placed pods ask for."""
-        ...
 
     def get(self, name: str) -> NodeInfo | None:
         """The node of this name."""
-        ...
 
     def nodes_with_affinity_pods(self) -> Iterable[NodeInfo]:
         """Nodes with a pod that has any pod (anti-)affinity term."""
-        ...
 
     def nodes_with_required_anti_affinity_pods(self) -> Iterable[NodeInfo]:
         """Nodes with a pod that has a required pod anti-affinity term."""
-        ...
 
     def nodes_with_claim(self, namespace: str, name: str) -> Collection[str]:
         """Names of the nodes with a pod that mounts this claim, those of ephemeral volumes aside; in no order that means anything."""
-        ...
 
     def image_nodes(self, image: str) -> int:
         """How many nodes have the image of this normalised name."""
-        ...
 
     def image_size(self, image: str) -> int:
         """The size of the image on the first node that has it; 0 if none has."""
-        ...
 
 
 _O = TypeVar("_O", bound=Object)
@@ -238,56 +229,43 @@ class Listers(Protocol):
     @property
     def storage(self) -> Storage:
         """Claims, volumes, and what says where volumes can be had."""
-        ...
 
     @property
     def devices(self) -> Devices:
         """Slices of devices, their classes, and what claims have of them."""
-        ...
 
     def namespace(self, name: str) -> Namespace | None:
         """The namespace of this name."""
-        ...
 
     def owner_selectors(self, pod: Pod) -> Sequence[LabelSelector]:
         """Selectors of the Services that select the pod and of the controller that owns it (default spreading)."""
-        ...
 
     def budgets(self, namespace: str) -> Sequence[PodDisruptionBudget]:
         """The disruption budgets of a namespace, by name."""
-        ...
 
     def resource_claim(self, namespace: str, name: str) -> ResourceClaim | None:
         """The claim of this name."""
-        ...
 
     def resource_claims(self) -> Sequence[ResourceClaim]:
         """All claims, by namespace and name."""
-        ...
 
     def resource_slices(self) -> Sequence[ResourceSlice]:
         """All slices of devices, by name."""
-        ...
 
     def device_class(self, name: str) -> DeviceClass | None:
         """The device class of this name."""
-        ...
 
     def object_of(self, kind: type[_O], namespace: str, name: str) -> _O | None:
         """The object of this kind, also of one that another package registered; the namespace is empty for kinds without."""
-        ...
 
     def objects_of(self, kind: type[_O]) -> Sequence[_O]:
         """All objects of this kind, by namespace and name."""
-        ...
 
     def gang_of(self, pod: Pod) -> tuple[int, int] | None:
         """How many members the pod's gang needs, and how many are known; None if it is in no known group, or in no gang."""
-        ...
 
     def levels_of(self, pod: Pod) -> Sequence[LevelConstraint]:
         """The topology levels that the pod's group asks for, the widest first; none if it is in no known group."""
-        ...
 
 
 class Handle(Protocol):
@@ -296,41 +274,33 @@ class Handle(Protocol):
     @property
     def snapshot(self) -> Snapshot:
         """The snapshot of the attempt under way. Do not keep it."""
-        ...
 
     @property
     def listers(self) -> Listers:
         """The other objects of the cluster."""
-        ...
 
     @property
     def features(self) -> FeatureGates:
         """The feature gates in force."""
-        ...
 
     @property
     def upstream(self) -> bool:
         """`compat: upstream`: reproduce kube-scheduler, known defects included (docs/differences.md)."""
-        ...
 
     @property
     def fallback_only_if_rejected_by_spread(self) -> bool:
         """The configuration's option of that name (KEP-3990)."""
-        ...
 
     @property
     def guard_starting_pods(self) -> bool:
         """The configuration's option of that name (KEP-4664)."""
-        ...
 
     @property
     def preemption(self) -> PreemptionPort | None:
         """For PostFilter plugins that make room; None where a plugin is made outside a framework."""
-        ...
 
     def behaves(self, number: int) -> bool:
         """Whether a numbered change of behaviour is in force (`tidelog.framework.behaviours`)."""
-        ...
 
 
 class PluginArgs(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -560,19 +530,15 @@ class WritesBeforeBinding(Protocol):
     @property
     def answer_timeout_seconds(self) -> float:
         """How long to wait."""
-        ...
 
     def writes(self, state: CycleState, pod: PodInfo, node: str) -> Sequence[Write]:
         """Return the writes, in order, that let the pod run on the node."""
-        ...
 
     def reads(self, state: CycleState, pod: PodInfo, node: str) -> Iterable[str]:
         """Keys of the objects by which the node was chosen: the attempt is off if one changes before it is in the log."""
-        ...
 
     def answer(self, pod: PodInfo, node: NodeInfo | None, writes: Sequence[Write]) -> Answer:
         """Whether these writes have been answered; those of other plugins are among them. `node` is None when it is gone."""
-        ...
 
 
 @runtime_checkable
@@ -640,37 +606,30 @@ class GroupInfo(Protocol):
     @property
     def key(self) -> str:
         """`PodGroup/namespace/name`, or `Workload/namespace/name/group`, with the replica's key if there is one."""
-        ...
 
     @property
     def members(self) -> Sequence[PodInfo]:
         """The pods that are to be placed, in the order in which they are tried."""
-        ...
 
     @property
     def placed(self) -> Sequence[tuple[PodInfo, str]]:
         """The pods that have a node already, with it, by name."""
-        ...
 
     @property
     def min_count(self) -> int:
         """How many a gang needs, those that are placed included; 0 for other groups."""
-        ...
 
     @property
     def desired_count(self) -> int:
         """How many pods there will be, as far as somebody said so; else 0."""
-        ...
 
     @property
     def constraints(self) -> Sequence[LevelConstraint]:
         """The topology that it asks for, the widest domain first."""
-        ...
 
     @property
     def claims(self) -> Sequence[str]:
         """Names of the resource claims that all its pods share, in its own namespace."""
-        ...
 
 
 @runtime_checkable

@@ -108,13 +108,10 @@ class NodeSets(Protocol):
     @property
     def snapshot(self) -> Snapshot:
         """The snapshot whose nodes they are."""
-        ...
 
     @property
     def all(self) -> Bits:
         """All nodes."""
-        ...
 
     def topology(self, key: str) -> Topology:
         """The domains of this key. The first question costs a step a node; later ones nothing."""
-        ...

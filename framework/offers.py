@@ -41,7 +41,6 @@ class SignsPods(Protocol):
         It may depend on objects that `listers` tells of, and on `snapshot.label_keys`, the labels that terms of pods ask for: it is asked again when
         these change.
         """
-        ...
 
 
 @runtime_checkable
@@ -53,7 +52,6 @@ class ConcernsPods(Protocol):
 
         It depends on what `sign_pod` signs.
         """
-        ...
 
 
 @runtime_checkable
@@ -69,7 +67,6 @@ class SignsAttempts(Protocol):
 
         Of a plugin that is also `ConcernsPods` it is asked only for pods that concern it.
         """
-        ...
 
 
 @runtime_checkable
@@ -78,7 +75,6 @@ class LooksBeyond(Protocol):
 
     def beyond_node(self, pod: PodInfo) -> Hashable:
         """Return what the answers for this pod depend on beyond the node itself. They are kept while it is equal. Asked in each attempt: be quick."""
-        ...
 
 
 class Domains(Protocol):
@@ -87,47 +83,37 @@ class Domains(Protocol):
     @property
     def skips_filter(self) -> bool:
         """As PreFilter would say for the cluster as it is now."""
-        ...
 
     @property
     def has_no_say(self) -> bool:
         """It lets all nodes pass, and scores none, as the cluster is now."""
-        ...
 
     @property
     def reads_labels(self) -> Sequence[str]:
         """The labels of nodes by which it counts. When one of them changes on some node, everything is counted anew."""
-        ...
 
     @property
     def reads_nodes(self) -> bool:
         """It reads more of the nodes' own objects than these labels: then any change of a label or taint counts."""
-        ...
 
     @property
     def reads_pods(self) -> bool:
         """It looks at the pods on the nodes. Else it is told of a node only where the nodes' own objects have changed."""
-        ...
 
     def follow(self, place: int, node: NodeInfo) -> None:
         """The node at this place has changed, or the pods on it."""
-        ...
 
     def allowed(self) -> Bits | None:
         """The nodes that its filter lets pass; None for all."""
-        ...
 
     def rejections(self, among: Bits) -> Sequence[tuple[Status, Bits]]:
         """Return its filter's rejections of these nodes."""
-        ...
 
     def scores(self, feasible: Bits) -> Groups | None:
         """Normalised scores of the feasible nodes, None where it skips or all have 0."""
-        ...
 
     def fill(self, state: CycleState) -> None:
         """Leave in the state what PreFilter would leave."""
-        ...
 
 
 @runtime_checkable
@@ -139,7 +125,6 @@ class CountsDomains(Protocol):
 
         Raises NotCountable, or SelectorError.
         """
-        ...
 
 
 class NodeUse(NamedTuple):
@@ -166,7 +151,6 @@ class BoundsScores(Protocol):
 
     def use_score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> UseScore | None:
         """The score as a function of the use, for all nodes with the traits of this one; None if it depends on more."""
-        ...
 
 
 class UseScore(NamedTuple):
@@ -186,7 +170,6 @@ class BoundsRoom(Protocol):
     ) -> Callable[[UseRange], bool | None] | None:
         """A function that tells whether all nodes with the traits of this one, a place for another pod and such a use pass; None: some may and
         some not. No function, if more counts for this pod."""
-        ...
 
 
 class ManyPods(Protocol):
@@ -230,7 +213,6 @@ class SumsUp(Protocol):
 
     def needs(self, pod: PodInfo) -> Mapping[str, int]:
         """Resource → how much of it must be free on the pod's node. The plugin rejects nodes where less is."""
-        ...
 
 
 __all__: Sequence[str] = (

@@ -82,7 +82,6 @@ class EvictionPort(Protocol):
 
     def evict(self, pods: Sequence[PodInfo], allowances: Allowances) -> Refusal | None:
         """Ask for all of them at once: None grants all, and charges them to `allowances`; a refusal has done nothing."""
-        ...
 
 
 class PreemptionPort(Protocol):
@@ -91,7 +90,6 @@ class PreemptionPort(Protocol):
     @property
     def evictions(self) -> EvictionPort:
         """The port that grants evictions."""
-        ...
 
     def run_filters(
         self, state: CycleState, pod: PodInfo, node: NodeInfo, *, again: bool = False
@@ -100,36 +98,27 @@ class PreemptionPort(Protocol):
 
         `again`: they have all let it pass already, and only the pods on the node are others.
         """
-        ...
 
     def looked_at(self, state: CycleState) -> Depends:
         """Return the parts of the cluster that the active filters look at."""
-        ...
 
     def tells_equal_nodes_apart(self, state: CycleState) -> bool:
         """Whether the filters that have a say about the pod can look at more of a node than its resources, ports and taints."""
-        ...
 
     def add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, node: NodeInfo) -> Status | None:
         """Put a pod on a clone of a node; the state, a clone too, follows. A status is an error."""
-        ...
 
     def remove_pod(self, state: CycleState, pod: PodInfo, removed: PodInfo, node: NodeInfo) -> Status | None:
         """Take a pod off a clone of a node; the state, a clone too, follows. A status is an error."""
-        ...
 
     def nominated(self, node: str) -> Sequence[PodInfo]:
         """The pods that are nominated to the node."""
-        ...
 
     def is_evicted(self, uid: str) -> bool:
         """The pod was asked to go by a decision of ours, and has not gone yet."""
-        ...
 
     def is_deciding(self, pod: Pod) -> bool:
         """A preemption for this pod was decided, and not all of its victims have been told yet."""
-        ...
 
     def charged(self, budget: str, at: int) -> Sequence[str]:
         """Names of the pods whose eviction was charged to this budget and has neither ended nor expired."""
-        ...

@@ -24,29 +24,23 @@ class SnapshotSource(Protocol):
     @property
     def generation(self) -> int:
         """Of the latest change."""
-        ...
 
     @property
     def layout_generation(self) -> int:
         """Of the latest change of the list of nodes."""
-        ...
 
     @property
     def label_keys(self) -> LabelKeys:
         """The labels that terms of pods ask for."""
-        ...
 
     def changed_since(self, generation: int) -> Sequence[str] | None:
         """Names of the nodes that changed after `generation`, removed ones included; None: everything may have."""
-        ...
 
     def get(self, name: str) -> NodeInfo | None:
         """The node of this name."""
-        ...
 
     def node_names(self) -> Sequence[str]:
         """All nodes, in the order in which they are examined."""
-        ...
 
 
 class Snapshot:

@@ -19,15 +19,12 @@ class StepObserver(Protocol):
 
     def step_began(self, point: str) -> None:
         """A step of this extension point begins, perhaps within another one."""
-        ...
 
     def step_ended(self, point: str, state: CycleState, result: Any) -> None:
         """The step has this result; every step within it has ended before."""
-        ...
 
     def step_failed(self) -> None:
         """The step raised."""
-        ...
 
 
 F = TypeVar("F", bound=Callable[..., Any])

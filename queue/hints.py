@@ -57,11 +57,9 @@ class QueueObserver(Protocol):
 
     def hint_answered(self, waiting: QueuedPod, plugin: str, event: ClusterEvent, answer: str) -> None:
         """A hint was asked; `answer` is `Queue`, `QueueSkip`, or `Error` for a hint that failed."""
-        ...
 
     def entered(self, entity: AnyEntity, event: ClusterEvent) -> None:
         """The entity entered the active or backoff queue or the pool (`entity.where`) because of this event."""
-        ...
 
 
 def registrations_of(plugins: Sequence[Plugin]) -> dict[str, tuple[EventRegistration, ...]]:

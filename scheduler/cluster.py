@@ -47,11 +47,9 @@ class EventObserver(Protocol):
 
     def begin(self) -> None:
         """The queue is about to be given an event."""
-        ...
 
     def end_event(self, event: ClusterEvent) -> None:
         """It has handled this one."""
-        ...
 
 
 def wants_node(pod: Pod) -> bool:

@@ -44,15 +44,12 @@ class Objects(Protocol):
 
     def get(self, key: str) -> Object | None:
         """The object of this `Kind/namespace/name`. Costs a look into a dictionary."""
-        ...
 
     def opaque(self, key: str) -> str:
         """The object's fields that nothing here reads, as JSON (`tidelog.kube.opaque`). Only `run` is told them."""
-        ...
 
     def of_kind(self, kind: str) -> Iterable[Object]:
         """All of a kind, by namespace and name. Costs a walk over all objects: not for every record."""
-        ...
 
 
 def put(obj: Object) -> Draft:
@@ -85,11 +82,9 @@ class Actor(Protocol):
 
     def begin(self, objects: Objects, seq: int, at: int) -> Sequence[Errand]:
         """Forget everything and look at the cluster as it is after record `seq`: what is still to be done?"""
-        ...
 
     def react(self, record: Record, body: Body, objects: Objects) -> Sequence[Errand]:
         """A record has been consumed, its own or anybody's; `objects` are as it left them. What is to be done about it, and when?"""
-        ...
 
     def run(self, errand: Errand, objects: Objects, at: int) -> Deeds:
         """The errand is due. `objects` are the newest there are: newer, perhaps, than the last record that `react` was told of.
@@ -97,7 +92,6 @@ class Actor(Protocol):
         Much may have happened since the errand was taken: look again whether it still makes sense, and do nothing if not.
         If what came of it could not be written, because the disk was full, it is run again.
         """
-        ...
 
 
 @runtime_checkable
@@ -109,4 +103,3 @@ class Configured(Protocol):
 
     def configured(self, configuration: SchedulerConfiguration) -> None:
         """It is in force. Called before `begin`, and before `react` is told of the record that loads another one."""
-        ...

@@ -59,31 +59,24 @@ class Sources(Protocol):
 
     def metrics(self) -> Scrape:
         """The result of `Metrics.read()`."""
-        ...
 
     def pods(self) -> Sequence[Pod]:
         """All pods, in a list of its own."""
-        ...
 
     def live(self) -> Checks:
         """Checks whose failure calls for a restart of the process."""
-        ...
 
     def ready(self) -> Checks:
         """Checks that must pass for the daemon to do its work."""
-        ...
 
     def configuration(self) -> object:
         """The configuration in force: anything that JSON can show."""
-        ...
 
     def flags(self) -> Mapping[str, str]:
         """The options of the command line, by name."""
-        ...
 
     def status(self) -> Mapping[str, object]:
         """Facts for people, the most wanted first."""
-        ...
 
 
 class LoopSilent(Exception):
@@ -211,11 +204,9 @@ class Site(Protocol):
 
     def respond(self, path: str, query: Query) -> Response:
         """Answer GET for a path that begins with `/ui`. Called in a thread of the server."""
-        ...
 
     def close(self) -> None:
         """Nobody will ask any more."""
-        ...
 
 
 class Endpoints:

@@ -26,7 +26,6 @@ class TimerHandle(Protocol):
 
     def cancel(self) -> None:
         """Do not make it."""
-        ...
 
 
 class Clock(Protocol):
@@ -34,19 +33,15 @@ class Clock(Protocol):
 
     def now(self) -> int:
         """Nanoseconds since 1970; never less than before."""
-        ...
 
     def call_at(self, at: int, call: Callable[[], None]) -> TimerHandle:
         """Make this call when the clock shows `at`; perhaps earlier, never much later."""
-        ...
 
     def not_before(self, at: int) -> None:
         """Go on from here, if it shows less: it was set back since somebody else, whose time counts, has looked at it."""
-        ...
 
     def lap(self) -> int:
         """Nanoseconds of some clock that only measures how long work takes; on virtual time it stands still."""
-        ...
 
 
 LEAP_MAX = 3600 * NANOS

@@ -28,39 +28,30 @@ class Place(Protocol):
 
     def leader(self) -> str:
         """The process that writes it, for messages."""
-        ...
 
     def heartbeat(self) -> object:
         """Something that changes about once a second while whoever leads it is well; None where nobody knows."""
-        ...
 
     def end_leader(self) -> str:
         """End the process that leads it, on this machine; what was done, as a sentence. It falls free when that process is gone."""
-        ...
 
     async def open_log(self, what: str, clock: Callable[[], int]) -> Log:
         """Open it for writing, or make a new one. Raises `LogLocked` while another process holds it."""
-        ...
 
     async def open_reader(self) -> LogReader:
         """Open it to read from, whoever writes it."""
-        ...
 
     async def serve(self, log: Log, handler: Handler) -> AbstractAsyncContextManager[object]:
         """Take the requests of other processes while the block runs."""
-        ...
 
     async def followed(self, seq: int) -> None:
         """A standby of this place has read so far. Called about once a second."""
-        ...
 
     async def wait(self, seconds: float) -> None:
         """Return after so long, or earlier, as soon as it may have fallen free."""
-        ...
 
     async def close(self) -> None:
         """Nobody waits for it any more."""
-        ...
 
 
 def place_of(address: LogAddress, what: str) -> Place:

@@ -86,11 +86,9 @@ class Stream(Protocol):
 
     async def read(self) -> bytes:
         """The rest, all of it: of an answer that turned out not to be a stream."""
-        ...
 
     def lines(self) -> AsyncIterator[list[bytes]]:
         """Whole lines, as many as have come, until the server ends it. Raises NoAnswer if the connection breaks."""
-        ...
 
 
 class ClusterPort(Protocol):
@@ -101,12 +99,9 @@ class ClusterPort(Protocol):
 
     async def send(self, request: Request) -> Answer:
         """Send it and wait for the answer, of whatever status."""
-        ...
 
     def stream(self, request: Request) -> AbstractAsyncContextManager[Stream]:
         """Send it, and read the answer while the block runs."""
-        ...
 
     async def renew(self) -> None:
         """Read the credentials again: the server did not take them."""
-        ...

@@ -17,15 +17,12 @@ class Constraint(Protocol):
 
     def allows(self, request: str, sub_request: str, device: PoolDevice) -> bool:
         """Whether the device could be added."""
-        ...
 
     def add(self, request: str, sub_request: str, device: PoolDevice) -> None:
         """It is; `allows` said so."""
-        ...
 
     def remove(self, request: str, sub_request: str, device: PoolDevice) -> None:
         """The last that was added is given back."""
-        ...
 
 
 class _OfRequests:

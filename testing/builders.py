@@ -271,35 +271,30 @@ class PodBuilder(_Builder, frozen=True):
 
     def pod_affinity(self, topology_key: str, selector: Selector, **term: Any) -> PodBuilder:
         """One more required affinity term; `term` takes further fields of PodAffinityTerm."""
-        old = self._affinity.pod_affinity or PodAffinity()
-        more = _affinity_term(topology_key, selector, term)
-        changed = replace(old, required=(*old.required, more))
-        return self._spec(affinity=replace(self._affinity, pod_affinity=changed))
+        return self._pod_term("pod_affinity", "required", _affinity_term(topology_key, selector, term))
 
     def pod_anti_affinity(self, topology_key: str, selector: Selector, **term: Any) -> PodBuilder:
         """One more required anti-affinity term."""
-        old = self._affinity.pod_anti_affinity or PodAffinity()
-        more = _affinity_term(topology_key, selector, term)
-        changed = replace(old, required=(*old.required, more))
-        return self._spec(affinity=replace(self._affinity, pod_anti_affinity=changed))
+        return self._pod_term("pod_anti_affinity", "required", _affinity_term(topology_key, selector, term))
 
     def prefer_pod_affinity(
         self, weight: int, topology_key: str, selector: Selector, **term: Any
     ) -> PodBuilder:
         """One more preferred affinity term."""
-        old = self._affinity.pod_affinity or PodAffinity()
         more = _weighted_term(weight, topology_key, selector, term)
-        changed = replace(old, preferred=(*old.preferred, more))
-        return self._spec(affinity=replace(self._affinity, pod_affinity=changed))
+        return self._pod_term("pod_affinity", "preferred", more)
 
     def prefer_pod_anti_affinity(
         self, weight: int, topology_key: str, selector: Selector, **term: Any
     ) -> PodBuilder:
         """One more preferred anti-affinity term."""
-        old = self._affinity.pod_anti_affinity or PodAffinity()
         more = _weighted_term(weight, topology_key, selector, term)
-        changed = replace(old, preferred=(*old.preferred, more))
-        return self._spec(affinity=replace(self._affinity, pod_anti_affinity=changed))
+        return self._pod_term("pod_anti_affinity", "preferred", more)
+
+    def _pod_term(self, kind: str, which: str, more: object) -> PodBuilder:
+        old = getattr(self._affinity, kind) or PodAffinity()
+        changed = replace(old, **{which: (*getattr(old, which), more)})
+        return self._spec(affinity=replace(self._affinity, **{kind: changed}))
 
     def spread(
         self,

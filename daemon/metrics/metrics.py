@@ -12,6 +12,7 @@ prometheus-client's global registry is not touched; `Metrics` is a collector tha
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import NamedTuple
 
 import msgspec
@@ -201,36 +202,27 @@ def _gauges(now: Callable[[], Statistics]) -> Iterator[Gauge]:
         "gate",
         forget=True,
     )
-    yield _gauge(
-        "tidelog_oldest_inflight_seconds",
-        "Age of the oldest attempt in flight; 0 when there is none.",
-        lambda: {(): now().oldest_inflight_seconds},
-    )
-    yield _gauge("tidelog_log_head_seq", "Seq of the last durable record.", lambda: {(): now().log_head_seq})
-    yield _gauge(
-        "tidelog_log_bytes",
-        "Size of the log on disk, with its write-ahead log.",
-        lambda: {(): now().log_bytes},
-    )
-    yield _gauge(
-        "tidelog_leader_silent_seconds",
-        "For so long the leader that this standby follows has shown no sign of life.",
-        lambda: {(): now().leader_silent_seconds},
-    )
-    yield _gauge(
-        "tidelog_lease_age_seconds",
-        "Time since the lease of a log in PostgreSQL was renewed, which is done four times in its length; 0 on a standby, and for a file.",
-        lambda: {(): now().lease_age_seconds},
-    )
-    yield _gauge(
-        "tidelog_followers",
-        "Standbys that follow the log in PostgreSQL which this process leads, seen in the last ten seconds.",
-        lambda: {(): now().followers},
-    )
-    yield _gauge("tidelog_epoch", "Newest epoch in the log.", lambda: {(): now().epoch})
-    yield _gauge(
-        "tidelog_ready", "1 when /readyz says that the daemon is ready.", lambda: {(): int(now().ready)}
-    )
+    for field, text in _NUMBERS:
+        yield _gauge(f"tidelog_{field}", text, partial(_number, now, field))
+
+
+_NUMBERS = (
+    ("oldest_inflight_seconds", "Age of the oldest attempt in flight; 0 when there is none."),
+    ("log_head_seq", "Seq of the last durable record."),
+    ("log_bytes", "Size of the log on disk, with its write-ahead log."),
+    ("leader_silent_seconds", "For so long the leader that this standby follows has shown no sign of life."),
+    ("lease_age_seconds",
+     "Time since the lease of a log in PostgreSQL was renewed, which is done four times in its length; 0 on a standby, and for a file."),
+    ("followers", "Standbys that follow the log in PostgreSQL which this process leads, seen in the last ten seconds."),
+    ("epoch", "Newest epoch in the log."),
+    ("ready", "1 when /readyz says that the daemon is ready."),
+)  # fmt: skip
+"""Field of the statistics, and help."""
+
+
+def _number(now: Callable[[], Statistics], field: str) -> dict[LabelValues, float]:
+    found: float = +getattr(now(), field)  # A truth value is 1 or 0.
+    return {(): found}
 
 
 def _gauge(

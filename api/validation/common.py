@@ -130,9 +130,7 @@ def conditions(errors: ErrorList, found: Iterable[Condition], path: str) -> None
     for index, condition in enumerate(found):
         where = f"{path}[{index}]"
         errors.invalid_each(f"{where}.type", condition.type, names.label_key(condition.type))
-        if condition.type in seen:
-            errors.duplicate(f"{where}.type", condition.type)
-        seen.add(condition.type)
+        errors.unique(f"{where}.type", condition.type, seen)
         if condition.status not in STATUSES:
             errors.not_supported(f"{where}.status", condition.status, STATUSES)
         if condition.observed_generation < 0:

@@ -81,9 +81,7 @@ def validate_slice(found: ResourceSlice, errors: ErrorList) -> None:
     for index, device in enumerate(spec.devices):
         path = f"spec.devices[{index}]"
         _device(errors, device, path)
-        if device.name in seen:
-            errors.duplicate(f"{path}.name", device.name)
-        seen.add(device.name)
+        errors.unique(f"{path}.name", device.name, seen)
 
 
 def _required_name(errors: ErrorList, value: str, path: str) -> None:
@@ -298,9 +296,7 @@ def _request(errors: ErrorList, request: DeviceRequest, path: str) -> None:
     for index, sub in enumerate(request.first_available):
         where = f"{path}.firstAvailable[{index}]"
         errors.invalid_each(f"{where}.name", sub.name, names.dns_label(sub.name))
-        if sub.name in seen:
-            errors.duplicate(f"{where}.name", sub.name)
-        seen.add(sub.name)
+        errors.unique(f"{where}.name", sub.name, seen)
         _exactly(errors, sub, where)
 
 

@@ -6,7 +6,8 @@ reported at once.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
+from typing import Any
 
 from tidelog.api.errors import ErrorKind, FieldError
 
@@ -48,6 +49,14 @@ class ErrorList(list[FieldError]):
         """The value is none of those that exist."""
         listed = ", ".join(f'"{one}"' for one in sorted(supported))
         self.add(path, "NotSupported", value, f"supported values: {listed}")
+
+    def unique(self, path: str, value: Hashable, seen: set[Any]) -> bool:
+        """Whether this is the first of its value; one that was seen is a duplicate."""
+        if value in seen:
+            self.duplicate(path, value)
+            return False
+        seen.add(value)
+        return True
 
     def duplicate(self, path: str, value: object, rule: str = "") -> None:
         """The value is there already."""

@@ -83,9 +83,7 @@ def validate_workload(workload: Workload, errors: Check) -> None:
                 before.get(group.name, WorkloadPodGroup()),
                 errors.constraints_max,
             )
-            if group.name in seen:
-                errors.duplicate(f"{path}[{index}].name", group.name)
-            seen.add(group.name)
+            errors.unique(f"{path}[{index}].name", group.name, seen)
 
 
 def _workload_group(

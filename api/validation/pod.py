@@ -121,9 +121,7 @@ def _containers(errors: ErrorList, spec: PodSpec, claims: Collection[str]) -> No
         for index, container in enumerate(containers):
             path = f"spec.{field}[{index}]"
             _container(errors, container, path, claims)
-            if container.name in seen:
-                errors.duplicate(f"{path}.name", container.name)
-            seen.add(container.name)
+            errors.unique(f"{path}.name", container.name, seen)
             if spec.host_network:
                 _host_network_ports(errors, container, path)
     _host_port_conflicts(errors, spec.containers, "spec.containers")
@@ -185,9 +183,7 @@ def _host_port_conflicts(
             if not port.host_port:
                 continue
             text = f"{port.protocol or 'TCP'}/{port.host_ip}/{port.host_port}"
-            if text in seen:
-                errors.duplicate(f"{path}[{number}].ports[{index}].hostPort", text)
-            seen.add(text)
+            errors.unique(f"{path}[{number}].ports[{index}].hostPort", text, seen)
 
 
 # --- the rest of the spec -----------------------------------------------------------------------------------------------
@@ -198,9 +194,7 @@ def _scheduling_gates(errors: ErrorList, spec: PodSpec) -> None:
     for index, gate in enumerate(spec.scheduling_gates):
         path = f"spec.schedulingGates[{index}]"
         errors.invalid_each(path, gate.name, names.label_key(gate.name))
-        if gate.name in seen:
-            errors.duplicate(path, gate.name)
-        seen.add(gate.name)
+        errors.unique(path, gate.name, seen)
     if spec.node_name:
         errors.forbidden("spec.nodeName", "cannot be set until all schedulingGates have been cleared")
 
@@ -264,11 +258,8 @@ def resource_claims(errors: ErrorList, claims: Iterable[PodResourceClaim], path:
         where = f"{path}[{index}]"
         if not claim.name:
             errors.required(f"{where}.name")
-        elif claim.name in seen:
-            errors.duplicate(f"{where}.name", claim.name)
-        else:
+        elif errors.unique(f"{where}.name", claim.name, seen):
             errors.invalid_each(f"{where}.name", claim.name, names.dns_label(claim.name))
-        seen.add(claim.name)
         given = (claim.resource_claim_name, claim.resource_claim_template_name)
         if given == (None, None):
             rule = "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`"
@@ -293,11 +284,8 @@ def _volumes(errors: ErrorList, volumes: Sequence[Volume]) -> None:
         path = f"spec.volumes[{index}]"
         if not volume.name:
             errors.required(f"{path}.name")
-        elif volume.name in seen:
-            errors.duplicate(f"{path}.name", volume.name)
-        else:
+        elif errors.unique(f"{path}.name", volume.name, seen):
             errors.invalid_each(f"{path}.name", volume.name, names.dns_label(volume.name))
-        seen.add(volume.name)
         _volume_claim(errors, volume, path)
         for source in (volume.azure_file, volume.vsphere_volume, volume.csi, volume.image):
             if source is not None:

@@ -171,9 +171,7 @@ def _topologies(errors: ErrorList, terms: Iterable[TopologySelectorTerm]) -> Non
         for index, asked in enumerate(term.match_label_expressions):
             where = f"{path}.matchLabelExpressions[{index}]"
             errors.invalid_each(f"{where}.key", asked.key, names.label_key(asked.key))
-            if asked.key in seen:
-                errors.duplicate(f"{where}.key", asked.key)
-            seen.add(asked.key)
+            errors.unique(f"{where}.key", asked.key, seen)
             if not asked.values:
                 errors.required(f"{where}.values")
             validate_common.label_values(errors, asked.values, where)
@@ -197,9 +195,7 @@ def validate_csi_node(found: CSINode, errors: ErrorList) -> None:
     for index, driver in enumerate(found.spec.drivers):
         path = f"spec.drivers[{index}]"
         _driver_name(errors, driver.name, f"{path}.name")
-        if driver.name in seen:
-            errors.duplicate(f"{path}.name", driver.name)
-        seen.add(driver.name)
+        errors.unique(f"{path}.name", driver.name, seen)
         if driver.allocatable is not None and (driver.allocatable.count or 0) < 0:
             errors.invalid(f"{path}.allocatable.count", driver.allocatable.count, NOT_NEGATIVE)
         if len(driver.topology_keys) > TOPOLOGY_KEYS_MAX:

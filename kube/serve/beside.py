@@ -16,7 +16,7 @@ from tidelog.kube.events import GROUP, NOTE_BYTES_MAX, as_core, as_new
 from tidelog.kube.resources import ApiResource
 from tidelog.kube.serve.items import Item
 from tidelog.kube.serve.memory import MemoryView
-from tidelog.kube.serve.writes import Options, Preconditions, Written, patched, without_nulls
+from tidelog.kube.serve.writes import Options, Preconditions, Written, check_kind, patched, without_nulls
 
 OBJECT_BYTES_MAX = 64 << 10
 """Of an event or a lease as JSON; arbitrary."""
@@ -90,14 +90,7 @@ class BesideWriter:
         return found
 
     def _given(self, resource: ApiResource, manifest: Any, namespace: str) -> dict[str, Any]:
-        if not isinstance(manifest, dict):
-            raise status.bad_request("the body of the request must be an object")
-        kind, version = manifest.get("kind", resource.kind), manifest.get("apiVersion", resource.api_version)
-        if kind != resource.kind or version != resource.api_version:
-            raise status.bad_request(
-                f"the API version in the data ({version}, Kind={kind}) does not match the expected API version "
-                f"({resource.api_version}, Kind={resource.kind})"
-            )
+        check_kind(resource, manifest)
         found: dict[str, Any] = without_nulls(
             {key: value for key, value in manifest.items() if key not in ("kind", "apiVersion")}
         )

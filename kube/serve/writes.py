@@ -95,7 +95,7 @@ class Writer:
 
     def given(self, resource: ApiResource, manifest: Any, namespace: str, options: Options) -> Given:
         """The typed object and what is left over. Raises ApiError."""
-        _check_kind(resource, manifest)
+        check_kind(resource, manifest)
         meta = manifest.get("metadata")
         meta = dict(meta) if isinstance(meta, dict) else {}
         manifest = {**manifest, "metadata": meta}
@@ -439,7 +439,8 @@ def _cannot_be(resource: ApiResource) -> str:
     return f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}'
 
 
-def _check_kind(resource: ApiResource, manifest: Any) -> None:
+def check_kind(resource: ApiResource, manifest: Any) -> None:
+    """Raise ApiError where a manifest is no object of this resource."""
     if not isinstance(manifest, dict):
         raise status.bad_request("the body of the request must be an object")
     kind, version = manifest.get("kind", resource.kind), manifest.get("apiVersion", resource.api_version)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from statistics import quantiles
+from typing import Any
 
 import msgspec
 
 from tidelog.api.times import NANOS
 from tidelog.eventlog.records import ShadowVerdict
 from tidelog.replay.shadow.follower import JudgedDecision
-from tidelog.replay.shadow.judge import ModeVerdict
 
 FINE = frozenset(("same", "agreed", "ofGroup", "foreign", "unsupported", "unordered"))
 """Verdicts that ask for nobody's attention."""
@@ -147,40 +147,21 @@ class Summary:
 
 def as_record(judged: JudgedDecision) -> ShadowVerdict:
     """The verdict as the log keeps it; the record's key is the decision's, its cause the record in which that shows."""
-    found = judged.upstream
-    return ShadowVerdict(
-        uid=judged.uid,
-        verdict=judged.verdict,
-        node=judged.node,
-        gap=found.gap,
-        rank=found.rank,
-        feasible=found.feasible,
-        best=found.best,
-        reason=found.reason,
-        view=_view(found),
-    )
+    return ShadowVerdict(uid=judged.uid, **_told(judged))
 
 
 def _decision(judged: JudgedDecision) -> ReportedDecision:
-    found = judged.upstream
+    more = _told(judged)
     return ReportedDecision(
-        seq=judged.seq,
-        what=judged.what,
-        key=judged.key,
-        verdict=judged.verdict,
-        node=judged.node,
-        gap=found.gap,
-        rank=found.rank,
-        feasible=found.feasible,
-        best=found.best,
-        reason=found.reason,
-        view=_view(found),
-        default=judged.default.verdict,
+        seq=judged.seq, what=judged.what, key=judged.key, default=judged.default.verdict, **more
     )
 
 
-def _view(found: ModeVerdict) -> str:
-    return "" if found.view is None else found.view.text
+def _told(judged: JudgedDecision) -> dict[str, Any]:
+    found = judged.upstream
+    told = {name: getattr(found, name) for name in ("gap", "rank", "feasible", "best", "reason")}
+    view = "" if found.view is None else found.view.text
+    return {"verdict": judged.verdict, "node": judged.node, "view": view, **told}
 
 
 def _ordered(counts: Mapping[str, int]) -> dict[str, int]:

@@ -4,32 +4,24 @@ from __future__ import annotations
 
 import copy
 import gzip
-import importlib.util
+import importlib
 import json
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 
+from tests.conformance.test_conformance import runner
+
 pytestmark = pytest.mark.no_cover  # The same cases are traced in test_conformance.py.
 
-HERE = Path(__file__).resolve().parent
+HERE = Path(runner.__file__ or "").parent
 Answer = dict[str, Any]
 
 
-def load_family() -> ModuleType:
-    """The runner imports families from its own folder; here the file is enough."""
-    spec = importlib.util.spec_from_file_location("filter_score", HERE / "families" / "filter_score.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-family = load_family()
+# Loading the runner put its folder, where the families are, on the path.
+family = importlib.import_module("families.filter_score")
 with gzip.open(HERE / "cases" / "filter-score.jsonl.gz", "rt") as lines:
     CASES = [json.loads(line) for line in lines]
 

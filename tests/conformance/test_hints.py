@@ -3,28 +3,20 @@
 from __future__ import annotations
 
 import gzip
-import importlib.util
+import importlib
 import json
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 
-HERE = Path(__file__).resolve().parent
+from tests.conformance.test_conformance import runner
+
+HERE = Path(runner.__file__ or "").parent
 
 
-def load_family() -> ModuleType:
-    """The runner imports families from its own folder; here the file is enough."""
-    spec = importlib.util.spec_from_file_location("hints", HERE / "families" / "hints.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-family = load_family()
+# Loading the runner put its folder, where the families are, on the path.
+family = importlib.import_module("families.hints")
 with gzip.open(HERE / "cases" / "hints.jsonl.gz", "rt") as lines:
     CASES = [json.loads(line) for line in lines]
 

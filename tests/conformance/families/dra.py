@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 from families.filter_score import cluster as cluster_of
-from families.filter_score import filter_verdicts
+from families.filter_score import filter_verdicts, scores_of, status_of
 from families.volume_dra_hints import with_uid
 
 from tidelog.api.kinds.registry import KIND_BY_NAME
@@ -24,7 +24,7 @@ from tidelog.api.writes import Write, written
 from tidelog.framework.diagnosis import FitError
 from tidelog.framework.framework import Feasible, Framework
 from tidelog.framework.interface import CycleState, Status
-from tidelog.framework.node_info import NodeInfo, PodInfo
+from tidelog.framework.node_info import PodInfo
 from tidelog.plugins.dynamic_resources.cycle import Cycle, NodePlan, cycle_of
 from tidelog.plugins.dynamic_resources.plugin import DynamicResources
 
@@ -53,7 +53,7 @@ def answer(case: Mapping[str, Any]) -> Answer:
     result: Answer = {}
     gate = plugin.pre_enqueue(pod.pod)
     if gate is not None:
-        result["preEnqueue"] = _status(gate.by(plugin.name))
+        result["preEnqueue"] = status_of(gate.by(plugin.name))
     state = CycleState(at=NOW)
     found = framework.find_feasible(state, pod)
     result |= _placement(framework, pod, state, found)
@@ -63,7 +63,7 @@ def answer(case: Mapping[str, Any]) -> Answer:
     if not result["feasible"]:
         return result | {"postFilter": _post_filter(framework, plugin, state, pod, found)}
     assert isinstance(found, Feasible)
-    result |= _scores(framework, state, pod, found.nodes)
+    result |= scores_of(framework, state, pod, found.nodes)[1]
     node = min(result["best"] if "best" in case["expect"] else result["feasible"])
     result["bind"] = _bind(framework, case, state, pod, node, result.get("plans", {}).get(node, {}))
     return result
@@ -74,13 +74,13 @@ def _placement(framework: Framework, pod: PodInfo, state: CycleState, found: Any
     alone = CycleState(at=NOW)
     outcome = framework.run_pre_filter(alone, pod)
     if outcome.status is not None:
-        rejection = {"prefilter": _status(outcome.status)}
+        rejection = {"prefilter": status_of(outcome.status)}
         return rejection | ({"fitError": found.message} if isinstance(found, FitError) else {})
     verdicts = {node.name: filter_verdicts(framework, alone, pod, node) for node in framework.snapshot.nodes}
     feasible = [name for name, rejected in verdicts.items() if not rejected]
     result: Answer = {
         "filter": {
-            name: {"first": rejected[0].plugin, "rejects": [_status(each) for each in rejected]}
+            name: {"first": rejected[0].plugin, "rejects": [status_of(each) for each in rejected]}
             for name, rejected in verdicts.items()
             if rejected
         },
@@ -129,7 +129,7 @@ def _each(framework: Framework, pod: PodInfo) -> list[Answer]:
     # The recorded plugins were asked without the framework, whose words these are.
     by_framework = f'running PreFilter plugin "{plugin.name}": '
     reasons = tuple(reason.removeprefix(by_framework) for reason in status.reasons)
-    return [_status(Status(status.code, reasons, plugin.name))]
+    return [status_of(Status(status.code, reasons, plugin.name))]
 
 
 def _post_filter(
@@ -201,23 +201,6 @@ def _told(write: Write, after: Any) -> Answer:
 
 def _starred(name: str) -> str:
     return re.sub(r"(-extended-resources-)[0-9a-f]{5}$", r"\1generated", name)
-
-
-def _scores(framework: Framework, state: CycleState, pod: PodInfo, feasible: Sequence[NodeInfo]) -> Answer:
-    scores = framework.score_nodes(state, pod, feasible)
-    if isinstance(scores, Status):
-        raise AssertionError(f"scoring fails: {scores.message}")
-    names = [node.name for node in feasible]
-    total = dict(zip(names, scores.totals, strict=True))
-    return {
-        "scores": {name: dict(zip(names, p.normalized, strict=True)) for name, p in scores.plugins.items()},
-        "total": total,
-        "best": sorted(name for name in names if total[name] == max(scores.totals)),
-    }
-
-
-def _status(status: Status) -> Answer:
-    return {"plugin": status.plugin, "code": status.code.value, "reasons": sorted(status.reasons)}
 
 
 # --- comparing ------------------------------------------------------------------------------------------------------------

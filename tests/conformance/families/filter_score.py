@@ -6,7 +6,7 @@ feasible is scored, even a single node. Which node is picked is our own choice; 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -24,7 +24,14 @@ from tidelog.api.pod_status import is_terminal
 from tidelog.configuration.configuration import default_configuration
 from tidelog.configuration.profiles import build_profile
 from tidelog.framework.diagnosis import FitError
-from tidelog.framework.framework import Feasible, FixedNominations, Framework, FrameworkHandle, ScheduleResult
+from tidelog.framework.framework import (
+    Feasible,
+    FixedNominations,
+    Framework,
+    FrameworkHandle,
+    NodeScores,
+    ScheduleResult,
+)
 from tidelog.framework.interface import CycleState, Status
 from tidelog.framework.listers import Listers
 from tidelog.framework.node_info import NodeInfo, PodInfo
@@ -87,7 +94,7 @@ def answer(case: Mapping[str, Any]) -> Answer:
     if outcome.status is not None:
         assert isinstance(found, FitError)
         return {
-            "prefilter": _status(outcome.status),
+            "prefilter": status_of(outcome.status),
             "filter": {},
             "feasible": [],
             "fitError": found.message,
@@ -99,7 +106,7 @@ def answer(case: Mapping[str, Any]) -> Answer:
         "filter": {
             node.name: {
                 "first": statuses[node.name].plugin if node.name in statuses else "",
-                "rejects": [_status(verdict) for verdict in filter_verdicts(framework, state, pod, node)],
+                "rejects": [status_of(verdict) for verdict in filter_verdicts(framework, state, pod, node)],
             }
             for node in framework.snapshot.nodes
             if node.name not in names
@@ -113,24 +120,32 @@ def answer(case: Mapping[str, Any]) -> Answer:
     return result | _scores(framework, state, pod, feasible)
 
 
-def _scores(framework: Framework, state: CycleState, pod: PodInfo, feasible: list[NodeInfo]) -> Answer:
+def scores_of(
+    framework: Framework, state: CycleState, pod: PodInfo, feasible: Sequence[NodeInfo]
+) -> tuple[NodeScores, Answer]:
+    """The points of the feasible nodes, and as an answer tells them."""
     scores = framework.score_nodes(state, pod, feasible)
     if isinstance(scores, Status):
         raise AssertionError(f"scoring fails: {scores.message}")
     names = [node.name for node in feasible]
     total = dict(zip(names, scores.totals, strict=True))
-    return {
-        "scores": {
-            name: dict(zip(names, plugin.normalized, strict=True)) for name, plugin in scores.plugins.items()
-        },
+    return scores, {
+        "scores": {name: dict(zip(names, p.normalized, strict=True)) for name, p in scores.plugins.items()},
+        "total": total,
+        "best": sorted(name for name in names if total[name] == max(scores.totals)),
+    }
+
+
+def _scores(framework: Framework, state: CycleState, pod: PodInfo, feasible: list[NodeInfo]) -> Answer:
+    scores, told = scores_of(framework, state, pod, feasible)
+    names = [node.name for node in feasible]
+    return told | {
         "raw": {
             name: dict(zip(names, plugin.raw, strict=True))
             for name, plugin in scores.plugins.items()
             if plugin.raw != plugin.normalized
         },
         "skippedScore": sorted(state.skip_score),
-        "total": total,
-        "best": sorted(name for name in names if total[name] == max(scores.totals)),
         "picked": [_pick(framework, pod)],
     }
 
@@ -142,7 +157,8 @@ def _pick(framework: Framework, pod: PodInfo) -> str:
     return result.node
 
 
-def _status(status: Status) -> Answer:
+def status_of(status: Status) -> Answer:
+    """A status as an answer tells it."""
     return {"plugin": status.plugin, "code": status.code.value, "reasons": sorted(status.reasons)}
 
 

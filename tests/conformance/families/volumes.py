@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 from families.filter_score import cluster as cluster_of
-from families.filter_score import filter_verdicts
+from families.filter_score import filter_verdicts, scores_of, status_of
 
 from tidelog.api.kinds.registry import KIND_BY_NAME, object_key
 from tidelog.api.objects import Object, Pod
@@ -30,7 +30,7 @@ from tidelog.api.writes import Write, written
 from tidelog.framework.diagnosis import FitError
 from tidelog.framework.framework import Feasible, Framework
 from tidelog.framework.interface import Code, CycleState, Status
-from tidelog.framework.node_info import NodeInfo, PodInfo
+from tidelog.framework.node_info import PodInfo
 from tidelog.framework.storage import Storage
 from tidelog.plugins.volumes.binding import plan_for
 from tidelog.plugins.volumes.plan import Plan
@@ -66,7 +66,7 @@ def answer(case: Mapping[str, Any]) -> Answer:
     if "feasible" not in result or result.get("errored") or not result["feasible"]:
         return result
     assert isinstance(found, Feasible)
-    result |= _scores(framework, state, pod, found.nodes)
+    result |= scores_of(framework, state, pod, found.nodes)[1]
     node = min(result.get("best") or result["feasible"])
     if "best" not in case["expect"]:
         node = min(result["feasible"])
@@ -94,13 +94,13 @@ def _placement(
     alone = CycleState()
     outcome = framework.run_pre_filter(alone, pod)
     if outcome.status is not None:
-        rejection = {"prefilter": _status(outcome.status)}
+        rejection = {"prefilter": status_of(outcome.status)}
         return rejection | ({"fitError": found.message} if isinstance(found, FitError) else {})
     verdicts = {node.name: filter_verdicts(framework, alone, pod, node) for node in framework.snapshot.nodes}
     feasible = [name for name, rejected in verdicts.items() if not rejected]
     result: Answer = {
         "filter": {
-            name: {"first": rejected[0].plugin, "rejects": [_status(each) for each in rejected]}
+            name: {"first": rejected[0].plugin, "rejects": [status_of(each) for each in rejected]}
             for name, rejected in verdicts.items()
             if rejected
         },
@@ -122,21 +122,8 @@ def _each(framework: Framework, pod: PodInfo) -> list[Answer]:
                 # The recorded plugins were asked without the framework, whose words these are.
                 by_framework = f'running PreFilter plugin "{plugin.name}": '
                 reasons = tuple(reason.removeprefix(by_framework) for reason in status.reasons)
-                found.append(_status(Status(status.code, reasons, plugin.name)))
+                found.append(status_of(Status(status.code, reasons, plugin.name)))
     return found
-
-
-def _scores(framework: Framework, state: CycleState, pod: PodInfo, feasible: Sequence[NodeInfo]) -> Answer:
-    scores = framework.score_nodes(state, pod, feasible)
-    if isinstance(scores, Status):
-        raise AssertionError(f"scoring fails: {scores.message}")
-    names = [node.name for node in feasible]
-    total = dict(zip(names, scores.totals, strict=True))
-    return {
-        "scores": {name: dict(zip(names, p.normalized, strict=True)) for name, p in scores.plugins.items()},
-        "total": total,
-        "best": sorted(name for name in names if total[name] == max(scores.totals)),
-    }
 
 
 def _plan(plan: Plan) -> Answer:
@@ -227,10 +214,6 @@ def _failure(text: str) -> Answer:
         "code": Code.ERROR.value,
         "reasons": [f'running PreBind plugin "VolumeBinding": binding volumes: {text}'],
     }
-
-
-def _status(status: Status) -> Answer:
-    return {"plugin": status.plugin, "code": status.code.value, "reasons": sorted(status.reasons)}
 
 
 # --- comparing ------------------------------------------------------------------------------------------------------------

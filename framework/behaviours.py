@@ -37,6 +37,7 @@ ONE_IMAGE_SIZE = 4
 TIES_FOLLOW_PODS = 5
 DEVICE_PLACEMENTS = 6
 SELECTORS_PAUSE_NOBODY = 7
+NOMINATED_REJECTORS = 8
 
 BEHAVIOURS: dict[int, Behaviour] = {
     GUARDED_STARTING_PODS: Behaviour(
@@ -73,6 +74,11 @@ BEHAVIOURS: dict[int, Behaviour] = {
         "selectors-pause-nobody",
         "0.1.0",
         "A device's selector is given up after 50,000 units of cost, and a dear one is paid for in steps of the search; with `compat: upstream` after 1,000,000, as by the API server's evaluator.",
+    ),
+    NOMINATED_REJECTORS: Behaviour(
+        "nominated-rejectors",
+        "0.1.0",
+        "With `compat: upstream` the message about nodes that PreFilter left out also names the plugins that rejected the node to which the pod was nominated, as kube-scheduler's does.",
     ),
 }
 """Number → what changed."""

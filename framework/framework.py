@@ -23,7 +23,7 @@ from tidelog.api.ties import tie_of
 from tidelog.api.times import NANOS
 from tidelog.api.writes import Write
 from tidelog.framework.arithmetic import scan_start
-from tidelog.framework.behaviours import TIES_FOLLOW_PODS
+from tidelog.framework.behaviours import NOMINATED_REJECTORS, TIES_FOLLOW_PODS
 from tidelog.framework.diagnosis import NO_NODES, Diagnosis, FitError, did_not_satisfy
 from tidelog.framework.interface import (
     Answer,
@@ -243,6 +243,8 @@ class Framework:
         """Of the attempt under way."""
         self.ties_follow_pods = handle.behaves(TIES_FOLLOW_PODS)
         """Of equally good nodes one with the fewest pods is taken."""
+        self.names_nominated_rejectors = handle.upstream and handle.behaves(NOMINATED_REJECTORS)
+        """Plugins that rejected the nominated node are named beside those that left out the other nodes."""
         self.nominated: NominatedPods = FixedNominations() if nominated is None else nominated
         self.observer: Observer | None = None
         self.has_observed_steps = False
@@ -370,6 +372,8 @@ class Framework:
                 return (
                     passed if isinstance(passed, Status) else Feasible(passed, diagnosis, is_nominated=True)
                 )
+            if self.names_nominated_rejectors and outcome.nodes is not None:
+                diagnosis.leave_out(sorted(diagnosis.rejecting))
         passed = self._passing(state, pod, allowed, diagnosis)
         if isinstance(passed, Status):
             return passed

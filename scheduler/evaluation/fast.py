@@ -156,6 +156,8 @@ class FastEvaluation:
         attempt = _Attempt(self, prepared, state, pod, candidates)
         feasible = attempt.feasible()
         if not feasible:
+            if nominated_node and self._framework.names_nominated_rejectors:
+                return None
             return attempt.nowhere()
         if nominated_node:
             node = self._framework.snapshot.get(nominated_node)

@@ -48,8 +48,6 @@ MAY_DIFFER: dict[str, dict[str, int]] = {
     "imagesizes": {"imageGap": 1},
     # It scored a part of 150 to 200 nodes.
     "sampling": {"sampled": 13},
-    # After a nominated node failed, plugins that narrowed nothing stand in its message.
-    "daemon": {"differs": 1},
 }
 """The most of each verdict that is no agreement."""
 

@@ -247,6 +247,23 @@ def selectors_pause_nobody() -> Driver:
     return twice(7, happens)
 
 
+def nominated_rejectors() -> Driver:
+    """A pod that may go to one node only, and is tried there again while its victim is still going."""
+
+    def happens(driver: Driver, when: str) -> None:
+        there = f"{when}-1"
+        driver.put(node(there, "a", cpu="1").build(), node(f"{when}-2", "a", cpu="1").build())
+        driver.put(pod(f"low-{when}", "800m").on(there).grace(600).build())
+        small = pod(f"small-{when}", "100m").on(there).build()
+        driver.put(small)
+        driver.put(pod(f"vip-{when}", "900m").priority(10).node_affinity(f"metadata.name={there}").build())
+        driver.settle()
+        driver.delete(small)
+        driver.advance(seconds=60)
+
+    return twice(8, happens, compat="upstream")
+
+
 STORIES: dict[str, Callable[[], Driver]] = {
     "spread": spread,
     "preemption": preemption,
@@ -261,6 +278,7 @@ STORIES: dict[str, Callable[[], Driver]] = {
     "ties-follow-pods": ties_follow_pods,
     "device-placements": device_placements,
     "selectors-pause-nobody": selectors_pause_nobody,
+    "nominated-rejectors": nominated_rejectors,
 }
 
 

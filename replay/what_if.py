@@ -139,19 +139,14 @@ EXAMINED_MAX = 5_000_000
 """So many times a node is asked at most whether it would have been as good; some minutes."""
 
 
-class _Placement(msgspec.Struct):
-    """As much of an outcome as is compared."""
-
-    node: str
-    score: int = 0
-
-
-def _placements_of(records: Sequence[Record]) -> dict[str, list[_Placement]]:
+def _placements_of(records: Sequence[Record]) -> dict[str, list[Scheduled]]:
     """By pod key, where it was placed, one time after the other."""
-    found: dict[str, list[_Placement]] = {}
+    found: dict[str, list[Scheduled]] = {}
     for record in records:
         if record.kind == "Scheduled":
-            found.setdefault(record.key, []).append(msgspec.msgpack.decode(record.body, type=_Placement))
+            body = decode_outcome(record)
+            assert isinstance(body, Scheduled)
+            found.setdefault(record.key, []).append(body)
     return found
 
 
@@ -164,7 +159,7 @@ class _Comparing(Driver):
     def __init__(
         self,
         registry: Registry,
-        recorded: Mapping[str, Sequence[_Placement]],
+        recorded: Mapping[str, Sequence[Scheduled]],
         beginning: Beginning | None,
         *,
         now: int,
@@ -206,7 +201,7 @@ class _Comparing(Driver):
         if self._has_as_many_points(key, body, recorded[number]):
             self.as_good.add((key, number))
 
-    def _has_as_many_points(self, key: str, body: Scheduled, recorded: _Placement) -> bool:
+    def _has_as_many_points(self, key: str, body: Scheduled, recorded: Scheduled) -> bool:
         if self.is_as_configured and body.score == recorded.score:
             return True
         pod = self.core.cluster.pod(key)

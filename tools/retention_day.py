@@ -48,7 +48,6 @@ class Longest:
     def __init__(self) -> None:
         self.cpu = 0.0
         self.wall = 0.0
-        self.what = ""
         self.collecting = 0.0
         self.collection = 0.0
         """The longest collection of garbage, which is within a callback."""
@@ -73,11 +72,11 @@ def timed_callbacks() -> Iterator[Longest]:
             spent = time.thread_time() - cpu
             found.wall = max(found.wall, time.perf_counter() - wall)
             found.many += spent > PAUSE_MAX / 2
+            found.cpu = max(found.cpu, spent)
             if spent > NOTED_SECONDS:
                 name = task.get_name() if isinstance(task, asyncio.Task) else str(handle._callback)
                 end = place_of(task) if isinstance(task, asyncio.Task) else ""
                 found.most = sorted([*found.most, (spent, f"{name}: {begin} to {end}")], reverse=True)[:8]
-                found.cpu, found.what = found.most[0]
 
     def collected(phase: str, _info: dict[str, int]) -> None:
         now = time.thread_time()

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from tests.worlds.beginnings import behind, quiet_places
 from tests.worlds.histories import node, pod, random_history
+from tidelog.api.errors import LogError
 from tidelog.api.times import NANOS
 from tidelog.cli.main import main
 from tidelog.configuration.configuration import SchedulerConfiguration, resolve_configuration
@@ -21,7 +22,7 @@ from tidelog.plugins.registry import Registry
 from tidelog.replay.comparison import Comparison, compare
 from tidelog.replay.driver import Driver
 from tidelog.replay.figures import figures
-from tidelog.replay.files import write_log
+from tidelog.replay.files import rechained, write_log
 from tidelog.replay.verify import verify
 from tidelog.replay.what_if import Injection, WhatIfOutcomes, run_what_if
 from tidelog.scheduler.recorded import CannotFollow
@@ -423,6 +424,15 @@ def test_wait_for_a_node_that_is_there_in_the_what_if_is_a_gain(driver: Driver) 
 
     assert found.figures["recorded"].pending_seconds.p50 >= 30
     assert found.figures["what_if"].pending_seconds.p50 == 0
+
+
+def test_placement_that_cannot_be_read_is_refused_with_its_record() -> None:
+    records = list(random_history(3).records)
+    place = next(i for i, record in enumerate(records) if record.kind == "Scheduled")
+    records[place] = replace(records[place], body=b"")
+
+    with pytest.raises(LogError, match=f"record {place + 1} .* has a body of another shape"):
+        run_what_if(rechained(records), Registry())
 
 
 def test_nodes_in_use_do_not_count_those_of_daemons_alone(driver: Driver) -> None:

@@ -19,6 +19,7 @@ import pytest
 import yaml
 
 from tests.kube.server import VARIABLES, binary
+from tests.patience import PATIENCE
 from tidelog.daemon.actors.node_agent import NodeAgent
 from tidelog.daemon.process.runtime import Limits
 from tidelog.testing.api_server import ApiSandbox, ApiServerThread
@@ -42,9 +43,12 @@ class Loop:
         self,
         lister: Callable[[], tuple[list[dict[str, Any]], str]],
         watcher: Callable[[str], Iterator[Event]],
+        close: Callable[[], object],
     ) -> None:
+        """`close`: let go of the library's connections."""
         self._list = lister
         self._watch = watcher
+        self._close = close
         self.objects: dict[str, dict[str, Any]] = {}
         self.versions: dict[str, int] = {}
         self.problems: list[str] = []
@@ -58,8 +62,13 @@ class Loop:
         return self
 
     def __exit__(self, *_: object) -> None:
-        # It ends at its next event, or when the server goes: some libraries' watches never end by themselves.
         self._stop.set()
+
+    def end(self) -> None:
+        """Wait for the thread's end: at its next event, or when it is cut off, since some libraries' watches never end by themselves."""
+        self._thread.join(PATIENCE)
+        assert not self._thread.is_alive()
+        self._close()
 
     def _run(self) -> None:
         while not self._stop.is_set():
@@ -156,7 +165,7 @@ def official(api: ApiServerThread) -> Loop:
         except ApiException as error:
             raise (Gone() if error.status == 410 else error) from None
 
-    return Loop(lister, watcher)
+    return Loop(lister, watcher, core.api_client.rest_client.pool_manager.clear)
 
 
 def lightkube(api: ApiServerThread) -> Loop:
@@ -181,7 +190,7 @@ def lightkube(api: ApiServerThread) -> Loop:
         except ApiError as error:
             raise (Gone() if error.status.code == 410 else error) from None
 
-    return Loop(lister, watcher)
+    return Loop(lister, watcher, lambda: None)
 
 
 class Churn:
@@ -237,9 +246,6 @@ async def _cut(sandbox: ApiSandbox) -> None:
     reason="restarts a server on its port, which wants a machine without other tests: make client-loops",
 )
 @pytest.mark.slow
-@pytest.mark.filterwarnings(
-    "ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"
-)  # The libraries leave sockets open.
 @pytest.mark.parametrize("library", [official, lightkube], ids=lambda library: library.__name__)
 def test_loop_misses_nothing_and_is_told_nothing_twice(
     library: Callable[[ApiServerThread], Loop], tidelog_api_servers: Callable[..., ApiServerThread]
@@ -257,6 +263,8 @@ def test_loop_misses_nothing_and_is_told_nothing_twice(
         last = _last_revision(api)
         _wait(lambda: loop.revision >= last and set(loop.objects) == wanted)
         final = {name: obj["metadata"]["resourceVersion"] for name, obj in loop.objects.items()}
+    api.call(_cut)
+    loop.end()
 
     assert loop.problems == []
     assert final == _revisions(api)

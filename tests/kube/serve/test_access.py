@@ -13,10 +13,11 @@ from typing import Any
 import pytest
 
 from tests.kube.conftest import Client, MakeClient
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, until
 from tidelog.api.errors import TidelogError, UsageError
 from tidelog.kube.serve.credentials import certificate, kept_token, read_tokens, write_kubeconfig
 from tidelog.kube.serve.http import Limits
+from tidelog.kube.serve.server import _Connection
 from tidelog.testing.api_server import ApiSandbox
 
 PODS = "/api/v1/namespaces/default/pods"
@@ -270,3 +271,35 @@ async def _asked(connection: socket.socket, sandbox: ApiSandbox) -> bytes:
     finally:
         writer.transport.abort()
         await asyncio.sleep(0)
+
+
+async def test_connection_whose_handshake_ends_just_when_the_server_does_is_closed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Also when its client takes no leave. In the very turn of the event loop in which the handshake is done, the server begins to end."""
+    ended: list[_Connection] = []
+    ending: list[asyncio.Task[None]] = []
+    connection_made, connection_lost = _Connection.connection_made, _Connection.connection_lost
+
+    def made(self: _Connection, transport: asyncio.BaseTransport) -> None:
+        connection_made(self, transport)
+        ending.append(asyncio.create_task(sandbox.restart()))
+
+    def lost(self: _Connection, error: BaseException | None) -> None:
+        connection_lost(self, error)
+        ended.append(self)
+
+    def connect(port: int) -> ssl.SSLSocket:
+        context = ssl.create_default_context()
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        return context.wrap_socket(socket.create_connection(("127.0.0.1", port)))
+
+    async with ApiSandbox() as sandbox:
+        monkeypatch.setattr(_Connection, "connection_made", made)
+        monkeypatch.setattr(_Connection, "connection_lost", lost)
+        client = await asyncio.to_thread(connect, int(sandbox.url.rpartition(":")[2]))
+        await until(lambda: bool(ending))
+        await ending[0]
+
+        assert len(ended) == 1
+        client.close()

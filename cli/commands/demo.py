@@ -21,7 +21,11 @@ def run(args: argparse.Namespace) -> int:
     """Tell the story."""
     from pathlib import Path
 
+    from tidelog.api.errors import UsageError
     from tidelog.cli.demo.demo import tell
+    from tidelog.eventlog.address import database_name, is_database
 
+    if args.log is not None and is_database(args.log):
+        raise UsageError(f"--log {database_name(args.log)}: the demo makes a log of its own, in a file")
     tell(None if args.log is None else Path(args.log))
     return 0

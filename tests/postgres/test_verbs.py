@@ -165,6 +165,13 @@ def test_options_of_ours_do_not_reach_the_server() -> None:
     assert (parsed.schema, parsed.lease_seconds, parsed.patience_seconds) == ("x", 3.0, 60.0)
 
 
+def test_demo_makes_a_file(run: Run) -> None:
+    code, _, error = run("demo", "--log", "postgresql://me@127.0.0.1:1/db")
+
+    assert code == 2
+    assert "the demo makes a log of its own, in a file" in error
+
+
 def test_server_that_is_not_there_is_one_line(run: Run) -> None:
     code, _, error = run("get", "pods", "--log", "postgresql://me@127.0.0.1:1/db?patience=0s")
 

@@ -162,12 +162,12 @@ class LiveCluster(DecisionGate):
             and self.synced
             and self.runtime.core.promises.binds + self.runtime.uncommitted < self.settings.unsettled
             and len(self.runtime.core.promises) < 8 * self.settings.unsettled
-            and (self.writer is None or not self.writer.forbidden)
+            and (self.writer is None or not self.writer.channel.forbidden)
         )
 
     def decided(self, decision: Decision) -> None:
         if self.writer is not None:
-            self.writer.decided(decision)
+            self.writer.grounds.decided(decision)
 
     # --- what it tells ----------------------------------------------------------------------------------------------------
 
@@ -187,8 +187,8 @@ class LiveCluster(DecisionGate):
                 found.append(f"{name} cannot be read: {reader.trouble}")
             elif now - reader.heard_at > LAG_SECONDS * NANOS:
                 found.append(f"nothing was heard of {name} for {(now - reader.heard_at) // NANOS} s")
-        if self.writer is not None and self.writer.forbidden:
-            found.insert(0, f"the API server allows no writes: {self.writer.forbidden}")
+        if self.writer is not None and self.writer.channel.forbidden:
+            found.insert(0, f"the API server allows no writes: {self.writer.channel.forbidden}")
         return (
             found
             if len(found) <= TROUBLES_TOLD
@@ -205,6 +205,8 @@ class LiveCluster(DecisionGate):
                 unsettled[effect.name] += 1
                 oldest = min(oldest, effect.at)
         counts = WriterCounts() if writer is None else writer.counts
+        requests = {} if writer is None else writer.channel.requests
+        seconds_of = {} if writer is None else writer.channel.seconds
         schedules = self.settings.mode == "schedule"
         return ClusterStatistics(
             watch_events={(name,): r.counts.events for name, r in readers.items()},
@@ -215,8 +217,8 @@ class LiveCluster(DecisionGate):
             },
             watch_lag={(name,): (now - r.heard_at) / NANOS for name, r in readers.items()},
             objects_unread={(name,): r.counts.unread for name, r in readers.items()},
-            api_requests={(v, r, str(code)): many for (v, r, code), many in counts.requests.items()},
-            api_seconds={key: seconds for key, (_, seconds) in counts.seconds.items()},
+            api_requests={(v, r, str(code)): many for (v, r, code), many in requests.items()},
+            api_seconds={key: seconds for key, (_, seconds) in seconds_of.items()},
             writes_failed={
                 (e, str(code), str(f).lower()): many for (e, code, f), many in counts.failed.items()
             },

@@ -20,7 +20,7 @@ import heapq
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from random import Random
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 import msgspec
 
@@ -37,26 +37,23 @@ from tidelog.eventlog.records import Draft, Watched, WriteFailed
 from tidelog.framework.disruption_budgets import selects
 from tidelog.framework.node_info import PodInfo
 from tidelog.kube.cluster import requests
+from tidelog.kube.cluster.channel import Again, Channel
 from tidelog.kube.cluster.codec import Codec
 from tidelog.kube.cluster.events import Events
+from tidelog.kube.cluster.grounds import Grounds
 from tidelog.kube.cluster.inbox import Inbox
 from tidelog.kube.cluster.lease import Leadership
-from tidelog.kube.cluster.port import Answer, ClusterError, ClusterPort, NoAnswer, NotSent, Request
+from tidelog.kube.cluster.port import Answer, ClusterError, ClusterPort, NoAnswer
 from tidelog.kube.cluster.view import AUTHOR, KindView
 from tidelog.kube.cluster.waiting import Backoff, pause
 from tidelog.scheduler.core import Core
-from tidelog.scheduler.decision import Decision, Relies
 
-FORBIDDEN_SECONDS = 60.0
-"""So long a 403 is waited out: roles are loaded late after a server's start."""
 READ_BACK_SECONDS = 30.0
 """After this time, an effect that was answered well and is not seen is read."""
 UNSEEN_MAX = 3
 """So often what was answered well and is not seen is sent."""
 SWEEP_SECONDS = 5.0
-FAILURES_TO_BREAK = 20
 MESSAGE_MAX = 256
-LEAST_UNDER_WAY = 1
 
 _log = logging.getLogger("tidelog.cluster")
 ObjectT = TypeVar("ObjectT", bound=Object)
@@ -74,24 +71,12 @@ class WriterSettings(msgspec.Struct, frozen=True, kw_only=True):
 class WriterCounts(msgspec.Struct):
     """For metrics."""
 
-    requests: dict[tuple[str, str, int], int] = {}
-    """(verb, resource, HTTP status; 0 without an answer) → how many."""
-    seconds: dict[tuple[str, str], tuple[int, float]] = {}
-    """(verb, resource) → (how many, seconds in all)."""
     failed: dict[tuple[str, int, bool], int] = {}
     """(effect, code, final) → WriteFailed records."""
     confirmed: int = 0
     confirm_seconds: float = 0.0
     late: int = 0
     """Pods that were seen bound where their node was closed, or gone, by then."""
-
-
-class _Ground(NamedTuple):
-    """The facts that a decision stands on that is not sent yet."""
-
-    attempt: int
-    observed: int
-    relies: tuple[Relies, ...]
 
 
 class _Failed(Exception):
@@ -106,14 +91,6 @@ class _Failed(Exception):
         self.by = by
         self.budget = budget
         self.sent = sent
-
-
-class _Again(Exception):
-    """Try it once more, after a while."""
-
-    def __init__(self, seconds: float | None = None) -> None:
-        super().__init__(seconds)
-        self.seconds = seconds
 
 
 class Writer:
@@ -139,11 +116,9 @@ class Writer:
     ) -> None:
         """`durable`: the log's head. `views`: of each kind, what goes through it when it is read back. `ready`: every kind is synced."""
         self.counts = WriterCounts()
-        self.forbidden = ""
-        """Why the server lets us write nothing; empty while it does."""
         self.settings = settings or WriterSettings()
-        self.concurrency = float(self.settings.concurrency)
-        self._port = port
+        self.channel = Channel(port, clock, leadership, self.settings.concurrency)
+        self.grounds = Grounds(core)
         self._core = core
         self._durable = durable
         self._inbox = inbox
@@ -164,10 +139,6 @@ class Writer:
         self._under_way: dict[str, asyncio.Task[None]] = {}
         self._sent: dict[str, dict[str, tuple[int, int]]] = {}
         """Uid → effect → (seq that the server has answered well, when). Forgotten with the promise."""
-        self._grounds: dict[str, _Ground] = {}
-        """Uid → what its binding stands on, until it is sent."""
-        self._by_attempt: dict[int, list[str]] = {}
-        """A group's attempt → the uids of its members whose bindings are not sent."""
         self._nodes: dict[str, str] = {}
         """Uids of pods whose binding was answered well → their node."""
         self._deleting: set[str] = set()
@@ -177,25 +148,6 @@ class Writer:
         self._unseen: dict[str, int] = {}
         """Uid → how often its object was read back without what was answered well."""
         self._backoffs: dict[str, Backoff] = {}
-        self._forbidden_since = 0
-        self._failures = 0
-        """In a row."""
-        self._successes = 0
-        self._limited_until = 0
-
-    # --- what it is told ------------------------------------------------------------------------------------------------
-
-    def decided(self, decision: Decision) -> None:
-        """This decision is about to be in the log; what it stands on is looked at once more before it is sent."""
-        ground = _Ground(decision.attempt, decision.observed, decision.relies)
-        placed = [relies for relies in decision.relies if relies.node]
-        if not placed or all(relies.victims for relies in placed):
-            return
-        for relies in placed:
-            self._grounds[relies.pod_uid] = ground
-        if len(placed) > 1:
-            self._by_attempt[decision.attempt] = [relies.pod_uid for relies in placed]
-        self._core.hold_notes(decision.attempt)
 
     # --- its tasks ------------------------------------------------------------------------------------------------------
 
@@ -206,7 +158,7 @@ class Writer:
                 group.create_task(self._sweep())
                 while True:
                     self._pump(group)
-                    await self._changed.wait(self._limited_until or None)
+                    await self._changed.wait(self.channel.rests_until or None)
         finally:
             for task in self._under_way.values():
                 task.cancel()
@@ -221,15 +173,9 @@ class Writer:
         later, self._later = self._later, {}
         for uid in (*promises.take_fresh(), *later):
             self._look(uid)
-        if self._limited_until and self._clock.now() >= self._limited_until:
-            self._limited_until = 0
-        if not self._ready() or self._limited_until:
+        limit = self.channel.width()
+        if not self._ready():
             return
-        limit = (
-            LEAST_UNDER_WAY
-            if self._failures >= FAILURES_TO_BREAK
-            else max(int(self.concurrency), LEAST_UNDER_WAY)
-        )
         while self._waiting and len(self._under_way) < limit and self._leadership.may_write():
             _, _, uid = heapq.heappop(self._waiting)
             self._queued.discard(uid)
@@ -338,12 +284,12 @@ class Writer:
                 oldest = min((at for _, at in sent.values()), default=self._clock.now())
                 is_overdue = self._clock.now() - oldest > READ_BACK_SECONDS * NANOS
                 if is_overdue and uid not in self._under_way and self._leadership.may_write():
-                    with contextlib.suppress(ClusterError, _Again):
+                    with contextlib.suppress(ClusterError, Again):
                         await self._look_for(promise)
 
     async def _look_for(self, promise: Promise) -> None:
         """Read an object that should have shown by now what the server has answered well: what it does not show is sent again, and in the end
-        given up, with the reason in the log. Raises ClusterError, _Again."""
+        given up, with the reason in the log. Raises ClusterError, Again."""
         uid, now = promise.uid, self._clock.now()
         self._sent[uid] = {name: (seq, now) for name, (seq, _) in self._sent[uid].items()}
         found = await self._read_back(promise.base)
@@ -386,20 +332,7 @@ class Writer:
         self._unknown.discard(uid)
         self._unseen.pop(uid, None)
         self._backoffs.pop(uid, None)
-        self._release(uid)
-
-    def _release(self, uid: str) -> None:
-        ground = self._grounds.pop(uid, None)
-        if ground is None:
-            return
-        members = self._by_attempt.get(ground.attempt)
-        if members is not None:
-            if uid in members:
-                members.remove(uid)
-            if members:
-                return
-            del self._by_attempt[ground.attempt]
-        self._core.release_notes(ground.attempt)
+        self.grounds.release(uid)
 
     # --- one request ----------------------------------------------------------------------------------------------------
 
@@ -413,7 +346,7 @@ class Writer:
             self._backoffs.pop(uid, None)
         except _Failed as failed:
             await self._fail(promise, effects, failed)
-        except _Again as again:
+        except Again as again:
             wait = self._backoff(uid).next() if again.seconds is None else again.seconds
         except ClusterError as error:
             _log.warning("a write could not be sent", extra=fields(key=promise.key, error=str(error)))
@@ -444,87 +377,24 @@ class Writer:
         else:
             await self._patch_status(promise, effects)
 
-    async def _ask(self, request: Request, resource: str, *, until: bool = True) -> Answer:
-        """The answer, if it is one that all writes take in the same way. Raises _Again, _Failed, NoAnswer."""
-        if until and not self._leadership.may_write():
-            raise _Again(1.0)
-        began = self._clock.now()
-        try:
-            answer = await self._port.send(request)
-        except NotSent:
-            self._count(request, resource, 0, began)
-            self._broke()
-            raise
-        except NoAnswer:
-            self._count(request, resource, 0, began)
-            self._slow_down()
-            self._broke()
-            raise
-        self._count(request, resource, answer.status, began)
-        if answer.status == 401:
-            await self._port.renew()
-            raise _Again
-        if answer.status == 403:
-            self._refuse_all(answer)
-        elif answer.ok:
-            self._forbidden_since, self.forbidden = 0, ""
-        if answer.status == 429 and not _is_budget(answer.told()):
-            self._slow_down()
-            self._limited_until = self._clock.now() + round((answer.retry_after or 1.0) * NANOS)
-            raise _Again(answer.retry_after or 1.0)
-        self._failures = 0
-        self._speed_up()
-        return answer
-
-    def _refuse_all(self, answer: Answer) -> None:
-        """403: wait, and then believe it."""
-        now = self._clock.now()
-        self._forbidden_since = self._forbidden_since or now
-        text = answer.told().message
-        if not self.forbidden:
-            _log.error(
-                "the API server allows no writes: is the ClusterRole missing?", extra=fields(error=text)
-            )
-        self.forbidden = text
-        if now - self._forbidden_since < FORBIDDEN_SECONDS * NANOS:
-            raise _Again(5.0)
-
-    def _slow_down(self) -> None:
-        self.concurrency = max(self.concurrency / 2, LEAST_UNDER_WAY)
-
-    def _speed_up(self) -> None:
-        self._successes += 1
-        if self._successes % 100 == 0:
-            self.concurrency = min(self.concurrency + 1, self.settings.concurrency)
-
-    def _broke(self) -> None:
-        self._failures += 1
-        if self._failures >= FAILURES_TO_BREAK:
-            self._limited_until = self._clock.now() + NANOS
-
-    def _count(self, request: Request, resource: str, status: int, began: int) -> None:
-        verb = request.method.lower()
-        key = (verb, resource, status)
-        self.counts.requests[key] = self.counts.requests.get(key, 0) + 1
-        many, seconds = self.counts.seconds.get((verb, resource), (0, 0.0))
-        self.counts.seconds[verb, resource] = (many + 1, seconds + (self._clock.now() - began) / NANOS)
-
     # --- binding ----------------------------------------------------------------------------------------------------------
 
     async def _bind(self, promise: Promise, effect: PromisedEffect) -> None:
         pod = promise.base
         assert isinstance(pod, Pod)
         if promise.uid not in self._unknown:
-            self._check_ground(promise, effect)
+            why = self.grounds.gone(promise.uid, effect.node)
+            if why:
+                raise _unsent(why)
         log_id = self._core.promises.log_id
         request = requests.binding(pod, effect, log_id, strict=self.settings.strict_binding)
         try:
-            answer = await self._ask(request, "pods/binding")
+            answer = await self.channel.ask(request, "pods/binding")
         except NoAnswer:
             await self._resolve(pod, effect, None)
             return
         if answer.ok:
-            self._release(promise.uid)
+            self.grounds.release(promise.uid)
             self._nodes[promise.uid] = effect.node
             self._events.scheduled(pod, effect.node)
             return
@@ -536,31 +406,8 @@ class Writer:
         else:
             raise _Failed(status)
 
-    def _check_ground(self, promise: Promise, effect: PromisedEffect) -> None:
-        """Ask the commit check's question once more, with all that has come since. Raises _Failed, before anything is sent."""
-        ground = self._grounds.get(promise.uid)
-        if ground is None:
-            # Decided before a restart: nobody knows what it stood on, but the node should still take pods.
-            node = self._core.objects.get(f"Node//{effect.node}")
-            if not isinstance(node, Node):
-                raise _unsent(f"node {effect.node} is gone")
-            if node.spec.unschedulable:
-                raise _unsent(f"node {effect.node} was cordoned")
-            return
-        for relies in (
-            ground.relies
-            if promise.uid in self._by_attempt.get(ground.attempt, ())
-            else (relies for relies in ground.relies if relies.pod_uid == promise.uid)
-        ):
-            found = self._core.disturbed(relies, ground.observed)
-            if found is not None:
-                raise _unsent(f"{found.reason} (record {found.seq})")
-        if ground.attempt in self._by_attempt:
-            # The group is on its way: from here on each of its members is looked at by itself.
-            del self._by_attempt[ground.attempt]
-
     async def _resolve(self, pod: Pod, effect: PromisedEffect, status: ApiStatus | None) -> None:
-        """Find out about a binding that was refused, or whose answer did not come. Raises _Again, _Failed."""
+        """Find out about a binding that was refused, or whose answer did not come. Raises Again, _Failed."""
         found = await self._read_back(pod)
         if found is None:
             raise _Failed(status or ApiStatus(code=404, reason="NotFound", message="the pod is gone"))
@@ -570,7 +417,7 @@ class Writer:
             )
         node = found.spec.node_name
         if node == effect.node:
-            self._release(pod.metadata.uid)
+            self.grounds.release(pod.metadata.uid)
             self._nodes[pod.metadata.uid] = node
             self._events.scheduled(pod, node)
             return
@@ -584,20 +431,20 @@ class Writer:
         if status is not None:
             raise _Failed(status)
         self._unknown.add(pod.metadata.uid)
-        raise _Again
+        raise Again
 
     async def _read_back(self, obj: ObjectT) -> ObjectT | None:
-        """The object as it is now, which the log is told, too; None if it is gone. Raises _Again if nobody knows."""
+        """The object as it is now, which the log is told, too; None if it is gone. Raises Again if nobody knows."""
         kind = KIND_OF_TYPE[type(obj)]
         watched = self._kinds.get(kind.name)
         if watched is None:
             return None
         request = requests.reading(watched.path, obj, namespaced=kind.namespaced)
-        answer = await self._ask(request, kind.plural, until=False)
+        answer = await self.channel.ask(request, kind.plural, until=False)
         if answer.status == 404:
             return None
         if not answer.ok:
-            raise _Again
+            raise Again
         found = await self._observe(kind, answer.body)
         assert isinstance(found, type(obj))
         return found
@@ -612,7 +459,7 @@ class Writer:
                 known = None
             found = self._codec.read(kind, body, known)
         except Unreadable as error:
-            raise _Again from error
+            raise Again from error
         if known is not None:
             await self._inbox.put(view.put(found))
         return found
@@ -625,7 +472,9 @@ class Writer:
         if not isinstance(pod, Pod) or pod.metadata.uid != promise.uid or pod.spec.node_name:
             return  # What is promised is void, as the next look will tell.
         status = named.get("status")
-        answer = await self._ask(requests.status_patch(pod, status, named.get("nominate")), "pods/status")
+        answer = await self.channel.ask(
+            requests.status_patch(pod, status, named.get("nominate")), "pods/status"
+        )
         if answer.ok:
             await self._observe(KIND_BY_NAME["Pod"], answer.body)
             if status is not None:
@@ -640,7 +489,7 @@ class Writer:
             raise _Failed(
                 ApiStatus(code=404, reason="NotFound", message="the server does not serve pod groups")
             )
-        answer = await self._ask(requests.group_patch(watched.path, group, effect), "podgroups/status")
+        answer = await self.channel.ask(requests.group_patch(watched.path, group, effect), "podgroups/status")
         if not answer.ok:
             self._refused_patch(answer)
 
@@ -656,7 +505,7 @@ class Writer:
         for request in requests.object_patches(
             watched.path, promise.base, effect.write, namespaced=kind.namespaced
         ):
-            answer = await self._ask(request, kind.plural)
+            answer = await self.channel.ask(request, kind.plural)
             if request.method == "POST" and answer.status == 409:
                 continue  # It was created when it was sent before; the watch will show it.
             if request.method == "DELETE" and answer.status == 404:
@@ -668,7 +517,7 @@ class Writer:
 
     def _refused_patch(self, answer: Answer) -> None:
         if answer.status == 409 or answer.status >= 500:
-            raise _Again
+            raise Again
         raise _Failed(answer.told())
 
     # --- evictions --------------------------------------------------------------------------------------------------------
@@ -685,7 +534,7 @@ class Writer:
         ):
             await self._delete(pod, effect)
             return
-        answer = await self._ask(requests.eviction(pod), "pods/eviction")
+        answer = await self.channel.ask(requests.eviction(pod), "pods/eviction")
         if answer.ok or answer.status == 404:
             self._tell_victim(pod, effect)
             return
@@ -693,21 +542,21 @@ class Writer:
         refused = answer.status == 429 or (answer.status == 500 and len(budgets) > 1)
         if refused and unprotected:
             self._deleting.add(promise.uid)
-            raise _Again(0.0)
+            raise Again(0.0)
         if refused:
             raise _Failed(status, budget=budgets[0] if budgets else "")
         if answer.status == 409:
             # Another pod of that name: this one is gone, as the watch will tell.
             return
         if answer.status >= 500:
-            raise _Again
+            raise Again
         raise _Failed(status)
 
     async def _delete(self, pod: Pod, effect: PromisedEffect) -> None:
-        answer = await self._ask(requests.disruption_target(pod, effect), "pods/status")
+        answer = await self.channel.ask(requests.disruption_target(pod, effect), "pods/status")
         if not answer.ok and answer.status not in (404, 422):
             self._refused_patch(answer)
-        answer = await self._ask(requests.deletion(pod), "pods")
+        answer = await self.channel.ask(requests.deletion(pod), "pods")
         if answer.ok or answer.status in (404, 409):
             self._tell_victim(pod, effect)
         else:
@@ -735,7 +584,7 @@ class Writer:
         first = effects[0]
         if first.name == "bind":
             drafts += self._others_of_group(promise.uid, first)
-            self._release(promise.uid)
+            self.grounds.release(promise.uid)
         elif first.name == "evict":
             drafts += self._rest_of_plan(promise.uid, first)
         elif first.name == "write":
@@ -773,7 +622,7 @@ class Writer:
                 # As if it had been refused itself, so that the pod backs off.
                 drafts.append(_draft(other, effect, _Failed(ApiStatus(message=why), final=False)))
                 self._done(other.uid, effect)
-                self._release(other.uid)
+                self.grounds.release(other.uid)
         return drafts
 
     def _rest_of_plan(self, uid: str, effect: PromisedEffect) -> list[Draft]:
@@ -793,17 +642,13 @@ class Writer:
             if effect in self._unsent(other):
                 drafts.append(_draft(other, effect, _unsent(why)))
                 self._done(other.uid, effect)
-                self._release(other.uid)
+                self.grounds.release(other.uid)
         return drafts
 
 
 def _creates(promise: Promise) -> bool:
     effect = promise.effects.get("write")
     return effect is not None and effect.write is not None and effect.write.verb == "create"
-
-
-def _is_budget(status: ApiStatus) -> bool:
-    return any(cause.reason == "DisruptionBudget" for cause in status.details.causes)
 
 
 def _unsent(why: str) -> _Failed:

@@ -14,6 +14,7 @@ from tidelog.api.kinds.registry import object_key
 from tidelog.api.wire import ApiStatus, read_page
 from tidelog.eventlog.promises import EFFECTS, Promises
 from tidelog.kube.cluster import requests, view
+from tidelog.kube.cluster.grounds import Grounds
 from tidelog.kube.cluster.port import Request
 from tidelog.kube.cluster.reader import KindReader
 from tidelog.kube.cluster.view import Difference, KindView
@@ -129,9 +130,7 @@ BUGS: dict[str, Bug] = {
     ),
     "a list is not looked through for what is gone": _method(KindView, "diff", _list_without_deletions),
     "versions that are known are appended again": _method(KindView, "put", _no_drop),
-    "nothing is looked at before a binding is sent": _method(
-        Writer, "_check_ground", lambda real: lambda *_: None
-    ),
+    "nothing is looked at before a binding is sent": _method(Grounds, "gone", lambda real: lambda *_: ""),
     "a failed write is forgotten and not undone": _method(Core, "_write_failed", _deaf_to_failures),
     "nobody looks whether the server was set back": _never_back,
     "an outcome is sent before it is durable": lambda: patch.object(

@@ -17,8 +17,8 @@ from tidelog.api.objects import Pod
 from tidelog.api.wire import read_line, read_meta, read_object
 from tidelog.eventlog.promises import PromisedEffect
 from tidelog.kube.cluster import requests
+from tidelog.kube.cluster.channel import is_of_budget
 from tidelog.kube.cluster.port import Answer, told
-from tidelog.kube.cluster.writer import _is_budget
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -57,8 +57,8 @@ def test_refusal_by_a_budget_is_told_from_overload() -> None:
 
     assert refused
     assert overload
-    assert all(_is_budget(answer(e).told()) for e in refused)
-    assert not any(_is_budget(answer(e).told()) for e in overload)
+    assert all(is_of_budget(answer(e).told()) for e in refused)
+    assert not any(is_of_budget(answer(e).told()) for e in overload)
     assert all(answer(e).retry_after == 1 for e in overload)
     assert answer(overload[0]).told().code == 429
 

@@ -351,7 +351,7 @@ async def test_overload_slows_down_and_loses_nothing() -> None:
         for number in range(50):
             server.add_pod(f"p{number}")
         await world.quiet()
-        slowed = world.live.writer.concurrency
+        slowed = world.live.writer.channel.concurrency
         await world.advance(30)
 
         assert slowed < 32

@@ -73,7 +73,7 @@ simulate: $(STAMP) ## tell SEEDS random stories FROM a seed on a simulated machi
 	$(BIN)/python -m tests.simulation.simulate --seeds $(SEEDS) --from $(FROM)
 
 fuzz: $(STAMP) ## random input for everything that takes bytes (long)
-	TIDELOG_FUZZ_EXAMPLES=$(FUZZ_EXAMPLES) $(BIN)/python -m pytest -q tests/fuzz tests/api/test_fuzz.py tests/cli/test_bad_input.py tests/eventlog/test_handover.py
+	TIDELOG_FUZZ_EXAMPLES=$(FUZZ_EXAMPLES) $(BIN)/python -m pytest -q tests/fuzz tests/api/test_fuzz.py tests/cli/test_bad_input.py tests/eventlog/test_socket.py
 
 thorough: $(STAMP) ## all tests, with five times as many random cases (an hour)
 	TIDELOG_THOROUGH=5 $(BIN)/python -m pytest -q -n auto --dist worksteal

@@ -43,13 +43,13 @@ if TYPE_CHECKING:
     from tidelog.daemon.intake.messages import Refused as Refused
     from tidelog.daemon.process.scheduler import Scheduler as Scheduler
     from tidelog.daemon.process.scheduler import load_configuration as load_configuration
-    from tidelog.eventlog.handover import NoWriter as NoWriter
     from tidelog.eventlog.log import Log as Log
     from tidelog.eventlog.log import open_log as open_log
     from tidelog.eventlog.reader import LogReader as LogReader
     from tidelog.eventlog.reader import open_reader as open_reader
     from tidelog.eventlog.records import Record as Record
     from tidelog.eventlog.records import decode_body as decode_body
+    from tidelog.eventlog.socket import NoWriter as NoWriter
     from tidelog.framework.interface import Plugin as Plugin
     from tidelog.plugins.registry import IN_TREE as IN_TREE
     from tidelog.plugins.registry import Registry as Registry
@@ -92,7 +92,7 @@ _MODULES: dict[str, tuple[str, ...]] = {
     "daemon.actors.node_agent": ("NodeAgent",),
     "daemon.intake.messages": ("Answer", "Refused"),
     "daemon.process.scheduler": ("Scheduler", "load_configuration"),
-    "eventlog.handover": ("NoWriter",),
+    "eventlog.socket": ("NoWriter",),
     "eventlog.log": ("Log", "open_log"),
     "eventlog.reader": ("LogReader", "open_reader"),
     "eventlog.records": ("Record", "decode_body"),

@@ -24,7 +24,7 @@
     │   │   └── LogUnreachable    the database server that keeps the log cannot be reached, or takes no writes
     │   ├── LogForbidden          the database server does not let this user do that with the log
     │   ├── LogDamaged            the log has lost or changed records (exit 4)
-    │   ├── NoWriter              no process takes requests for this log (eventlog/handover.py)
+    │   ├── NoWriter              no process takes requests for this log (eventlog/socket.py)
     │   └── SnapshotsUnreadable   the list of snapshots is damaged, no record is (eventlog/store.py)
     └── InternalError             we are wrong; asks for a report
 

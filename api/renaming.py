@@ -14,7 +14,7 @@ from typing import Any
 
 from tidelog.api.kinds.kind import Redaction
 from tidelog.api.kinds.registry import KIND_BY_NAME
-from tidelog.api.ties import TIE
+from tidelog.api.tie_number import TIE
 from tidelog.api.volumes import (
     BIND_COMPLETED,
     BOUND_BY_CONTROLLER,

@@ -18,11 +18,11 @@ from tidelog.cli.terminal import notice
 from tidelog.daemon.intake.facts import FactService
 from tidelog.daemon.intake.messages import Answer, Facts, read_answer, write_request
 from tidelog.eventlog.address import LogAddress, is_database
-from tidelog.eventlog.handover import HandoverClient, NoWriter, connect
 from tidelog.eventlog.lock import read_holder
 from tidelog.eventlog.log import Log, memory_log, open_log
 from tidelog.eventlog.objects import SNAPSHOT
 from tidelog.eventlog.opening import log_path
+from tidelog.eventlog.socket import HandoverClient, NoWriter, connect
 from tidelog.eventlog.store import CHANGES
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from typing import Any
 import msgspec
 
 from tidelog.api.errors import LogDamaged, LogError
-from tidelog.eventlog.head import HeadReading
+from tidelog.eventlog.head_file import HeadReading
 from tidelog.eventlog.records import (
     FORMAT,
     GENESIS,
@@ -130,21 +130,6 @@ def create(connection: sqlite3.Connection, anchor: Head = EMPTY) -> None:
         connection.execute(statement)
     connection.execute("INSERT INTO anchor VALUES (?, ?, ?, ?, ?)", anchor_row(anchor))
     connection.execute("COMMIT")
-
-
-def prepare_writing(connection: sqlite3.Connection) -> None:
-    """The settings that durability rests on; they belong to the connection, not to the file."""
-    (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
-    if mode != "wal":
-        raise LogError(f"SQLite cannot use a write-ahead log here (it offers {mode!r}): use a local disk")
-    connection.execute("PRAGMA synchronous = FULL")
-    # Where an fsync only reaches the disk's cache (macOS), ask for more; elsewhere these two do nothing.
-    connection.execute("PRAGMA fullfsync = ON")
-    connection.execute("PRAGMA checkpoint_fullfsync = ON")
-    # Some builds overwrite what is deleted with zeros, page by page: a compaction would write as much as it frees.
-    connection.execute("PRAGMA secure_delete = FAST").fetchone()
-    # SQLite swallows the errors of its automatic checkpoints, a failed fsync among them; ours are run by hand.
-    connection.execute("PRAGMA wal_autocheckpoint = 0")
 
 
 def check_format(connection: sqlite3.Connection, head: HeadReading) -> None:

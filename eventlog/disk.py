@@ -1,6 +1,7 @@
-"""Everything that the log asks of the file system, as one small object, so that tests can make each step of it fail.
+"""Everything that the log asks of the file system, as one small object, so that tests can make each step of it fail; every fsync is here.
 
-`Disk` is the real one. Every method may raise `OSError` (or `sqlite3.Error` for `connect`).
+A commit has two: SQLite's own of its write-ahead log (`prepare_writing`), and `Disk.sync` of the head file. `Disk` is the real one;
+every method may raise `OSError` (or `sqlite3.Error` for `connect`).
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ import fcntl
 import os
 import sqlite3
 import sys
+
+from tidelog.api.errors import LogError
 
 
 def owner_only(path: str, flags: int) -> int:
@@ -91,3 +94,18 @@ class Disk:
         """How many bytes a user may still write to the disk that `path` is on, and how large it is."""
         stat = os.statvfs(os.path.dirname(path))
         return stat.f_bavail * stat.f_frsize, stat.f_blocks * stat.f_frsize
+
+
+def prepare_writing(connection: sqlite3.Connection) -> None:
+    """The settings that durability rests on; they belong to the connection, not to the file."""
+    (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
+    if mode != "wal":
+        raise LogError(f"SQLite cannot use a write-ahead log here (it offers {mode!r}): use a local disk")
+    connection.execute("PRAGMA synchronous = FULL")
+    # Where an fsync only reaches the disk's cache (macOS), ask for more; elsewhere these two do nothing.
+    connection.execute("PRAGMA fullfsync = ON")
+    connection.execute("PRAGMA checkpoint_fullfsync = ON")
+    # Some builds overwrite what is deleted with zeros, page by page: a compaction would write as much as it frees.
+    connection.execute("PRAGMA secure_delete = FAST").fetchone()
+    # SQLite swallows the errors of its automatic checkpoints, a failed fsync among them; ours are run by hand.
+    connection.execute("PRAGMA wal_autocheckpoint = 0")

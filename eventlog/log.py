@@ -1,7 +1,7 @@
 """The log: what everything else in the process reads from and appends to.
 
     callers ── append() ──▶ queue ──▶ sequencer ──▶ store.append() ──▶ durable ──▶ answers, tails
-                                      one task; per group: number, check, chain, commit, one fsync
+                                      one task; per group: number, check, chain, commit, two fsyncs
 
 Appends that arrive while a group is being committed form the next group, in the order of the calls. An append is answered
 when its records are durable, and all of its records are in the log or none. Up to its answer nobody knows whether a record

@@ -2,7 +2,7 @@
 
     cluster.db          the database        cluster.db-wal, -shm   SQLite's own, present while it is open
     cluster.db.head     the head file       cluster.db.lock        the writer's lock
-    cluster.db.sock     the writer's socket (`tidelog.eventlog.handover`)
+    cluster.db.sock     the writer's socket (`tidelog.eventlog.socket`)
 
 A new log: head file first, then the database, each durable with its folder, so that a database with records never lacks
 a head file unless somebody lost it. A damaged log is found through a read-only connection, before anything is written
@@ -22,8 +22,8 @@ import msgspec
 from tidelog.api.errors import LogBusy, LogDamaged, LogError, LogFull
 from tidelog.eventlog import database
 from tidelog.eventlog.address import LogAddress, database_name, is_database
-from tidelog.eventlog.disk import Disk
-from tidelog.eventlog.head import NO_FILE, HeadFile, HeadReading
+from tidelog.eventlog.disk import Disk, prepare_writing
+from tidelog.eventlog.head_file import NO_FILE, HeadFile, HeadReading
 from tidelog.eventlog.identity import Identity
 from tidelog.eventlog.lock import read_holder
 from tidelog.eventlog.records import ChainBroken
@@ -248,7 +248,7 @@ def create_database(path: str, disk: Disk, anchor: Head = EMPTY) -> None:
         connection = disk.connect(_uri(new, "mode=rw"))
         try:
             database.create(connection, anchor)
-            database.prepare_writing(connection)
+            prepare_writing(connection)
         finally:
             connection.close()
     except BaseException as error:
@@ -313,7 +313,7 @@ def connect_writing(path: str, disk: Disk) -> sqlite3.Connection:
     """A connection with the settings that durability rests on."""
     connection = disk.connect(_uri(path, "mode=rw"))
     try:
-        database.prepare_writing(connection)
+        prepare_writing(connection)
     except BaseException:
         connection.close()
         raise

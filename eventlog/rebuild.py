@@ -18,7 +18,7 @@ from functools import partial
 from tidelog.api.errors import LogError
 from tidelog.eventlog import database, opening
 from tidelog.eventlog.disk import Disk
-from tidelog.eventlog.head import HeadFile
+from tidelog.eventlog.head_file import HeadFile
 from tidelog.eventlog.records import Record
 from tidelog.eventlog.store import Head, Snapshot, advance
 

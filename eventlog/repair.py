@@ -18,7 +18,7 @@ from tidelog.api.errors import LogDamaged, LogError
 from tidelog.eventlog import database, opening, rebuild
 from tidelog.eventlog.address import LogAddress, is_database, needs_postgres
 from tidelog.eventlog.disk import Disk
-from tidelog.eventlog.head import HeadReading
+from tidelog.eventlog.head_file import HeadReading
 from tidelog.eventlog.lock import WriterLock, read_holder
 from tidelog.eventlog.opening import log_path
 from tidelog.eventlog.records import ChainBroken, LossAccepted, Record, chain_digest, check_rows, encode_body

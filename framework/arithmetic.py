@@ -9,9 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-_GOLDEN = 0x9E3779B97F4A7C15
-"""2⁶⁴ divided by the golden ratio: its multiples, modulo 2⁶⁴, fall as evenly as possible."""
-
 
 def div_trunc(numerator: int, denominator: int) -> int:
     """`numerator / denominator`, truncated towards zero. For operands that cannot be negative plain `//` is the same."""
@@ -38,12 +35,3 @@ def scaled_to_maximum(scores: Sequence[int], *, reverse: bool = False) -> list[i
     if reverse:
         return [100 - 100 * score // largest for score in scores]
     return [100 * score // largest for score in scores]
-
-
-def scan_start(turn: int, nodes: int) -> int:
-    """Where the search for the best node begins: the `turn`-th multiple of the golden ratio, as a part of the list.
-
-    Turns next to each other begin far apart, and so do every second, third, … turn: pods of one kind that come at regular
-    intervals are spread over all nodes, and not over those of one zone.
-    """
-    return ((turn * _GOLDEN) % (1 << 64)) * nodes >> 64

@@ -19,10 +19,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple, Protocol, TypeGuard, TypeVar
 
 from tidelog.api.features import FeatureGates
-from tidelog.api.ties import tie_of
+from tidelog.api.tie_number import tie_of
 from tidelog.api.times import NANOS
 from tidelog.api.writes import Write
-from tidelog.framework.arithmetic import scan_start
 from tidelog.framework.behaviours import NOMINATED_REJECTORS, TIES_FOLLOW_PODS
 from tidelog.framework.diagnosis import NO_NODES, Diagnosis, FitError, did_not_satisfy
 from tidelog.framework.interface import (
@@ -64,6 +63,7 @@ from tidelog.framework.offers import ConcernsPods, SumsUp
 from tidelog.framework.preemption_plan import PreemptionPort
 from tidelog.framework.snapshot import Snapshot
 from tidelog.framework.steps import StepObserver, observe_steps, step
+from tidelog.framework.tie_break import winner
 
 MAX_NODE_SCORE = 100
 MAX_PERMIT_NANOSECONDS = 15 * 60 * NANOS
@@ -401,20 +401,11 @@ class Framework:
         return passed
 
     def select(self, scores: NodeScores, turn: int) -> tuple[NodeInfo, int]:
-        """The best node, and how many are equally good.
-
-        Among equals those with the fewest pods are left, and of these the first one wins at or after the place `scan_start(turn, nodes)`
-        of the snapshot's list, going round. `turn` follows from the pod; in older logs it is the number of the attempt, and all equals are left.
-        """
+        """The best node, and how many are equally good (`tidelog.framework.tie_break`). `turn`: of the pod, or in older logs of the attempt."""
         best = max(scores.totals)
         tied = [node for node, total in zip(scores.nodes, scores.totals, strict=True) if total == best]
-        left = tied
-        if self.ties_follow_pods:
-            fewest = min(len(node.pods) for node in tied)
-            left = [node for node in tied if len(node.pods) == fewest]
-        count = len(self.snapshot.nodes)
-        start = scan_start(turn, count)
-        chosen = min(left, key=lambda node: (self.snapshot.place_of(node.name) - start) % count)
+        snapshot = self.snapshot
+        chosen = winner(tied, snapshot.place_of, turn, len(snapshot.nodes), fewest=self.ties_follow_pods)
         return chosen, len(tied)
 
     # --- filtering ----------------------------------------------------------------------------------------------------

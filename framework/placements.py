@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from tidelog.api.ties import MARK
+from tidelog.api.tie_number import MARK
 from tidelog.framework.interface import Placement
 from tidelog.framework.node_info import PodInfo
 

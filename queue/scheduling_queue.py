@@ -61,6 +61,7 @@ from tidelog.queue.nominator import Nominator
 from tidelog.queue.order import Order
 from tidelog.queue.places import Places
 from tidelog.queue.statistics import QueueStatistics, statistics
+from tidelog.queue.unschedulable import FLUSH_AFTER
 
 POD_ADDED = ClusterEvent(Resource.UNSCHEDULED_POD, Action.ADD)
 ATTEMPT_FAILED = ClusterEvent(Resource.WILDCARD, Action.ALL, "ScheduleAttemptFailure")
@@ -74,7 +75,7 @@ class QueueConfig(msgspec.Struct, frozen=True, kw_only=True):
     initial_backoff: int = 1 * NANOS
     max_backoff: int = 10 * NANOS
     """0 turns backoff off."""
-    max_in_unschedulable: int = 300 * NANOS
+    max_in_unschedulable: int = FLUSH_AFTER
     """Entities that stay longer in the pool are retried without an event: the net under missing hints."""
     pop_from_backoff: bool = True
     """kube-scheduler's SchedulerPopFromBackoffQ: with nothing active, pop who backs off; windows of whole seconds."""

@@ -1,4 +1,4 @@
-"""The unschedulable pool: who was rejected and waits for an event, and who is gated.
+"""The unschedulable pool: who was rejected and waits for an event, and who is gated; whoever has been here for five minutes is flushed.
 
 The pool is filed by rejector. An event is first matched against the plugins' registrations, which names rejectors; only
 what is filed under those is looked at. So an event costs what it concerns: one that concerns no one costs a dictionary
@@ -14,8 +14,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from tidelog.api.times import NANOS
 from tidelog.queue.entity import AnyEntity, Rejector
 from tidelog.queue.heap import Heap
+
+FLUSH_AFTER = 300 * NANOS
+"""The longest stay of a rejected entity, unless the configuration says another: a hint may be missing."""
 
 
 class UnschedulablePool:

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from tidelog.api.renaming import KEPT_WORDS, NAMING_ANNOTATIONS, Renaming
-from tidelog.api.ties import TIE, tie_of_name
+from tidelog.api.tie_number import TIE, tie_of_name
 from tidelog.eventlog.records import Record
 from tidelog.framework.behaviours import TIES_FOLLOW_PODS
 
@@ -29,7 +29,7 @@ class NumberedNames(Renaming):
         self._found: dict[str, str] = {}
         self._settled = False
         self._keeps_ties = False
-        """Decisions follow from pods' names by their numbers (`tidelog.api.ties`), so the copy has to tell these."""
+        """Decisions follow from pods' names by their numbers (`tidelog.api.tie_number`), so the copy has to tell these."""
 
     def __len__(self) -> int:
         return len(self._found)

@@ -34,7 +34,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tidelog.api.kinds.registry import object_key
 from tidelog.api.objects import Object
 from tidelog.daemon.intake.messages import Apply, Delete, Facts, read_answer, write_request
-from tidelog.eventlog.handover import HandoverClient, NoWriter, connect
+from tidelog.eventlog.socket import HandoverClient, NoWriter, connect
 from tidelog.testing import builders as b
 
 TIDELOG = str(Path(sys.executable).with_name("tidelog"))

@@ -175,7 +175,7 @@ class FactService:
             yield None
 
     async def handle(self, message: Raw) -> Any:
-        """Answer a request that came over the socket: what `tidelog.eventlog.handover.serve` takes as its handler.
+        """Answer a request that came over the socket: what `tidelog.eventlog.socket.serve` takes as its handler.
 
         Raises only TidelogError on account of what is in it.
         """

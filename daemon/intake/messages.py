@@ -1,6 +1,6 @@
 """Requests to the fact service and its answers, within the process and over the socket.
 
-Within the process these are structs. On the wire (`tidelog.eventlog.handover` carries it) it is one message each way, with
+Within the process these are structs. On the wire (`tidelog.eventlog.socket` carries it) it is one message each way, with
 the version of its format. What comes over the wire is from strangers: everything is checked, sizes and nesting are bounded,
 and the answer to nonsense says where it begins. A field that is not known is refused, because ignoring it could mean to do
 something else than was asked.

@@ -13,11 +13,11 @@ from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Protocol
 
 from tidelog.eventlog.address import LogAddress, is_database, needs_postgres
-from tidelog.eventlog.handover import Handler, serve
 from tidelog.eventlog.lock import end_holder, read_holder
 from tidelog.eventlog.log import Log, open_log
 from tidelog.eventlog.opening import log_path
 from tidelog.eventlog.reader import LogReader, open_reader
+from tidelog.eventlog.socket import Handler, serve
 
 if TYPE_CHECKING:
     from tidelog.eventlog.postgres.watch import LeaseWatch

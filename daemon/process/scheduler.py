@@ -37,9 +37,9 @@ from tidelog.daemon.intake.messages import Answer, Apply, Delete, SetCondition
 from tidelog.daemon.process.clock import Clock, SystemClock
 from tidelog.daemon.process.recovery import recovered_core
 from tidelog.daemon.process.runtime import Limits, Runtime, Watcher
-from tidelog.eventlog.handover import serve
 from tidelog.eventlog.log import Log, open_log
 from tidelog.eventlog.records import Record
+from tidelog.eventlog.socket import serve
 from tidelog.plugins.registry import Registry, installed_plugins
 from tidelog.scheduler.core import Core
 

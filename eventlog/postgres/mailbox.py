@@ -5,7 +5,7 @@
 A request is taken once: by the leader whose term stands in it. One that was taken and not answered when that leader was superseded is not done
 again by the next one, because nobody knows whether it was done; who sent it is told so. One that nobody took waits for the next leader.
 
-The messages are those of the socket (`tidelog.eventlog.handover`), with the same limits.
+The messages are those of the socket (`tidelog.eventlog.socket`), with the same limits.
 """
 
 from __future__ import annotations
@@ -20,7 +20,11 @@ from typing import Any
 from tidelog.api.errors import InternalError, LogBusy, LogError
 from tidelog.eventlog.address import LogAddress
 from tidelog.eventlog.closing import Closing
-from tidelog.eventlog.handover import (
+from tidelog.eventlog.postgres.address import DatabaseAddress, parse_address
+from tidelog.eventlog.postgres.lease import look_at_lease
+from tidelog.eventlog.postgres.session import Session, clock
+from tidelog.eventlog.postgres.store import PostgresStore
+from tidelog.eventlog.socket import (
     SECONDS_AT_CLOSE,
     Handler,
     NoWriter,
@@ -29,10 +33,6 @@ from tidelog.eventlog.handover import (
     message_in,
     read_framed_answer,
 )
-from tidelog.eventlog.postgres.address import DatabaseAddress, parse_address
-from tidelog.eventlog.postgres.lease import look_at_lease
-from tidelog.eventlog.postgres.session import Session, clock
-from tidelog.eventlog.postgres.store import PostgresStore
 from tidelog.eventlog.store import Store
 
 LOOK_SECONDS = 0.5

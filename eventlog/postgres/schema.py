@@ -25,9 +25,9 @@ import asyncpg
 from tidelog.api.errors import LogError, UsageError
 from tidelog.eventlog.address import LogAddress
 from tidelog.eventlog.database import anchor_row
-from tidelog.eventlog.handover import FRAME_BYTES_MAX
 from tidelog.eventlog.postgres.address import DatabaseAddress, parse_address
 from tidelog.eventlog.postgres.session import Session
+from tidelog.eventlog.socket import FRAME_BYTES_MAX
 from tidelog.eventlog.store import EMPTY, Head
 
 VERSION = 1

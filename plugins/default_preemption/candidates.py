@@ -1,4 +1,4 @@
-"""Which of several possible preemptions hurts least: the importance of victims, and kube-scheduler's six rules."""
+"""Which of several possible preemptions hurts least: the importance of victims, and kube-scheduler's six rules (`rank` has five, the sixth is the order in which they come)."""
 
 from __future__ import annotations
 

@@ -24,9 +24,8 @@ from tidelog.api.features import FeatureGates
 from tidelog.api.kinds.registry import object_key
 from tidelog.api.objects import Pod
 from tidelog.api.pod_status import is_preempted
-from tidelog.api.ties import tie_of
+from tidelog.api.tie_number import tie_of
 from tidelog.api.validation.field_errors import NOT_NEGATIVE, ErrorList, in_range
-from tidelog.framework.arithmetic import scan_start
 from tidelog.framework.behaviours import GUARDED_STARTING_PODS, TIES_FOLLOW_PODS
 from tidelog.framework.disruption_budgets import Allowances, is_protected, nobody
 from tidelog.framework.events import Action, ClusterEvent, EventRegistration, Resource
@@ -53,6 +52,7 @@ from tidelog.framework.preemption_plan import (
     RefusedEviction,
 )
 from tidelog.framework.reasons import nodes_message
+from tidelog.framework.tie_break import scan_start
 from tidelog.plugins.default_preemption.candidates import Candidate, ranked
 from tidelog.plugins.default_preemption.dry_run import Blocker, DryRun
 from tidelog.plugins.default_preemption.hints import budget_changed, pod_changed, pod_deleted, skip

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from tidelog.api.selectors import SelectorError
-from tidelog.framework.arithmetic import scan_start
 from tidelog.framework.diagnosis import Diagnosis, FitError
 from tidelog.framework.interface import Code, CycleState, Status
 from tidelog.framework.node_info import NodeInfo, PodInfo
@@ -27,6 +26,7 @@ from tidelog.framework.node_statuses import NodeStatuses
 from tidelog.framework.offers import NotCountable, SignsAttempts
 from tidelog.framework.placements import future_pod
 from tidelog.framework.snapshot import Snapshot
+from tidelog.framework.tie_break import scan_start
 from tidelog.queue.nominator import Nominator
 from tidelog.scheduler.evaluation.asking import (
     NotFast,

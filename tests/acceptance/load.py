@@ -18,8 +18,8 @@ from tests.patience import PATIENCE
 from tidelog.api.errors import TidelogError
 from tidelog.api.objects import Node
 from tidelog.daemon.intake.messages import Apply, read_answer, write_request
-from tidelog.eventlog.handover import HandoverClient, connect
 from tidelog.eventlog.records import Record
+from tidelog.eventlog.socket import HandoverClient, connect
 from tidelog.testing import builders as b
 
 CALLERS = 3

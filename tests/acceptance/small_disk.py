@@ -19,7 +19,7 @@ from tests.acceptance.test_real_faults import all_records, health
 from tests.patience import until
 from tidelog.api.manifests.manifests import dump_yaml
 from tidelog.daemon.intake.messages import Apply, read_answer, write_request
-from tidelog.eventlog.handover import connect
+from tidelog.eventlog.socket import connect
 from tidelog.testing import builders as b
 
 SIZE_MIB = 24

@@ -24,9 +24,9 @@ from tests.acceptance.load import Load, check_nothing_lost, nodes
 from tests.patience import PATIENCE
 from tidelog.api.manifests.manifests import dump_yaml
 from tidelog.daemon.intake.messages import Apply, read_answer, write_request
-from tidelog.eventlog.handover import connect
 from tidelog.eventlog.reader import open_reader
 from tidelog.eventlog.records import Record, SchedulerStarted, decode_body
+from tidelog.eventlog.socket import connect
 from tidelog.testing import builders as b
 
 ROUNDS = int(os.environ.get("TORTURE_ROUNDS", "4"))

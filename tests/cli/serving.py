@@ -12,8 +12,8 @@ from typing import Any
 
 from tidelog.api.features import FeatureGates
 from tidelog.daemon.intake.facts import FactService
-from tidelog.eventlog.handover import serve
 from tidelog.eventlog.log import open_log
+from tidelog.eventlog.socket import serve
 
 
 async def never(_message: Any) -> None:

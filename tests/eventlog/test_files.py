@@ -19,7 +19,7 @@ import pytest
 from tidelog.api.errors import LogDamaged, LogError, LogLocked
 from tidelog.eventlog import opening
 from tidelog.eventlog.disk import Disk
-from tidelog.eventlog.head import HeadFile
+from tidelog.eventlog.head_file import HeadFile
 from tidelog.eventlog.lock import WriterLock
 from tidelog.eventlog.log import Log, open_log
 from tidelog.eventlog.reader import LogReader, open_reader

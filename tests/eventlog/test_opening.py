@@ -16,8 +16,8 @@ import pytest
 
 from tidelog.api.errors import LogDamaged, LogError
 from tidelog.eventlog import database, opening
-from tidelog.eventlog.disk import Disk
-from tidelog.eventlog.head import HeadFile
+from tidelog.eventlog.disk import Disk, prepare_writing
+from tidelog.eventlog.head_file import HeadFile
 from tidelog.eventlog.lock import WriterLock
 from tidelog.eventlog.log import open_log
 from tidelog.eventlog.reader import open_reader
@@ -125,7 +125,7 @@ async def test_opening_that_is_cancelled_leaves_nothing_open(
 
 def test_place_without_a_write_ahead_log_is_refused(empty: sqlite3.Connection) -> None:
     with pytest.raises(LogError, match=r"cannot use a write-ahead log here .*use a local disk"):
-        database.prepare_writing(empty)
+        prepare_writing(empty)
 
 
 def test_record_that_is_not_there_is_named(empty: sqlite3.Connection) -> None:

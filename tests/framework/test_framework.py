@@ -16,7 +16,6 @@ from tidelog.framework.framework import (
     FrameworkHandle,
     NodeScores,
     ScheduleResult,
-    scan_start,
 )
 from tidelog.framework.interface import (
     SKIP,
@@ -641,22 +640,6 @@ def test_only_the_best_are_chosen_and_all_of_them_in_turn() -> None:
 
     assert set(found) == {"n1", "n2", "n5"}
     assert picks(rig, range(1, 200)) == found
-
-
-@pytest.mark.parametrize("stride", [1, 2, 3, 7, 50])
-def test_equal_nodes_get_equal_shares_whatever_the_rhythm(stride: int) -> None:
-    """Also pods of which only every second attempt is one, and also when the zones alternate in the list."""
-    count = 100
-
-    shares = Counter(scan_start(turn, count) for turn in range(0, stride * 1000, stride))
-
-    assert set(shares) == set(range(count))
-    assert max(shares.values()) <= 15
-
-
-def test_the_start_is_within_the_list_for_any_turn() -> None:
-    assert [scan_start(turn, 1) for turn in (0, 1, 10**30)] == [0, 0, 0]
-    assert all(0 <= scan_start(turn, 7) < 7 for turn in range(1000))
 
 
 def test_how_many_were_equally_good_is_told() -> None:

@@ -27,9 +27,9 @@ from tidelog.api.kinds.registry import object_key
 from tidelog.api.manifests.manifests import dump_json
 from tidelog.daemon.intake.facts import FactService
 from tidelog.daemon.intake.messages import Answer, Apply, Delete, Facts, Result, write_request
-from tidelog.eventlog.handover import serve
 from tidelog.eventlog.lock import WriterLock
 from tidelog.eventlog.log import open_log
+from tidelog.eventlog.socket import serve
 
 FEW = settings(FUZZ, max_examples=max(20, EXAMPLES // 3))
 """Each example makes a log on the disk."""

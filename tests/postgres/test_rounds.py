@@ -370,8 +370,8 @@ async def test_log_of_three_leaders_in_turn_is_one_log(
 
 
 async def test_request_that_nobody_took_waits_for_the_next_leader(logs: Logs) -> None:
-    from tidelog.eventlog.handover import connect, serve
     from tidelog.eventlog.log import open_log
+    from tidelog.eventlog.socket import connect, serve
 
     url = await logs.new()
     heard: list[bytes] = []

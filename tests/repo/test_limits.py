@@ -33,7 +33,8 @@ from tidelog.daemon.actors import node_groups
 from tidelog.daemon.http import server as http_server
 from tidelog.daemon.intake import facts
 from tidelog.daemon.intake.messages import OBJECTS_MAX, TEXT_BYTES_MAX, VERSION, read_request
-from tidelog.eventlog import handover, log, records, room, sqlite
+from tidelog.eventlog import log, records, room, sqlite
+from tidelog.eventlog import socket as log_socket
 from tidelog.eventlog.log import memory_log
 from tidelog.eventlog.records import Draft, SchedulerStarted
 
@@ -68,19 +69,19 @@ VALUES = {
     "documents of a text": f"{DOCUMENTS_MAX:,}",
     "a file of settings: configuration, actors": f"{strict.TEXT_BYTES_MAX >> 20} MiB",
     "nodes of a node group, in a file of actors": f"{node_groups.NODES_MAX:,}",
-    "nesting of an answer, where a client reads it": f"{handover.NESTING_MAX} levels",
-    "a message": f"{handover.FRAME_BYTES_MAX >> 20} MiB",
+    "nesting of an answer, where a client reads it": f"{log_socket.NESTING_MAX} levels",
+    "a message": f"{log_socket.FRAME_BYTES_MAX >> 20} MiB",
     "objects or keys of a request": f"{OBJECTS_MAX:,}",
     "an object's text in a request": f"{OBJECT_BYTES_MAX / 2**20} MiB and {TEXT_BYTES_MAX - OBJECT_BYTES_MAX >> 10} KiB",
-    "connections": (str(handover.CONNECTIONS_MAX), str(HTTP.connections)),
-    f"messages of more than {handover.SMALL_BYTES >> 10} KiB that are under way together": (
-        f"{handover.BUDGET_BYTES >> 20} MiB"
+    "connections": (str(log_socket.CONNECTIONS_MAX), str(HTTP.connections)),
+    f"messages of more than {log_socket.SMALL_BYTES >> 10} KiB that are under way together": (
+        f"{log_socket.BUDGET_BYTES >> 20} MiB"
     ),
     "a write-ahead log that somebody's reading keeps from being emptied": (
         f"{sqlite.PINNED_BYTES >> 20} MiB; {sqlite.PINNED_BYTES_MAX >> 30} GiB"
     ),
     "a time": f"{YEARS[log.LEAP_MAX // (365 * 86_400 * NANOS)]} years after the record before, the year 2200",
-    "the time for a message to arrive, once it has begun": f"{handover.SECONDS_PER_MESSAGE:g} s",
+    "the time for a message to arrive, once it has begun": f"{log_socket.SECONDS_PER_MESSAGE:g} s",
     "objects told of in a refusal; broken rules in all": f"{facts.REFUSALS_MAX}; {facts.REFUSED_ERRORS_MAX:,}",
     "warnings told of one request; characters of each": f"{facts.WARNINGS_MAX:,}; {facts.WARNING_LENGTH_MAX:,}",
     "a record's body": f"{records.BODY_BYTES_MAX >> 20} MiB",

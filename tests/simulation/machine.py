@@ -63,11 +63,11 @@ from tidelog.daemon.process.clock import SystemClock
 from tidelog.daemon.process.compaction import compact
 from tidelog.daemon.process.recovery import recovered_core
 from tidelog.daemon.process.runtime import Limits, Runtime, Watcher
-from tidelog.eventlog.handover import Handler, HandoverClient, HandoverServer
 from tidelog.eventlog.log import Log
 from tidelog.eventlog.objects import ObjectTable
 from tidelog.eventlog.reader import LogReader
 from tidelog.eventlog.records import Body, Record, Row
+from tidelog.eventlog.socket import Handler, HandoverClient, HandoverServer
 from tidelog.eventlog.verify import verify as verify_chain
 from tidelog.plugins.registry import Registry
 from tidelog.replay.history import History

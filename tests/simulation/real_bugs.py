@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from tests.simulation.bug import Bug, Place, broken
-from tidelog.eventlog import database
+from tidelog.eventlog import database, opening
 from tidelog.eventlog.identity import Identity
 from tidelog.eventlog.lock import WriterLock
 from tidelog.eventlog.sqlite import SqliteStore
@@ -72,7 +72,7 @@ def _resurrect(right: Any) -> Any:
 
 
 BUGS: dict[str, Bug] = {
-    "do not sync commits": _bug((database, "prepare_writing", _lazy)),
+    "do not sync commits": _bug((opening, "prepare_writing", _lazy)),
     "name the head before its records": _bug((SqliteStore, "_commit", _head_first)),
     "lose the lock and write on": _bug(
         (WriterLock, "check", _nothing),

@@ -1,7 +1,7 @@
 """A store on the simulated disk, behind the port of the real ones, with the guarantees and the habits of SQLite's write-ahead log.
 
     cluster.db     frames, one a transaction: length, digest (chained over the frame before), msgpack of what it holds
-    cluster.db.head    the real head file (`tidelog.eventlog.head`)
+    cluster.db.head    the real head file (`tidelog.eventlog.head_file`)
 
 - A transaction is written, synced, and then published: other connections see it from then on. What is published is in the memory of the
   machine (SQLite's `-shm`); when nobody has the file open, the next who opens it reads what is in the file, up to the first frame that is torn.
@@ -30,7 +30,7 @@ from tests.simulation.disk import SimDisk
 from tests.simulation.loop import CURRENT, Process
 from tidelog.api.errors import LogDamaged, LogError, LogFull
 from tidelog.eventlog import database
-from tidelog.eventlog.head import NO_FILE, HeadFile, HeadReading
+from tidelog.eventlog.head_file import NO_FILE, HeadFile, HeadReading
 from tidelog.eventlog.opening import EXAMINED_FOR_WRITING
 from tidelog.eventlog.records import GENESIS, ChainBroken, Record, Row
 from tidelog.eventlog.room import RESERVE_BYTES

@@ -25,7 +25,7 @@ from tidelog.api.validation.placement import DEMANDS_ON_PODS_MAX
 from tidelog.daemon.intake.messages import OBJECTS_MAX, VERSION
 from tidelog.daemon.process.runtime import Limits
 from tidelog.daemon.process.scheduler import Scheduler
-from tidelog.eventlog.handover import FRAME_BYTES_MAX
+from tidelog.eventlog.socket import FRAME_BYTES_MAX
 
 PIECES_MAX = 20
 TRIES = 3

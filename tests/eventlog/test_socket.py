@@ -28,10 +28,10 @@ from tidelog.api.errors import (
     TidelogError,
     quoted,
 )
-from tidelog.eventlog import handover
+from tidelog.eventlog import socket as log_socket
 from tidelog.eventlog.address import LogAddress
-from tidelog.eventlog.handover import NoWriter, connect, serve
 from tidelog.eventlog.log import Log, memory_log, open_log
+from tidelog.eventlog.socket import NoWriter, connect, serve
 
 
 async def hand_over(path: LogAddress, message: object) -> Any:
@@ -165,14 +165,14 @@ async def test_folder_without_write_permission_falls_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
-    bind_at = handover._bind_at
+    bind_at = log_socket._bind_at
 
     def refuse_beside(address: str) -> socket.socket:
         if address.endswith("c.db.sock"):
             raise PermissionError(13, "Permission denied", address)
         return bind_at(address)
 
-    monkeypatch.setattr(handover, "_bind_at", refuse_beside)
+    monkeypatch.setattr(log_socket, "_bind_at", refuse_beside)
 
     async with open_log(tmp_path / "c.db") as log, serve(log, echo):
         assert await hand_over(tmp_path / "c.db", 1) == {"echo": 1}
@@ -254,7 +254,7 @@ async def test_slow_client_blocks_nobody(log: Log) -> None:
 
 
 async def test_message_that_takes_too_long_is_given_up(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(handover, "SECONDS_PER_MESSAGE", 0.01)
+    monkeypatch.setattr(log_socket, "SECONDS_PER_MESSAGE", 0.01)
     async with serve(log, echo) as server:
         reader, slow = await asyncio.open_unix_connection(server.address)
         slow.write(b"\x00")
@@ -267,7 +267,7 @@ async def test_message_that_takes_too_long_is_given_up(log: Log, monkeypatch: py
 async def test_client_that_takes_no_answer_does_not_keep_the_server_from_closing(
     log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(handover, "SECONDS_AT_CLOSE", 0.01)
+    monkeypatch.setattr(log_socket, "SECONDS_AT_CLOSE", 0.01)
 
     asked = asyncio.Event()
 
@@ -289,7 +289,7 @@ async def test_client_that_takes_no_answer_does_not_keep_the_server_from_closing
 async def test_request_that_is_never_answered_does_not_keep_the_server_from_closing(
     log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(handover, "SECONDS_AT_CLOSE", 0.01)
+    monkeypatch.setattr(log_socket, "SECONDS_AT_CLOSE", 0.01)
     asked = asyncio.Event()
 
     async def handler(message: msgspec.Raw) -> None:
@@ -341,7 +341,7 @@ async def test_request_under_way_is_answered_before_the_server_closes(log: Log) 
 async def test_connections_beyond_those_that_are_answered_are_refused_at_once(
     log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(handover, "CONNECTIONS_MAX", 2)
+    monkeypatch.setattr(log_socket, "CONNECTIONS_MAX", 2)
     asked, release = asyncio.Semaphore(0), asyncio.Event()
 
     async def slow(_: msgspec.Raw) -> Any:
@@ -371,7 +371,7 @@ async def test_second_writer_hears_who_holds_the_log_and_can_hand_over(log: Log)
 async def test_message_over_the_limit_is_refused_by_the_client(log: Log) -> None:
     async with serve(log, echo):
         with pytest.raises(TidelogError, match="at most"):
-            await hand_over(log.name, bytes(handover.FRAME_BYTES_MAX + 1))
+            await hand_over(log.name, bytes(log_socket.FRAME_BYTES_MAX + 1))
 
 
 async def test_foreign_socket_or_file_at_the_address_is_not_trusted(
@@ -460,14 +460,14 @@ def test_no_bytes_crash_the_server_or_change_the_log(junk: list[bytes]) -> None:
 
 @pytest.mark.parametrize("value", [object(), 2**70], ids=["unknown", "too large"])
 def test_error_about_something_that_cannot_travel_quotes_it(value: object) -> None:
-    described = handover._described(LogError(value))
+    described = log_socket._described(LogError(value))
 
     assert described == {"type": "LogError", "arguments": [quoted(value)]}
 
 
 def test_what_is_no_error_of_ours_is_not_raised_as_what_it_calls_itself() -> None:
     for name in ("printable", "FieldError"):
-        raised = handover._raised({"type": name, "arguments": []})
+        raised = log_socket._raised({"type": name, "arguments": []})
 
         assert isinstance(raised, TidelogError)
 
@@ -476,9 +476,9 @@ def test_private_folder_is_beside_the_temporary_files_where_the_user_has_no_othe
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
-    monkeypatch.setattr(handover.tempfile, "gettempdir", lambda: str(tmp_path))
+    monkeypatch.setattr(log_socket.tempfile, "gettempdir", lambda: str(tmp_path))
 
-    folder = handover._private_folder()
+    folder = log_socket._private_folder()
 
     assert folder == str(tmp_path / f"tidelog-{os.geteuid()}")
     assert os.stat(folder).st_mode & 0o777 == 0o700
@@ -486,7 +486,9 @@ def test_private_folder_is_beside_the_temporary_files_where_the_user_has_no_othe
 
 async def test_many_silent_connections_do_not_keep_another_out(log: Log) -> None:
     async with serve(log, echo) as server:
-        silent = [await asyncio.open_unix_connection(server.address) for _ in range(handover.CONNECTIONS_MAX)]
+        silent = [
+            await asyncio.open_unix_connection(server.address) for _ in range(log_socket.CONNECTIONS_MAX)
+        ]
         await asyncio.sleep(0)
         for _ in range(3):
             assert await hand_over(log.name, "still there") == {"echo": "still there"}
@@ -503,11 +505,11 @@ async def test_large_messages_under_way_have_one_budget(log: Log) -> None:
         begun = []
         for _ in range(10):
             reader, writer = await asyncio.open_unix_connection(server.address)
-            writer.write((handover.FRAME_BYTES_MAX).to_bytes(4, "big") + b"x" * 100_000)
+            writer.write((log_socket.FRAME_BYTES_MAX).to_bytes(4, "big") + b"x" * 100_000)
             await writer.drain()
             begun.append((reader, writer))
         assert await hand_over(log.name, b"y" * 2**20) > 2**20
-        assert sum(server._large.values()) <= handover.BUDGET_BYTES
+        assert sum(server._large.values()) <= log_socket.BUDGET_BYTES
         assert await begun[0][0].read() == b""
         for _, writer in begun:
             writer.close()

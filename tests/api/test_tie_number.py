@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from tidelog.api.ties import MARK, STARTS, TIE, tie_of, tie_of_name
+from tidelog.api.tie_number import MARK, STARTS, TIE, tie_of, tie_of_name
 from tidelog.testing import builders as b
 
 

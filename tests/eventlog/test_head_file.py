@@ -10,7 +10,7 @@ import pytest
 
 from tidelog.api.errors import LogError
 from tidelog.eventlog.disk import Disk
-from tidelog.eventlog.head import _CHECK, _LAYOUT, SECTOR, SIZE, SLOT, HeadFile, parse
+from tidelog.eventlog.head_file import _CHECK, _LAYOUT, SECTOR, SIZE, SLOT, HeadFile, parse
 from tidelog.eventlog.store import EMPTY, Head
 
 HEADS = [Head(seq, seq * 10, seq // 3, bytes([seq]) * 32) for seq in range(1, 6)]

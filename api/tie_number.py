@@ -1,4 +1,4 @@
-"""A number of each pod's own, by which one of several equally good nodes is chosen for it (docs/decisions/0010).
+"""A number of each pod's own, by which one of several equally good nodes is chosen for it (`framework/tie_break.py`, docs/decisions/0010).
 
 It follows from namespace and name, so it is the same in every attempt, every replay, and every log in which the pod comes. A copy of a log
 without names keeps the number as an annotation: ten bits tell little of a name, and are enough to spread pods over thousands of nodes.

@@ -54,6 +54,7 @@ from tidelog.eventlog.records import (
     AttemptError,
     Evicted,
     Fallback,
+    LossAccepted,
     Nominated,
     ObjectDeleted,
     ObjectPut,
@@ -127,9 +128,12 @@ class Judge:
         if record.author == CLUSTER:
             self._facts.add(record.seq)
         body = decode_body(record)
-        started = isinstance(body, SchedulerStarted) or not self._must_start
+        started = isinstance(body, SchedulerStarted | LossAccepted) or not self._must_start
         _hold(started, "stale", "of somebody who had the log before it was compacted", record)
         self._must_start = False
+        if isinstance(body, LossAccepted):
+            self._outcomes.clear()  # The others may be lost.
+            self.epoch = max(self.epoch, body.epoch)
         if not isinstance(body, Outcome) or body.attempt != self.attempt:
             self._end_attempt()
         match body:
@@ -188,6 +192,19 @@ class Judge:
         self.opened(self._places[seq])
         self._must_start = seq == len(self.digests)
         self._count("compaction")
+
+    def accept_loss(self, records: Sequence[Record]) -> None:
+        """Of a damaged log only these are left, and everybody was told: what was acknowledged of the others does not count."""
+        again = Judge()
+        for record in records:
+            again.consume(record)
+        left = len(records)
+        again._facts = {seq for seq in self._facts if seq <= left}
+        again._unanswered = self._unanswered
+        again._dropped, again._droppable = self._dropped, min(self._droppable, left)
+        again.counts = self.counts
+        vars(self).update(vars(again))
+        self._count("loss")
 
     def opened(self, anchor: Head) -> None:
         """Somebody who may write found the log to begin behind this record. Raises Violation."""

@@ -27,6 +27,7 @@ from tests.simulation.disk import CrashPoint, SimDisk
 from tests.simulation.judge import Judge, Violation
 from tests.simulation.liveness import LOOKS, REST_SECONDS, asleep, stuck
 from tests.simulation.loop import CURRENT, Killed, Process, SimLoop
+from tests.simulation.mending import Mending
 from tests.simulation.real_store import RealDisk, RealFiles
 from tests.simulation.sim_store import SimFiles, SimStore
 from tests.simulation.steps import (
@@ -43,6 +44,8 @@ from tests.simulation.steps import (
     Manifest,
     Pause,
     PowerLoss,
+    Reimport,
+    Repair,
     Request,
     Restart,
     Role,
@@ -93,6 +96,8 @@ NETWORK_SECONDS = 0.0005
 """So long bytes are on their way between two processes: always the same, and so they stay in order."""
 SEARCH_EVERY = 8
 """At so many-th rest everybody is tried anew, which costs as much as some dozen rests."""
+TRIES = 30
+"""So often a repair or an import is tried again that something has cut short: longer than any fault of a story."""
 LOOK_SECONDS = 0.002
 """How often it is looked whether the scheduler is at rest."""
 
@@ -289,6 +294,17 @@ class Compaction(Program):
             machine.counts["compactions"] += 1
 
 
+class MendingTool(Program):
+    """One run of `tidelog log repair`, or of export and import."""
+
+    def __init__(self, machine: Machine, process: Process, mending: Mending) -> None:
+        super().__init__(machine, process)
+        self._mending = mending
+
+    async def work(self) -> None:
+        await self._mending.work(self._machine.wall)
+
+
 class Daemon(Program, LeadershipCandidate):
     """One run of the daemon's process."""
 
@@ -454,11 +470,13 @@ class Machine:
         self.cast = cast_of(story.actors)
         self.daemons: dict[str, Daemon] = {}
         """By name; the newest process of each."""
-        self.compactions: list[Compaction] = []
-        """All there ever were."""
+        self.is_mending = False
+        """Nobody may start the daemons: the log is being repaired, or imported."""
+        self.tools: list[Program] = []
+        """Runs of `tidelog log …`; all there ever were."""
         self.processes: list[Process] = []
         """All there ever were."""
-        self.counts = {"starts": 0, "ends": 0, "power losses": 0, "kills": 0, "thefts": 0, "compactions": 0, "compactions refused": 0, "asked": 0, "answered": 0, "refused": 0, "given up": 0, "rests": 0}  # fmt: skip
+        self.counts = {"starts": 0, "ends": 0, "power losses": 0, "kills": 0, "thefts": 0, "compactions": 0, "compactions refused": 0, "asked": 0, "answered": 0, "refused": 0, "given up": 0, "rests": 0, "repairs": 0, "imports": 0, "records lost to damage": 0, "standbys of a mended log": 0}  # fmt: skip
         self._jumps = 0
         """By how much its clock was set forward, in nanoseconds."""
         self._stolen = 0
@@ -536,7 +554,7 @@ class Machine:
     def start(self, name: str) -> None:
         """Start the process of this name, unless it runs."""
         old = self.daemons.get(name)
-        if old is not None and old.process.alive:
+        if self.is_mending or (old is not None and old.process.alive):
             return
         process = Process(name)
         self.processes.append(process)
@@ -594,7 +612,7 @@ class Machine:
 
     @property
     def _alive(self) -> list[Program]:
-        return [p for p in (*self.daemons.values(), *self.compactions) if p.process.alive]
+        return [p for p in (*self.daemons.values(), *self.tools) if p.process.alive]
 
     def _of(self, role: Role) -> Program | None:
         leader = self.leader
@@ -655,6 +673,8 @@ class Machine:
             case StealLock():
                 if self._has_successor:
                     self._rob(step.seconds)
+            case Repair() | Reimport():
+                await self._mend(step)
             case DiskFull():
                 self.disk.full = True
                 self._later(step.seconds, lambda: setattr(self.disk, "full", False))
@@ -704,10 +724,53 @@ class Machine:
         process = Process("compaction")
         self.processes.append(process)
         compaction = Compaction(self, process, step.keep)
-        self.compactions.append(compaction)
+        self.tools.append(compaction)
         self._launch(compaction)
         if step.settle:
             await asyncio.wait([compaction.working], timeout=STOP_SECONDS)
+
+    async def _mend(self, step: Repair | Reimport) -> None:
+        """With nobody but a standby that sleeps; again, until it is done."""
+        if not isinstance(self.files, RealFiles) or not self.files.exists() or not self.records:
+            return
+        standby = self._of("standby") if step.follows else None
+        if standby is not None and standby.process.paused:
+            standby = None  # It would wake too early.
+        self.is_mending = True
+        for program in self._alive:
+            if program is not standby:
+                self._kill(program, None)
+        if standby is not None:
+            standby.process.paused = True
+        await asyncio.sleep(LOOK_SECONDS)
+        mending = Mending(self.files, step, self.records)
+        for _ in range(TRIES):
+            process = Process("mending")
+            self.processes.append(process)
+            tool = MendingTool(self, process, mending)
+            self.tools.append(tool)
+            self._launch(tool)
+            await asyncio.wait([tool.working], timeout=STOP_SECONDS)
+            if mending.is_done:
+                break
+            await asyncio.sleep(RESTART_SECONDS)
+        else:
+            raise Violation("lost", f"the log could not be mended in {TRIES} tries")
+        self._mended(mending.kept())
+        self.counts["repairs" if isinstance(step, Repair) else "imports"] += 1
+        self.is_mending = False
+        if standby is not None:
+            self.counts["standbys of a mended log"] += standby.process.alive
+            self.loop.go_on(standby.process)
+        self._start_all()
+
+    def _mended(self, kept: int) -> None:
+        """What came after this record is lost, and everybody has been told."""
+        if kept < len(self.records):
+            self.counts["records lost to damage"] += len(self.records) - kept
+            del self.records[kept:]
+            self._objects = ObjectTable()
+            self.judge.accept_loss(self.records)
 
     async def _stop_all(self) -> None:
         daemons = [daemon for daemon in self.daemons.values() if daemon.process.alive]

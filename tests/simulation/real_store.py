@@ -35,7 +35,7 @@ from tests.eventlog import power_loss, sqlite_watch
 from tests.eventlog.power_loss import Step
 from tests.simulation.disk import SIZE, Faults
 from tests.simulation.loop import CURRENT, Killed, Process
-from tidelog.eventlog import database, sqlite
+from tidelog.eventlog import database, repair, sqlite, transfer
 from tidelog.eventlog.disk import Disk
 from tidelog.eventlog.lock import WriterLock
 from tidelog.eventlog.records import Record, Row
@@ -199,7 +199,8 @@ class RealDisk(Faults, Disk, sqlite_watch.Watcher):
         self._step("remove", before=True)
         if os.path.exists(path):
             super().remove(path)
-            self._note("remove", path)
+            if not path.endswith("-shm"):  # It is in memory only.
+                self._note("remove", path)
         self._step("remove", before=False)
 
     def hold(self, path: str, size: int) -> None:
@@ -265,6 +266,15 @@ class RealDisk(Faults, Disk, sqlite_watch.Watcher):
         self._connections = [each for each in self._connections if each[0] is not process]
         for number in [number for number, each in self._open.items() if each.process is process]:
             self.close(number)
+
+    def damage(self, name: str, offset: int, data: bytes) -> None:
+        """The disk says something else there from now on."""
+        path = os.path.join(self.folder, name)
+        with open(path, "r+b") as file:
+            file.seek(offset)
+            file.write(data)
+        self._note("write", path, offset, data)
+        self._note("sync", path)
 
     def image(self) -> dict[str, bytes]:
         """What would be left if power were lost now."""
@@ -389,6 +399,9 @@ class RealFiles:
                 patch.object(aiosqlite.core, "Thread", _Thread),
                 patch.object(aiosqlite.core, "SimpleQueue", partial(_Queue, self)),
                 patch.object(sqlite, "WriterLock", partial(_Lock, self)),
+                patch.object(repair, "WriterLock", partial(_Lock, self)),
+                patch.object(transfer, "WriterLock", partial(_Lock, self)),
+                patch.object(asyncio, "to_thread", partial(_in_turn, self)),
                 patch.object(sqlite, "_Connection", partial(_connection, self, sqlite._Connection)),
             ):
                 yield
@@ -503,6 +516,22 @@ class _Queue:
         return self._jobs.popleft()
 
     _taken = False
+
+
+async def _in_turn(files: RealFiles, function: Callable[..., Any], *args: Any) -> Any:
+    """In the place of a thread for one function: it runs a moment later, in the process that asks for it."""
+    done: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+    def run() -> None:
+        try:
+            done.set_result(function(*args))
+        except Exception as error:
+            done.set_exception(error)
+        except Killed:
+            pass
+
+    asyncio.get_running_loop().call_later(files.delay(), files.work, run)
+    return await done
 
 
 def _connection(files: RealFiles, kind: type[Any], *args: Any, **named: Any) -> Any:

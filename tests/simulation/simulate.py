@@ -117,9 +117,14 @@ def is_real(seed: int, store: str = "") -> bool:
     return sqlite_watch.AVAILABLE and (store == "real" or (not store and seed // CHUNK % 2 == 1))
 
 
+def story_of(seed: int, store: str = "") -> Story:
+    """As it is told on its store."""
+    return make_story(seed, wide=is_real(seed, store))
+
+
 def simulate_seeds(seeds: Sequence[int], store: str = "") -> list[Result]:
     """One after the other."""
-    return [simulate(make_story(seed), real=is_real(seed, store)) for seed in seeds]
+    return [simulate(story_of(seed, store), real=is_real(seed, store)) for seed in seeds]
 
 
 def simulate_many(
@@ -242,7 +247,7 @@ def _line(step: AnyStep) -> str:
 
 
 def _one(seed: int, store: str, *, tell: bool, shorten: bool) -> bool:
-    story, real = make_story(seed), is_real(seed, store)
+    story, real = story_of(seed, store), is_real(seed, store)
     result = simulate(story, real=real)
     if result.failure and shorten:
         story = shortest(story, result.failure, real=real)

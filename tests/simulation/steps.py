@@ -17,6 +17,9 @@ from tidelog.api.objects import Object, Pod, Toleration
 Role = Literal["leader", "standby"]
 """Which process a fault is for: the one that writes the log at that moment, or the other one. Nothing happens where there is none."""
 
+Damage = Literal["record", "byte", "head"]
+"""Where the log is damaged: in a record's digest, anywhere in the database, in the head file."""
+
 
 class Step(msgspec.Struct, tag=True, tag_field="step", frozen=True, kw_only=True, omit_defaults=True):
     """One thing that happens."""
@@ -150,6 +153,23 @@ class Compact(Step, frozen=True, kw_only=True):
     """The next step waits until it has ended."""
 
 
+class Repair(Fault, frozen=True, kw_only=True):
+    """Whoever writes dies, a byte of the log's files is another one afterwards, and somebody calls `tidelog log repair --accept-loss`."""
+
+    damage: Damage = "record"
+    place: float = 0.5
+    """How far on in the log, or in the file."""
+    follows: bool = False
+    """A standby is paused meanwhile, and follows what has come of it. Else it dies, too."""
+
+
+class Reimport(Fault, frozen=True, kw_only=True):
+    """Whoever writes dies, and what `tidelog log export` says of the log is imported in its place."""
+
+    follows: bool = False
+    """As for a repair."""
+
+
 class DiskFull(Fault, frozen=True, kw_only=True):
     """No write finds room, for so long."""
 
@@ -194,6 +214,8 @@ AnyStep = (
     | Compact
     | Pause
     | StealLock
+    | Repair
+    | Reimport
     | DiskFull
     | FailWrites
     | FailSync

@@ -22,6 +22,7 @@ from tests.simulation.steps import (
     Compact,
     Configure,
     CrashAt,
+    Damage,
     Delete,
     DiskFull,
     Edit,
@@ -31,6 +32,8 @@ from tests.simulation.steps import (
     Manifest,
     Pause,
     PowerLoss,
+    Reimport,
+    Repair,
     Restart,
     SetCondition,
     StealLock,
@@ -73,9 +76,13 @@ GARBAGE = (
 )
 
 
-def make_story(seed: int) -> Story:
-    """The story of this seed: always the same one. Costs some milliseconds."""
-    return _Teller(seed).tell()
+def make_story(seed: int, *, wide: bool = False) -> Story:
+    """The story of this seed: always the same one. Costs some milliseconds.
+
+    A wide one has in it what only the product's own store and no narrow one has; without it, it is the same.
+    """
+    story = _Teller(seed).tell()
+    return mended(story) if wide else story
 
 
 class _App:
@@ -649,6 +656,30 @@ class _Teller:
     def _delete(self, *keys: str, grace: int | None = None, settle: bool | None = None) -> None:
         settles = self._settles() if settle is None else settle
         self._add(Delete(keys=keys, grace_period_seconds=grace, settle=settles))
+
+
+def mended(story: Story) -> Story:
+    """The log is damaged and repaired, or exported and imported again, at some moments of it. By lots of its own."""
+    dice = random.Random(f"mending {story.seed}")
+    steps = list(story.steps)
+    for _ in range(dice.choice([0, 1, 1, 2])):
+        place = dice.randrange(len(steps) + 1)
+        steps[place:place] = _mending(dice)
+    return replace(story, steps=tuple(steps))
+
+
+def _mending(dice: random.Random) -> Sequence[AnyStep]:
+    """Now and then something cuts it short."""
+    crash = CrashAt(
+        nth=dice.randint(1, 30), before=dice.random() < 0.5, back_after=1.0, kills=dice.random() < 0.5
+    )
+    breaks: list[Sequence[AnyStep]] = [(), (), (crash,), (DiskFull(seconds=3),), (FailSync(),)]
+    broken = dice.choice(breaks)
+    follows, place = dice.random() < 0.6, dice.random()
+    damages: list[Damage] = ["record", "record", "byte", "head"]
+    mend = Repair(damage=dice.choice(damages), place=place, follows=follows)
+    mends: list[AnyStep] = [mend, mend, Reimport(follows=follows)]
+    return (*broken, dice.choice(mends))
 
 
 def _hasty(step: AnyStep) -> AnyStep:

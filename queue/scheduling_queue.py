@@ -404,12 +404,13 @@ class SchedulingQueue:
         limit what pods in flight will see.
         """
         if event.resource is Resource.WILDCARD and event.is_wildcard:
-            concerned = self._places.pool.all()
+            concerned: Iterable[AnyEntity] = self._places.pool.all()
         else:
             interested = self._hints.interested(event)
             if not interested:
                 return
-            concerned = self._places.pool.concerned(interested)
+            pool = self._places.pool
+            concerned = pool.concerned(interested) if pool.entities else ()
         for entity in concerned:
             if precheck is None or _passes(entity, precheck):
                 self._wake(entity, event, old, new, now)
@@ -448,7 +449,8 @@ class SchedulingQueue:
             if group.where is Where.UNSCHEDULABLE and group.gating_plugin == DESIRED_COUNT_GATE:
                 self._places.take_out(group)
                 self._places.to_active(group, now, TIME)
-        self.flush_unschedulable(seq, now)
+        if self._places.pool.entities:
+            self.flush_unschedulable(seq, now)
 
     def flush_backoff(self, now: int) -> None:
         """Move entities whose backoff is over to the active queue."""

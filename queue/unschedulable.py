@@ -25,7 +25,7 @@ FLUSH_AFTER = 300 * NANOS
 class UnschedulablePool:
     """Entities by rejector, and by how long they have been here."""
 
-    __slots__ = ("_by_rejector", "_entities", "_leftovers", "_max_stay", "_time_due", "_timed", "parkings")
+    __slots__ = ("_by_rejector", "_leftovers", "_max_stay", "_time_due", "_timed", "entities", "parkings")
 
     def __init__(
         self, max_stay: int, time_due: Callable[[AnyEntity], int | None] = lambda _entity: None
@@ -34,7 +34,8 @@ class UnschedulablePool:
         self._max_stay = max_stay
         self._time_due = time_due
         self._timed: Heap[AnyEntity] = Heap()
-        self._entities: dict[AnyEntity, None] = {}
+        self.entities: dict[AnyEntity, None] = {}
+        """In the order of parking."""
         self._by_rejector: dict[Rejector, dict[AnyEntity, None]] = {}
         """Empty entries are removed: what is here has someone in it."""
         self._leftovers: Heap[AnyEntity] = Heap()
@@ -42,7 +43,7 @@ class UnschedulablePool:
         """How many times something entered the pool."""
 
     def __len__(self) -> int:
-        return len(self._entities)
+        return len(self.entities)
 
     def park(self, entity: AnyEntity) -> None:
         """The entity waits here from now on, behind all others."""
@@ -52,7 +53,7 @@ class UnschedulablePool:
 
     def file(self, entity: AnyEntity) -> None:
         """Enter it under the place it already has (`parked`)."""
-        self._entities[entity] = None
+        self.entities[entity] = None
         entity.filed_under = entity.filing()
         assert entity.filed_under, (
             f"{entity.key} would wait for nobody: only rejected and gated ones come here"
@@ -72,7 +73,7 @@ class UnschedulablePool:
 
     def remove(self, entity: AnyEntity) -> None:
         """It leaves the pool."""
-        del self._entities[entity]
+        del self.entities[entity]
         for rejector in entity.filed_under:
             filed = self._by_rejector[rejector]
             del filed[entity]
@@ -96,13 +97,11 @@ class UnschedulablePool:
 
     def all(self) -> list[AnyEntity]:
         """Everyone, in the order of parking."""
-        return list(self._entities)
+        return list(self.entities)
 
     def leftovers(self, now: int) -> list[AnyEntity]:
         """Return the entities that are here for too long, in the order in which they became so. They stay in the pool."""
-        found: list[AnyEntity] = []
-        if not self._leftovers.live:
-            return found
+        found = []
         while (entity := self._leftovers.first()) is not None and self.due_at(entity) <= now:
             self._leftovers.discard(entity)
             found.append(entity)

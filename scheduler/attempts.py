@@ -13,10 +13,9 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from tidelog.api.objects import Pod
 from tidelog.eventlog.records import AttemptError, Body, Unschedulable
 from tidelog.framework.framework import Framework
-from tidelog.framework.interface import Code, Status, unschedulable
+from tidelog.framework.interface import Code, CycleState, Status, unschedulable
 from tidelog.framework.node_info import PodInfo
 from tidelog.queue.entity import AnyEntity, QueuedGroup, QueuedPod
 from tidelog.scheduler.assembly import Assembly
@@ -27,14 +26,7 @@ from tidelog.scheduler.groups.cycle import GroupOptions
 from tidelog.scheduler.groups.flights import GroupFlights
 from tidelog.scheduler.groups.group import record_key
 from tidelog.scheduler.permits import Permit, Permits, is_ready
-from tidelog.scheduler.pod_cycle import (
-    CycleResult,
-    Stamp,
-    bind_reserved,
-    fail_reserved,
-    reject_waiting,
-    run_pod_cycle,
-)
+from tidelog.scheduler.pod_cycle import CycleResult, PodCycle, Stamp
 from tidelog.scheduler.rejections import Rejections
 
 Popped = AnyEntity | Permit
@@ -86,14 +78,9 @@ class Attempts:
     def _decide_pod(self, popped: QueuedPod, stamp: Stamp) -> Decision:
         pod, key = popped.pod, f"Pod/{popped.key}"
         queue = self._cluster.queue
-        result = run_pod_cycle(
-            self._assembly.frameworks[popped.profile],
-            self._cluster.info_of(pod),
-            key,
-            stamp,
-            waiting=popped,
-            nominated_node=queue.nominator.node_of(pod),
-        )
+        framework, info = self._assembly.frameworks[popped.profile], self._cluster.info_of(pod)
+        cycle = PodCycle(framework, info, key, stamp, CycleState(stamp.at, popped, stamp.attempt))
+        result = cycle.run(queue.nominator.node_of(pod))
         uid, outcomes = popped.uid, result.outcomes
         if result.state is not None:
             self._permits.keep_states({uid: result.state})
@@ -129,41 +116,38 @@ class Attempts:
         else:
             failure = popped.failure or self._framework_of(popped).too_late(popped.plugins)
         if failure is not None:
-            results = [self._fail_reserved(permit, failure, stamp) for permit in together]
+            results = [self._cycle_of(one, stamp).give_up(one.node, failure) for one in together]
         outcomes = tuple(outcome for result in results for outcome in result.outcomes)
         reads = (frozenset(write.key for write in permit.writes) for permit in together)
         relies = tuple(Relies(p.key, p.uid, reads=read) for p, read in zip(together, reads, strict=True))
         return Decision(*stamp, outcomes, relies)
 
     def _bind_reserved(self, permit: Permit, stamp: Stamp) -> CycleResult:
-        pod = PodInfo(self._cluster.tried_pod(permit.key))
-        state = self._permits.state_of(permit)
-        found = bind_reserved(self._framework_of(permit), state, pod, permit, stamp)
+        found = self._cycle_of(permit, stamp).bind_reserved(permit)
         return replace(found, outcomes=with_fallback(found.outcomes, permit.key, permit.fallback))
 
-    def _fail_reserved(self, permit: Permit, status: Status, stamp: Stamp) -> CycleResult:
-        pod = PodInfo(self._cluster.tried_pod(permit.key))
-        state = self._permits.state_of(permit)
-        return fail_reserved(self._framework_of(permit), state, pod, permit, stamp, status)
+    def _cycle_of(self, permit: Permit, stamp: Stamp) -> PodCycle:
+        """The rest of the cycle of a pod that waits."""
+        pod, state = PodInfo(self._cluster.tried_pod(permit.key)), self._permits.state_of(permit)
+        return PodCycle(self._framework_of(permit), pod, permit.key, stamp, state)
 
     def _framework_of(self, permit: Permit) -> Framework:
         return self._assembly.frameworks[self._cluster.tried_pod(permit.key).spec.scheduler_name]
 
     def _reject_late(self, permit: Permit, stamp: Stamp) -> Decision:
         """A pod has waited too long: of a group none of those that wait with it is bound."""
-        together, tried_pod = self._permits.ending_with(permit), self._cluster.tried_pod
-        outcomes = tuple(o for one in together for o in self._timed_out(one, tried_pod(one.key), stamp))
+        together = self._permits.ending_with(permit)
+        outcomes = tuple(outcome for one in together for outcome in self._timed_out(one, stamp))
         if not permit.group:
-            pod, queue = tried_pod(permit.key), self._cluster.queue
+            pod, queue = self._cluster.tried_pod(permit.key), self._cluster.queue
             outcomes = self._rejections.abbreviated(permit.uid, pod, outcomes, queue)
         return Decision(*stamp, outcomes, tuple(Relies(one.key, one.uid) for one in together))
 
-    def _timed_out(self, permit: Permit, pod: Pod, stamp: Stamp) -> tuple[tuple[str, Body], ...]:
+    def _timed_out(self, permit: Permit, stamp: Stamp) -> tuple[tuple[str, Body], ...]:
         """End the wait in a rejection: the plugins give back what they reserved, and the first one that waited is to blame."""
-        framework, plugin = self._assembly.frameworks[pod.spec.scheduler_name], permit.plugins[0]
+        plugin = permit.plugins[0]
         status = unschedulable(f"rejected due to timeout after waiting at plugin {plugin}").by(plugin)
-        state = self._permits.state_of(permit)
-        result = reject_waiting(framework, state, PodInfo(pod), permit.key, stamp, permit.node, status)
+        result = self._cycle_of(permit, stamp).reject_waiting(permit.node, status)
         return with_fallback(result.outcomes, permit.key, permit.fallback)
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tidelog.eventlog.records import Body, Scheduled, Unschedulable, Waiting
+from tidelog.eventlog.records import Body, Unschedulable, Waiting
 from tidelog.framework.diagnosis import FitError
 from tidelog.framework.framework import Framework, PromisedWrites
 from tidelog.framework.interface import Code, CycleState, Status
@@ -16,7 +16,7 @@ from tidelog.scheduler.fallback import explained
 from tidelog.scheduler.groups.group import Group
 from tidelog.scheduler.groups.trial import GroupFailure, TrialEvaluation, TrialStep
 from tidelog.scheduler.permits import BARRIER
-from tidelog.scheduler.pod_cycle import Stamp, reserved
+from tidelog.scheduler.pod_cycle import Stamp, rejection, reserved, scheduled
 
 
 class GroupBinding:
@@ -157,29 +157,12 @@ class GroupBinding:
                     group=self.group.key,
                 )
             else:
-                body = self._scheduled(step)
+                assert step.result is not None
+                body = scheduled(self.stamp, step.result, self.group.key)
             yield from explained(((key, body),), key, step.state.told)
-
-    def _scheduled(self, step: TrialStep) -> Scheduled:
-        assert step.result is not None
-        return Scheduled(
-            **self.stamp._asdict(),
-            node=step.node,
-            score=step.result.score,
-            feasible=step.result.feasible,
-            group=self.group.key,
-        )
 
     def _left_over(self, step: TrialStep) -> Unschedulable:
         error = step.error
         if error is None:
             return Unschedulable(**self.stamp._asdict(), message=step.reason, group=self.group.key)
-        return Unschedulable(
-            **self.stamp._asdict(),
-            message=error.message,
-            plugins=error.unschedulable_plugins,
-            pending=error.pending_plugins,
-            rejections=error.diagnosis.rejections(error.node_count),
-            nodes=error.node_count,
-            group=self.group.key,
-        )
+        return rejection(self.stamp, error, self.group.key)

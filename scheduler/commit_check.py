@@ -44,11 +44,11 @@ class Disturbance(msgspec.Struct, frozen=True, gc=False):
     seq: int
     key: str
     """Of the object that changed."""
-    node: str
+    node: str = ""
     """The node that changed, or whose pods did."""
-    takes: AbortReason | None
+    takes: AbortReason | None = None
     """How it hurts a pod that chose this node; None if it only gives room."""
-    touches: Depends
+    touches: Depends = Depends.POD
     """Further parts of the cluster that changed, for pods that chose another node."""
     own: AbortReason | None = None
     """How it hurts the attempt of this very pod; None if it does not."""
@@ -80,7 +80,7 @@ def disturbance(seq: int, old: Object | None, new: Object | None) -> Disturbance
         # Who was placed by it names it in what he reads.
         found = new if old is None else old
         assert found is not None
-        return Disturbance(seq, object_key(found), "", None, Depends.POD)
+        return Disturbance(seq, object_key(found))
     if isinstance(new, PodDisruptionBudget):
         return _of_budget(seq, old if isinstance(old, PodDisruptionBudget) else None, new)
     return None
@@ -88,18 +88,18 @@ def disturbance(seq: int, old: Object | None, new: Object | None) -> Disturbance
 
 def released(seq: int, key: str, node: str) -> Disturbance:
     """A pod that was assumed on the node is not coming after all; whoever counted on its presence is wrong."""
-    return Disturbance(seq, key, node, None, _TOPOLOGY)
+    return Disturbance(seq, key, node, touches=_TOPOLOGY)
 
 
 def called_off(seq: int, node: str) -> Disturbance:
     """A preemption is not coming: whoever found no node beside it has to look again. No event tells of what never was in the log."""
     opens = AbortCause.PREEMPTION_CALLED_OFF.of(node)
-    return Disturbance(seq, "", node, None, Depends.POD, opens=opens)
+    return Disturbance(seq, "", node, opens=opens)
 
 
 def promised_again(seq: int, node: str) -> Disturbance:
     """Nominations to the node that did not count for a while do so again; whoever used their room is wrong."""
-    return Disturbance(seq, "", node, AbortCause.ROOM_PROMISED.of(node), Depends.POD)
+    return Disturbance(seq, "", node, AbortCause.ROOM_PROMISED.of(node))
 
 
 def conflict(relies: Relies, notes: Iterable[Disturbance]) -> Conflict | None:
@@ -176,12 +176,12 @@ def _of_pod(seq: int, old: Pod | None, new: Pod | None) -> Disturbance | None:
         withdraws = _withdrawn(before, after)
         if not own and not withdraws:
             return None
-        return Disturbance(seq, key, "", None, Depends.POD, own, withdraws=withdraws)
+        return Disturbance(seq, key, own=own, withdraws=withdraws)
     if before is not None and after is not None and left == taken and not _counts_differently(before, after):
         if is_ready(before) == is_ready(after) and before.status.phase == after.status.phase:
             return None
         # Budgets count it differently from now on, which only matters to who wants its place.
-        return Disturbance(seq, key, taken, None, Depends.POD, own)
+        return Disturbance(seq, key, taken, own=own)
     takes = AbortCause.ROOM_TAKEN.of(_name(key), taken) if taken else None
     repels = bool(taken) and _repels(after)
     stays = left == taken and _asks_for_as_much(before, after)
@@ -197,7 +197,7 @@ def _of_group(seq: int, old: Object | None, new: Object | None) -> Disturbance |
     if before == after:
         return None
     cause = AbortCause.GROUP_DELETED if after is None else AbortCause.GROUP_CHANGED
-    return Disturbance(seq, object_key(found), "", None, Depends.POD, own=cause.of())
+    return Disturbance(seq, object_key(found), own=cause.of())
 
 
 def _of_devices(seq: int, old: Object | None, new: Object | None) -> Disturbance | None:
@@ -212,7 +212,7 @@ def _of_devices(seq: int, old: Object | None, new: Object | None) -> Disturbance
     gone = _devices_of(old) - _devices_of(new) if isinstance(old, ResourceSlice) else frozenset()
     taken = _devices_of(new) - _devices_of(old) if isinstance(new, ResourceClaim) else frozenset()
     own = AbortCause.OBJECT_CHANGED.of(key)
-    return Disturbance(seq, key, "", None, Depends.POD, own=own, devices=gone | taken)
+    return Disturbance(seq, key, own=own, devices=gone | taken)
 
 
 def _devices_of(obj: Object | None) -> frozenset[str]:
@@ -228,19 +228,19 @@ def _devices_of(obj: Object | None) -> frozenset[str]:
 
 def given_back(seq: int, claim: str) -> Disturbance:
     """The claim does not get the devices that an attempt had for it: who went by them must not."""
-    return Disturbance(seq, claim, "", None, Depends.POD, own=AbortCause.CLAIM_NOT_ALLOCATED.of(claim))
+    return Disturbance(seq, claim, own=AbortCause.CLAIM_NOT_ALLOCATED.of(claim))
 
 
 def not_written(seq: int, key: str) -> Disturbance:
     """The object was not changed as an attempt had promised: who went by that must not, and who found it taken may look again."""
-    return Disturbance(seq, key, "", None, Depends.POD, opens=AbortCause.OBJECT_GIVEN_BACK.of(key))
+    return Disturbance(seq, key, opens=AbortCause.OBJECT_GIVEN_BACK.of(key))
 
 
 def _of_budget(seq: int, old: PodDisruptionBudget | None, new: PodDisruptionBudget) -> Disturbance | None:
     """A budget that is new, or may forbid an eviction that it allowed. One that only allows more hurts nobody."""
     key = object_key(new)
     forbids = _forbidden(_name(key), old, new)
-    return None if forbids is None else Disturbance(seq, key, "", None, Depends.POD, forbids=forbids)
+    return None if forbids is None else Disturbance(seq, key, forbids=forbids)
 
 
 def _forbidden(name: str, old: PodDisruptionBudget | None, new: PodDisruptionBudget) -> AbortReason | None:

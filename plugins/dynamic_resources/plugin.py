@@ -24,6 +24,7 @@ from tidelog.api.kinds.registry import object_key
 from tidelog.api.objects import Pod, ResourceClaim
 from tidelog.api.selectors import SelectorError, node_selector_matcher
 from tidelog.api.times import DURATION_RULE, NANOS, parse_duration
+from tidelog.api.validation.field_errors import ErrorList
 from tidelog.api.writes import Write
 from tidelog.framework.arithmetic import scaled_to_maximum
 from tidelog.framework.behaviours import DEVICE_PLACEMENTS, SELECTORS_PAUSE_NOBODY
@@ -128,22 +129,17 @@ class DynamicResources(Plugin):
     @classmethod
     def validate_args(cls, args: Any, path: str, gates: FeatureGates) -> list[FieldError]:
         """Both are durations, and the wait for devices is at least a second."""
-        found = []
-        for name, value, least in (
-            ("filterTimeout", args.filter_timeout, 0),
-            ("bindingTimeout", args.binding_timeout, NANOS),
+        errors = ErrorList()
+        for name, value, least, rule in (
+            ("filterTimeout", args.filter_timeout, 0, "must be zero or greater"),
+            ("bindingTimeout", args.binding_timeout, NANOS, "must be at least 1 second"),
         ):
             try:
-                is_right = parse_duration(value) >= least
+                if parse_duration(value) < least:
+                    errors.invalid(f"{path}.{name}", value, rule)
             except ValueError:
-                found.append(
-                    FieldError(path=f"{path}.{name}", kind="Invalid", value=value, rule=DURATION_RULE)
-                )
-                continue
-            if not is_right:
-                rule = "must be at least 1 second" if least else "must be zero or greater"
-                found.append(FieldError(path=f"{path}.{name}", kind="Invalid", value=value, rule=rule))
-        return found
+                errors.invalid(f"{path}.{name}", value, DURATION_RULE)
+        return errors
 
     def _claims_of(self, pod: Pod) -> list[ResourceClaim]:
         return claims_of(pod, self.handle.listers.devices.claim)

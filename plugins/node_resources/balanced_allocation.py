@@ -176,12 +176,8 @@ def _deviation(fractions: Sequence[float]) -> float:
 def _weight_errors(resources: Sequence[ResourceSpec], path: str) -> Iterator[FieldError]:
     for i, spec in enumerate(resources):
         if spec.weight not in (0, 1):
-            yield FieldError(
-                path=f"{path}[{i}].weight",
-                kind="Invalid",
-                value=spec.weight,
-                rule="resource weight must be 1",
-            )
+            rule = "resource weight must be 1"
+            yield FieldError(path=f"{path}[{i}].weight", kind="Invalid", value=spec.weight, rule=rule)
 
 
 _pre_score: type[PreScorePlugin] = NodeResourcesBalancedAllocation

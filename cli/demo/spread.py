@@ -84,6 +84,14 @@ class Stage:
         """Decide everything once more."""
         return verify(self.driver.records, self.driver.registry)
 
+    def prove(self, say: Say) -> None:
+        """Do that, and tell."""
+        report, records = self.verify(), len(self.driver.records)
+        assert report.is_identical, "the demo's log does not verify"
+        say(
+            f"  The log holds {records} records; made once more, all {report.outcomes} decisions are the same."
+        )
+
 
 def tell(say: Say = print) -> None:
     """The three scenes."""
@@ -94,11 +102,7 @@ def tell(say: Say = print) -> None:
     ):
         say(f"\n{title}\n")
         stage = scene(say)
-        report = stage.verify()
-        assert report.is_identical, "the demo's log does not verify"
-        say(
-            f"  The log holds {len(stage.driver.records)} records; made once more, all {report.outcomes} decisions are the same."
-        )
+        stage.prove(say)
 
 
 def stockout(say: Say) -> Stage:

@@ -143,6 +143,15 @@ class PluginError(TidelogError):
         return f"plugin {self.plugin}: {self.why}"
 
 
+class WithReason(Exception):
+    """The part of an error about a log that says why."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(path, reason)
+        self.path = path
+        self.reason = reason
+
+
 class LogError(TidelogError):
     """The log cannot be opened, read or written."""
 
@@ -192,13 +201,8 @@ class LogFull(LogError):
         return f"{self.free >> 20} MiB" if self.free >= 2**20 else f"{self.free >> 10} KiB"
 
 
-class LogBusy(LogError):
+class LogBusy(WithReason, LogError):
     """Another program has the database in a transaction of its own. Nothing was written; it may be tried again."""
-
-    def __init__(self, path: str, reason: str) -> None:
-        super().__init__(path, reason)
-        self.path = path
-        self.reason = reason
 
     def __str__(self) -> str:
         return (
@@ -214,13 +218,8 @@ class LogUnreachable(LogBusy):
         return f"{self.path}: the database server cannot be used ({self.reason}): see that it runs and lets this machine in; it may be tried again"
 
 
-class LogForbidden(LogError):
+class LogForbidden(WithReason, LogError):
     """The database server that keeps the log does not let this user do what was asked. Nothing was written."""
-
-    def __init__(self, path: str, reason: str) -> None:
-        super().__init__(path, reason)
-        self.path = path
-        self.reason = reason
 
     def __str__(self) -> str:
         return (
@@ -229,13 +228,8 @@ class LogForbidden(LogError):
         )
 
 
-class LogClockWrong(LogError):
+class LogClockWrong(WithReason, LogError):
     """The machine's clock cannot be right. Nothing was written."""
-
-    def __init__(self, path: str, reason: str) -> None:
-        super().__init__(path, reason)
-        self.path = path
-        self.reason = reason
 
     def __str__(self) -> str:
         return f"{self.path}: by the machine's clock {self.reason}, so nothing was written: set the clock, and try again"

@@ -44,6 +44,7 @@ from tidelog.api.errors import (
     PluginError,
     TidelogError,
     UsageError,
+    WithReason,
     printable,
     quoted,
 )
@@ -87,13 +88,8 @@ Handler = Callable[[msgspec.Raw], Awaitable[Any]]
 T = TypeVar("T")
 
 
-class NoWriter(LogError):
+class NoWriter(WithReason, LogError):
     """No process takes requests for this log."""
-
-    def __init__(self, path: str, reason: str) -> None:
-        super().__init__(path, reason)
-        self.path = path
-        self.reason = reason
 
     def __str__(self) -> str:
         return f"{self.path}: no process takes requests for this log: {self.reason}"

@@ -16,7 +16,7 @@ from typing import Protocol, TypeVar
 
 import msgspec
 
-from tidelog.api.errors import LogError
+from tidelog.api.errors import LogError, WithReason
 from tidelog.eventlog.records import GENESIS, LossAccepted, Record, Row, SchedulerStarted, decode_body
 
 ROWS_PER_READ = 1_000
@@ -154,13 +154,8 @@ class SnapshotInfo(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     size: int
 
 
-class SnapshotsUnreadable(LogError):
+class SnapshotsUnreadable(WithReason, LogError):
     """The list of snapshots is damaged. No record is: every state can still be computed from those."""
-
-    def __init__(self, path: str, reason: str) -> None:
-        super().__init__(path, reason)
-        self.path = path
-        self.reason = reason
 
     def __str__(self) -> str:
         return f"{self.path}: its snapshots cannot be read ({self.reason}): tidelog log repair makes the file anew"

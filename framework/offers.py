@@ -177,14 +177,12 @@ class ManyPods(Protocol):
 
     def put(self, lane: int, state: CycleState, pod: PodInfo) -> None:
         """The pod is in this lane from now on, in place of any other; `state` is as PreFilter and PreScore left it."""
-        ...
 
     def answers(self, use: NodeUse) -> tuple[Lanes, Lanes]:
         """The answer for each pod, where a node is used so; and 1 in the lanes of those about which it must be asked alone.
 
         What is in lanes into which no pod was put does not matter.
         """
-        ...
 
 
 @runtime_checkable
@@ -193,7 +191,6 @@ class RoomsTogether(Protocol):
 
     def rooms_together(self, node: NodeInfo) -> ManyPods | None:
         """For pods for which `use_fits` has a function, on nodes with the traits of this one: 1 where that says True of the use alone, else 0."""
-        ...
 
 
 @runtime_checkable
@@ -202,7 +199,6 @@ class ScoresTogether(Protocol):
 
     def scores_together(self, node: NodeInfo) -> ManyPods | None:
         """For pods for which `use_score` has a score, on nodes with the traits of this one: that score."""
-        ...
 
 
 @runtime_checkable

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from tidelog.api.errors import UsageError
 from tidelog.cli.commands.options import DEFAULT_NAMESPACE, log_path
-from tidelog.cli.moments import NOW, At, dated, parse_at, seq_of
+from tidelog.cli.moments import NOW, At, dated, parse_at, present, seq_of
 from tidelog.cli.progress import Progress
 from tidelog.replay.history import History, open_history
 from tidelog.scheduler.core import Core
@@ -81,4 +81,6 @@ async def asked(args: argparse.Namespace) -> AsyncIterator[tuple[History, Questi
 async def state_at(args: argparse.Namespace) -> tuple[Core, QuestionTime]:
     """The scheduler's state at that moment, attempts in flight included."""
     async with asked(args) as (history, moment):
+        if args.at is None:
+            moment = moment._replace(at=present(log_path(args), history.log.head.at))
         return await history.core_at(moment.seq), moment

@@ -69,7 +69,11 @@ def present(path: LogAddress, end: int) -> int:
 def tell_end(at: At, counted_to: int) -> None:
     """Say to whom sees ages that they do not count to now, where nobody asked for another moment."""
     if at == NOW and time.time_ns() - counted_to > LIVE_NANOS:
-        notice(f"the log ended at {format_time(counted_to)}: ages count to then")
+        notice(f"the log ended at {_to_the_millisecond(counted_to)}: ages count to then")
+
+
+def _to_the_millisecond(at: int) -> str:
+    return format_time(at - at % 1_000_000)
 
 
 async def seq_of(log: LogReader, at: At) -> int:
@@ -78,7 +82,7 @@ async def seq_of(log: LogReader, at: At) -> int:
         await log.reload()
         seq = await log.seq_at(at.time)
         if seq == log.head.seq and at.time - log.head.at > LIVE_NANOS:
-            notice(f"the log ends at record {seq}, {format_time(log.head.at)}: so it was from then on")
+            notice(f"the log ends at record {seq}, {_to_the_millisecond(log.head.at)}: so it was from then on")
         if seq == log.anchor.seq and seq:
             raise LogError(
                 f"{log.name}: what was at {format_time(at.time)} was dropped by compaction; "

@@ -46,6 +46,7 @@ from tidelog.eventlog.records import (
     Outcome,
     Record,
     Scheduled,
+    WriteFailed,
     decode_body,
     decode_outcome,
     encode_body,
@@ -539,9 +540,15 @@ def _roots(records: Sequence[Record]) -> dict[int, int]:
             found[record.seq] = found[record.cause]
         elif record.kind == "ObjectDeleted" and record.key in evicted:
             found[record.seq] = evicted[record.key]
-        if record.kind in ("ObjectDeleted", "WriteFailed"):
+        if record.kind == "ObjectDeleted" or (record.kind == "WriteFailed" and _is_no_eviction(record)):
             evicted.pop(record.key, None)
     return found
+
+
+def _is_no_eviction(record: Record) -> bool:
+    """Whether the API server was asked in vain for the pod's end."""
+    body = decode_body(record)
+    return isinstance(body, WriteFailed) and body.effect in ("evict", "delete")
 
 
 def _same(outcomes: Sequence[tuple[str, Body]], pop: RecordedAttempt) -> bool:

@@ -30,11 +30,14 @@ def run(args: argparse.Namespace) -> int:
     import asyncio
 
     from tidelog.cli.asking import state_at
+    from tidelog.cli.moments import NOW, tell_end
     from tidelog.cli.text.queue import queue_lines
     from tidelog.replay.waits import queue_of
 
     core, moment = asyncio.run(state_at(args))
     rows = [row for row in queue_of(core) if not args.namespace or row.key.startswith(f"{args.namespace}/")]
+    if args.at is None and args.output == "table":
+        tell_end(NOW, moment.at)
     found = {"seq": moment.seq, "at": moment.at, "pods": rows}
     print_found(args, found, queue_lines(rows, core, moment.at))
     return 0

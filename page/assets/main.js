@@ -40,7 +40,7 @@ class Page {
 
   async start() {
     await this.a.open();
-    if (this.b) { await this.b.open(); byId("ab-label").hidden = false; byId("ab").checked = true; byId("next-difference").hidden = false; this.showFigures(); this.linesOfB(); }
+    if (this.b) { await this.b.open(); byId("ab-label").hidden = false; byId("ab").checked = true; byId("next-difference").hidden = false; }
     document.title = `${visible(this.a.meta.log)} – tidelog`;
     byId("log-name").textContent = `log ${visible(this.a.meta.log)}`;
     await this.learn();
@@ -49,6 +49,7 @@ class Page {
     this.following = asked.seq === null && !this.a.port.isFile;
     await this.moveTo(asked.seq ?? this.a.head);
     performance.mark("shown");
+    if (this.b) { this.showFigures(); this.linesOfB(); }
     if (!this.a.port.isFile) setInterval(() => this.follow(), FOLLOW_MS);
   }
 

@@ -59,8 +59,8 @@ TASKS: list[tuple[int, str, list[str]]] = [
     (14, "tidelog diff -f node.yaml", ["- metadata.labels[disk]"]),
     (15, "tidelog log compact --keep 20 --dry-run", ["nothing to drop", "no snapshot is older", "--to 36"]),
     (16, "tidelog plan -f new-pod.yaml", ["default/new: pending", "n2 has room for it, but this is kept for default/batch-3, nominated to n2", "would help: "]),
-    (17, "tidelog replay what-if --config packing.yaml", ["nodes in use        4          4"]),
-    (18, "tidelog replay what-if --drop node/n3 --pods", ["nodes in use        4          3         -1", "default/web-3     n3"]),
+    (17, "tidelog replay what-if --config packing.yaml", ["nodes in use            4          4"]),
+    (18, "tidelog replay what-if --drop node/n3 --pods", ["nodes in use            4          3         -1", "default/web-3     n3"]),
     (19, "tidelog log redact cluster.db shared.db", ["names replaced"]),
     (20, """tidelog log tail --from 1 -o json | jq -r 'select(.kind == "Scheduled") | .body.node' | sort | uniq -c""", ["n1"]),
 ]  # fmt: skip

@@ -43,6 +43,13 @@ def test_events_of_a_described_pod_count_to_the_end_of_the_log_too(ask: Ask) -> 
     assert "FailedScheduling   2m (x6 over 20m)" in " ".join(found.split(" "))
 
 
+def test_queue_of_an_old_log_waits_until_its_end(ask: Ask) -> None:
+    found = ask("queue")
+
+    assert "default/big        unschedulable   0          6          2m" in found
+    assert "2023-11-14T22:42:40Z (in 2m59.999s)" in found
+
+
 def test_moment_after_the_end_of_the_log_names_its_end(ask: Ask) -> None:
     assert "the log ends at record 56, 2023-11-14T22:39:40" in ask("get", "pods", "--at", "2024-03-01")
     assert "the log ends at" not in ask("get", "pods", "--at", "2023-11-14T22:45:00Z")

@@ -254,6 +254,12 @@ async def test_weights_that_differ_and_waits_that_only_the_clock_made_are_told(
                 "[...document.querySelectorAll('#figures tr')].map((row) => [...row.cells].map((cell) => cell.textContent))"
             )
             told = {row[0]: row[1:] for row in rows}
+            assert await page.evaluate("tidelogPage.a.seq") == len(made.recorded)
+            await until_page(page, "!document.getElementById('figures').hidden")
+            height, shown = await page.evaluate(
+                "(() => { const f = document.getElementById('figures'); return [f.scrollHeight, f.clientHeight]; })()"
+            )
+            assert height <= shown
             await until_page(
                 page, "document.getElementById('detail-body').textContent.includes('fullest in B')"
             )

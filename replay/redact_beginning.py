@@ -23,9 +23,6 @@ from tidelog.replay.playback import Beginning
 from tidelog.replay.redact_names import NumberedNames
 from tidelog.scheduler.core import Core
 
-_IN_FLIGHT = ("gone", "gone_objects", "attempts", "events", "groups_in_flight", "popped")
-"""Parts of the queue that only attempts in flight fill."""
-
 
 def collect_names(beginning: Beginning, names: NumberedNames) -> None:
     """Let `names` find those of the state."""
@@ -84,6 +81,9 @@ class StateRenaming:
         return [(seq, self._names.object(plain, kind, _place(plain, namespaced))) for seq, plain in part]
 
     def _dumped(self, dumped: Any) -> Any:
+        """An object as the queue keeps it; of an event, it may be none, or a tick."""
+        if dumped is None or dumped[0] == "Tick":
+            return dumped
         kind, plain = dumped
         return [kind, self._names.object(plain, kind, _place(plain, KIND_BY_NAME[kind].namespaced))]
 
@@ -141,9 +141,11 @@ class StateRenaming:
             return None
         return self._each(queue, {
             **dict.fromkeys(("scheduling_cycle", "timestamps", "parkings"), _as_is),
-            **dict.fromkeys(_IN_FLIGHT, _none),
-            "pods": self._entities,
-            "groups": self._entities,
+            **dict.fromkeys(("pods", "gone", "groups", "groups_in_flight"), self._entities),
+            "gone_objects": lambda dumped: [self._dumped(pod) for pod in dumped],
+            "attempts": lambda rows: [[self._name(uid), *place] for uid, *place in rows],
+            "events": lambda rows: [[*event, self._dumped(old), self._dumped(new)] for *event, old, new in rows],
+            "popped": lambda groups: [self._all(uids) for uids in groups],
             "members": lambda members: [self._all(keys) for keys in members],
             "pending": lambda groups: {self._name(key): self._all(keys) for key, keys in groups.items()},
             "incomplete": lambda groups: {self._name(key): self._all(keys) for key, keys in groups.items()},
@@ -236,12 +238,6 @@ class StateRenaming:
 
 
 def _as_is(value: Any) -> Any:
-    return value
-
-
-def _none(value: Any) -> Any:
-    if value["rows"] if isinstance(value, dict) else value:
-        raise InternalError("a log cannot begin with a state that has attempts in flight")
     return value
 
 

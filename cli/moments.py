@@ -82,7 +82,9 @@ async def seq_of(log: LogReader, at: At) -> int:
         await log.reload()
         seq = await log.seq_at(at.time)
         if seq == log.head.seq and at.time - log.head.at > LIVE_NANOS:
-            notice(f"the log ends at record {seq}, {_to_the_millisecond(log.head.at)}: so it was from then on")
+            notice(
+                f"the log ends at record {seq}, {_to_the_millisecond(log.head.at)}: so it was from then on"
+            )
         if seq == log.anchor.seq and seq:
             raise LogError(
                 f"{log.name}: what was at {format_time(at.time)} was dropped by compaction; "

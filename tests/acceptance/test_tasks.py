@@ -78,4 +78,6 @@ def test_first_obvious_command_gives_the_answer(
 ) -> None:
     told = ask(command)
 
-    assert [answer for answer in answers if answer not in told] == [], told
+    # How wide the columns are depends on what else is in the table.
+    words = " ".join(told.split())
+    assert [answer for answer in answers if " ".join(answer.split()) not in words] == [], told

@@ -28,7 +28,6 @@ from tidelog.eventlog.log import Log
 from tidelog.plugins.registry import Registry
 from tidelog.scheduler.core import Core
 
-WHAT = "tidelog run"
 CHECK_SECONDS = 1.0
 """How often an idle leader checks that the log's files are still there."""
 T = TypeVar("T")
@@ -38,6 +37,9 @@ _log = logging.getLogger("tidelog.process")
 
 class LeadershipCandidate:
     """Wants to lead the log at `place`. Those who make one override what they want to be told of."""
+
+    what = "tidelog run"
+    """How others call this process while it leads or waits."""
 
     poll_seconds = POLL_SECONDS
     """How often a standby looks whether the lock is free."""
@@ -154,7 +156,7 @@ class LeadershipCandidate:
         known: type[LogError] | None = None
         while True:
             try:
-                return await self._place.open_log(WHAT, self._clock.now)
+                return await self._place.open_log(self.what, self._clock.now)
             except (LogFull, LogBusy) as error:
                 if type(error) is not known:
                     known = type(error)
@@ -167,7 +169,7 @@ class LeadershipCandidate:
             self._place,
             self._registry,
             self._clock,
-            what=WHAT,
+            what=self.what,
             followed=self.followed,
             poll_seconds=self.poll_seconds,
             end_silent_seconds=self.end_silent_seconds,
@@ -185,7 +187,7 @@ class LeadershipCandidate:
             self._clock,
             core=core,
             source=self._source,
-            holder=WHAT,
+            holder=self.what,
             actors=self._actors(self._registry),
             limits=self._limits,
             watcher=self._watcher,

@@ -25,7 +25,7 @@ from tidelog.daemon.actors.catalogue import Cast, nobody
 from tidelog.daemon.http.endpoints import HttpServer, Site
 from tidelog.daemon.http.sources import ProcessState
 from tidelog.daemon.metrics.recorder import Recorder
-from tidelog.daemon.process.candidate import WHAT, LeadershipCandidate, beside
+from tidelog.daemon.process.candidate import LeadershipCandidate, beside
 from tidelog.daemon.process.clock import SystemClock
 from tidelog.daemon.process.inspection import inspect
 from tidelog.daemon.process.logs import fields
@@ -74,7 +74,7 @@ class Process(LeadershipCandidate):
         self.state = ProcessState(name_of(options.log), configuration, options.flags)
         self._recorder = Recorder(self.state.measured, clock.lap)
         super().__init__(
-            place_of(options.log, WHAT),
+            place_of(options.log, self.what),
             registry,
             clock,
             configuration,

@@ -44,6 +44,8 @@ from tidelog.eventlog.store import Head, Snapshot
 
 _log = logging.getLogger("tidelog.log")
 
+DAEMONS = ("tidelog run", "tidelog serve")
+"""They are told on their first lines what the server does not promise."""
 HEAD_AND_TERM = "SELECT h.seq, h.at, h.epoch, h.digest, l.term FROM head h CROSS JOIN lease l"
 
 T = TypeVar("T")
@@ -86,7 +88,7 @@ class PostgresStore(DatabaseReading):
             lease = await Lease.take(writer, address, holder)
             witness = Witness(log_id, address.name)
             anchor, head = await _examined(writer, address.name, witness)
-            if what == "tidelog run":
+            if what in DAEMONS:
                 await _warn(writer)
             # The witness hears of this head with the first group that is acknowledged: what is only read may not be on the standbys yet.
             return cls(address, writer, reader, lease, witness, anchor, head)

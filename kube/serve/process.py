@@ -28,6 +28,8 @@ def beside(log: LogAddress, ending: str) -> Path:
 class ServeProcess(Process):
     """One run of the daemon with an API server."""
 
+    what = "tidelog serve"
+
     def __init__(
         self, options: Options, settings: Settings, actors: Cast = nobody, site: Site | None = None
     ) -> None:

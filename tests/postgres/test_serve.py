@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 from pathlib import Path
@@ -14,6 +15,7 @@ from tests.kube.test_kubectl import KUBECTLS
 from tests.patience import PATIENCE, wait_until
 from tests.postgres.conftest import Logs
 from tidelog.eventlog.address import LogAddress
+from tidelog.eventlog.status import log_status
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 PODS = "/api/v1/namespaces/default/pods"
@@ -53,6 +55,8 @@ def test_served_database_schedules_and_the_next_leader_goes_on(url: str, tmp_pat
         wait_until(lambda: node_of(client, "p") == "n")
         second = Served(url, tmp_path / "second")
         second.daemon.wait_for("standing by")
+        status = asyncio.run(log_status(url))
+        assert "(tidelog serve, " in status.leader
         before = client.ask(f"{PODS}/p")
         listed = client.ask(PODS)["metadata"]["resourceVersion"]
         assert first.daemon.stop() == 0

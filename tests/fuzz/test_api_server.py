@@ -58,7 +58,7 @@ PATHS = st.builds(
     st.lists(RESOURCES | NAMES, max_size=4),
 )
 QUERIES = st.dictionaries(
-    st.sampled_from(["limit", "continue", "resourceVersion", "resourceVersionMatch", "labelSelector", "fieldSelector", "dryRun", "fieldValidation",
+    st.sampled_from(["at", "limit", "continue", "resourceVersion", "resourceVersionMatch", "labelSelector", "fieldSelector", "dryRun", "fieldValidation",
                      "gracePeriodSeconds", "propagationPolicy", "includeObject", "watch", "timeoutSeconds", "sendInitialEvents"]),
     st.sampled_from(["", "0", "1", "-1", "99999999999999999999", "true", "Exact", "All", "Strict", "a=b", "a in (", "metadata.name=web", "spec.nodeName!=",
                      "Table", "Background", "eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6MSwic3RhcnQiOiJhXHUwMDAwIn0", "\x00", "é"]),

@@ -14,6 +14,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from tidelog.api.errors import TidelogError
 from tidelog.cli.shipped import folder
 
 
@@ -44,8 +45,13 @@ def module_of(name: str) -> str:
 def run_benchmark(name: str, sizes: Mapping[str, int], log: str = "") -> dict[str, Any]:
     """Its figures. `log` is for those that ask where to keep theirs."""
     given: dict[str, Any] = {"workload": name} if name in _workloads() else {}
-    run = import_module(module_of(name)).run
-    if "log" in inspect.signature(run).parameters:
-        given["log"] = log
-    figures: dict[str, Any] = run(**given, **sizes)
+    try:
+        run = import_module(module_of(name)).run
+        if "log" in inspect.signature(run).parameters:
+            given["log"] = log
+        figures: dict[str, Any] = run(**given, **sizes)
+    except ModuleNotFoundError as error:
+        raise TidelogError(
+            f"tidelog bench {name} needs {error.name}: pip install 'tidelog[kube,postgres]'"
+        ) from error
     return figures

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 from collections.abc import Callable
 from pathlib import Path
 
+import asyncpg
 import pytest
 
 from tests.postgres.conftest import Logs
+from tests.postgres.server import PostgresServer
 from tidelog.cli.main import main
 from tidelog.eventlog.address import database_name
 from tidelog.eventlog.postgres.address import parse_address
@@ -119,6 +122,25 @@ def test_init_again_changes_nothing(logs: Logs, run: Run) -> None:
     assert code == 0
     assert "there is a log already" in out
     assert run("log", "verify", "--log", url)[1] == "6 records, chain ok, head ok\n"
+
+
+def test_log_of_a_newer_version_is_refused(server: PostgresServer, logs: Logs, run: Run) -> None:
+    url = logs.name()
+    run("log", "init", url)
+
+    async def made_newer(by: int) -> None:
+        connection = await asyncpg.connect(server.url())
+        await connection.execute(f"UPDATE {parse_address(url).schema}.about SET version = version + {by}")
+        await connection.close()
+
+    asyncio.run(made_newer(1))
+
+    for words in (("log", "init", url), ("get", "nodes", "--log", url), ("apply", "-f", EXAMPLES / "1-nodes.yaml", "--log", url)):  # fmt: skip
+        code, _, error = run(*words)
+
+        assert code == 1
+        assert "it has version 2 of the tables, and this tidelog knows 1: use a newer tidelog" in error
+    asyncio.run(made_newer(-1))
 
 
 @pytest.mark.parametrize(

@@ -150,6 +150,8 @@ class DatabaseStory:
 
     def _to_be_refused(self) -> set[str]:
         """Machines that know of a record that is not in the log: a group whose answer was lost is sent again, and is there then as before."""
+        if not self.knew:
+            return set()
         found = {row[0]: row[7] for row in self.database.rows.records[self.kept :]}
         return {machine for machine, head in self.knew.items() if found.get(head.seq) != head.digest}
 

@@ -1,7 +1,7 @@
 """A log in a database keeps its promises in every story, and each deliberate mistake in its store is caught by one.
 
 `CAUGHT` says which of the seeds from 0 on is the first that shows each, so that usually only that one is told; where the stories have moved, all are gone
-through. `SEARCH_MUTATIONS=1 pytest -s` prints the table anew. `make simulate-database` tells more stories.
+through. `SEARCH_MUTATIONS=1 pytest -s` prints the table anew. `make thorough` tells 2,000 stories, `make simulate-database` as many as one likes.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ import pytest
 
 from tests.simulation.database_bugs import BUGS
 from tests.simulation.database_story import tell
+from tests.thorough import FACTOR
 
-STORIES = 100
+STORIES = 100 if FACTOR == 1 else 2_000
 ONCE_FAILED = (201_331, 210_174)
 """A process that was superseded while it opened the log read what was not on the synchronous standby yet, and remembered it; a server that was replaced
 while the log was opened was taken for a damaged one."""

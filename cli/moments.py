@@ -85,7 +85,7 @@ async def seq_of(log: LogReader, at: At) -> int:
             notice(
                 f"the log ends at record {seq}, {_to_the_millisecond(log.head.at)}: so it was from then on"
             )
-        if seq == log.anchor.seq and seq:
+        if seq and at.time < log.anchor.at:
             raise LogError(
                 f"{log.name}: what was at {format_time(at.time)} was dropped by compaction; "
                 f"the log begins at record {seq + 1}"

@@ -441,6 +441,11 @@ async def load_objects(log: LogReader, seq: int | None = None) -> ObjectTable:
     if table is None:
         table = ObjectTable()
     if table.seq < log.anchor.seq:
+        later = [info.seq for info in await log.snapshots() if info.name == SNAPSHOT and info.seq > table.seq]
+        if seq is not None and later and seq < max(later):
+            raise LogError(
+                f"{log.name}: the state at record {seq} is gone: the log was compacted to {log.anchor.seq}, and its oldest state is that of record {min(later)}"
+            )
         raise LogDamaged(
             log.name, 1, log.anchor.seq, "they were compacted, and no usable snapshot of the objects is left"
         )

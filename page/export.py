@@ -87,10 +87,14 @@ class _Side:
         log = source.history.log
         self.source = source
         self.beside = beside
-        self.first = max(first or 0, log.anchor.seq + 1)
+        self.first = max(first or 0, source.first)
         self.last = min(last or log.head.seq, log.head.seq)
+        if source.first > log.head.seq:
+            raise TidelogError(f"{log.name}: the log was compacted to its end: no record is left to show")
         if self.first > self.last:
-            raise TidelogError(f"{log.name}: there is no record from {self.first} to {self.last}")
+            raise TidelogError(
+                f"{log.name}: there is no record from {self.first if first is None else first} to {self.last}: the log has {source.first} to {log.head.seq}"
+            )
         self.progress = progress
         self.left_out: list[str] = []
 
@@ -117,7 +121,7 @@ class _Side:
             "records": kept,
             "settings": settings(fold.core.configuration),
             "figures": None
-            if self.first > self.source.history.log.anchor.seq + 1
+            if self.first > self.source.first
             else await self.source.figures(self.beside, self.last),
         }
         return _Part(index, [*blocks, *records], self.left_out)

@@ -59,16 +59,15 @@ class LogSource:
     def __init__(self, history: History, fold: Fold) -> None:
         self.history = history
         self.fold = fold
+        self.first = fold.seq + 1
+        """The first record that can be shown."""
 
     @classmethod
     async def open(cls, path: str | os.PathLike[str], registry: Registry | None = None) -> Self:
-        """Open the log, and stand before its first record that is kept."""
+        """Open the log, and stand before the first record that can be explained."""
         history = History(await open_reader(path), registry or installed_plugins())
         try:
-            anchor = history.log.anchor.seq
-            core = await history.core_from_snapshot(
-                min(await history.snapshots(), default=anchor) if anchor else 0
-            )
+            core = await history.core_from_snapshot(await history.first_state())
         except BaseException:
             await history.close()
             raise
@@ -135,7 +134,7 @@ class LogSource:
         log, fold = self.history.log, self.fold
         return {
             "log": self.name,
-            "first": log.anchor.seq + 1,
+            "first": self.first,
             "head": log.head.seq,
             "reached": fold.seq,
             "complete": fold.read >= log.head.seq,
@@ -181,10 +180,10 @@ class LogSource:
         return figures(records, waits, beginning)
 
     async def _summed(self, last: int | None) -> tuple[bytes, list[Record]]:
-        log = self.history.log
-        beginning = (await load_objects(log, log.anchor.seq)).encode() if log.anchor.seq else b""
+        begin = self.first - 1
+        beginning = (await load_objects(self.history.log, begin)).encode() if begin else b""
         end = self.fold.seq if last is None else last
-        return beginning, [record async for record in self.history.records(log.anchor.seq + 1, end)]
+        return beginning, [record async for record in self.history.records(self.first, end)]
 
 
 def full_record(record: Record) -> dict[str, Any]:

@@ -285,7 +285,11 @@ def _skews(pods: Iterable[Pod], nodes: dict[str, NodeInfo]) -> Iterator[int]:
             key = (pod.metadata.namespace, constraint.topology_key, selector_key(selector))
             if key not in seen:
                 seen.add(key)
-                yield _skew(pod.metadata.namespace, constraint.topology_key, label_matcher(selector), nodes)
+                try:
+                    matches = label_matcher(selector)
+                except SelectorError:
+                    continue  # One that cannot be read matches nobody.
+                yield _skew(pod.metadata.namespace, constraint.topology_key, matches, nodes)
 
 
 def _skew(namespace: str, topology_key: str, matches: object, nodes: dict[str, NodeInfo]) -> int:

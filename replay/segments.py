@@ -48,21 +48,21 @@ async def verify_log(
 ) -> Report:
     """Verify a log file. With a `registry` of the caller's own it is done in this process, in one pass."""
     async with open_history(path, registry) as history:
-        head, anchor, snapshots = history.log.head.seq, history.log.anchor.seq, await history.snapshots()
-    segments = _segments(head, anchor, snapshots, from_snapshot=from_snapshot)
+        head, begin, snapshots = history.log.head.seq, await history.first_state(), await history.snapshots()
+    segments = _segments(head, begin, snapshots, from_snapshot=from_snapshot)
     workers = min(jobs or os.cpu_count() or 1, len(segments))
     if registry is not None or workers < 2 or (not jobs and head < SEGMENT_RECORDS_MIN):
-        start = segments[0].start if segments else anchor  # Everything may have been compacted.
+        start = segments[0].start if segments else begin  # Everything may have been compacted.
         return await _verify_segment(path, Segment(start, head), registry, sample, progress)
     return await asyncio.to_thread(_in_parallel, os.fspath(path), segments, sample, workers, progress)
 
 
-def _segments(head: int, anchor: int, snapshots: Sequence[int], *, from_snapshot: bool) -> list[Segment]:
+def _segments(head: int, begin: int, snapshots: Sequence[int], *, from_snapshot: bool) -> list[Segment]:
     """The parts of the log, in order; a compacted log begins with its oldest snapshot."""
     starts = [seq for seq in snapshots if seq < head]
     if from_snapshot and starts:
         starts = starts[-1:]
-    elif not anchor:
+    elif not begin:
         starts = [0, *starts]
     ends = [*starts[1:], head]
     return [Segment(start, end) for start, end in pairwise([*starts, ends[-1]])] if starts else []

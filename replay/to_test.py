@@ -63,7 +63,7 @@ def unpacked_state(text: str, registry: Registry) -> Core:
 
 async def slice_of(history: History, first: int | None, last: int | None) -> tuple[Core | None, list[Record]]:
     """Records, and the state before them (None: they begin with the log), from `first` or as far before it as attempts were in flight there."""
-    start = max((first or 1) - 1, history.log.anchor.seq)
+    start = max((first or 1) - 1, await history.first_state())
     while early := [
         body.observed for r in await history.later(start) if (body := decode_outcome(r)) is not None
     ]:

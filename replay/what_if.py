@@ -118,7 +118,8 @@ def run_what_if(
 
     `beginning` is where they begin if those before them are gone: what was decided there stays.
 
-    `drop`: record numbers and object keys whose facts are left out; without its creation an object's later facts are left out too.
+    `drop`: record numbers and object keys whose facts are left out; without its creation an object's later facts are left out too. An object that
+    is there at the beginning is taken away there.
     """
     run = _WhatIf(records, registry, configure, drop, inject, beginning)
     run.run(progress)
@@ -268,6 +269,7 @@ class _WhatIf:
     # --- in step ----------------------------------------------------------------------------------------------------------
 
     def run(self, progress: Progress | None) -> None:
+        self._take_away()
         for number, record in enumerate(self.records):
             with following(record):
                 if self.divergence is None:
@@ -281,6 +283,16 @@ class _WhatIf:
             with following(self.records[-1]):
                 self._go_to(self.records[-1].at)
                 self.driver.settle()
+
+    def _take_away(self) -> None:
+        """Objects that are left out, and were there before the first record. What they led to before it stays."""
+        there = sorted(
+            key for key in self.drop if isinstance(key, str) and self.recorded.get(key) is not None
+        )
+        if there and self.records:
+            self._leave(self.records[0], "it was there already, and is taken away here", key=there[0])
+        for key in there if self.records else ():
+            self.driver.append(Draft(body=ObjectDeleted(), author=STAND_IN, key=key))
 
     def _in_step(self, record: Record) -> None:
         driver = self.driver
@@ -336,7 +348,12 @@ class _WhatIf:
         driver.commit(1)
 
     def _leave(
-        self, record: Record, reason: str, pop: RecordedAttempt | None = None, computed: Body | None = None
+        self,
+        record: Record,
+        reason: str,
+        pop: RecordedAttempt | None = None,
+        computed: Body | None = None,
+        key: str = "",
     ) -> None:
         recorded = None if pop is None else pop.outcomes[0][1]
         self.divergence = Divergence(
@@ -344,7 +361,7 @@ class _WhatIf:
             reason=reason,
             attempt=0 if pop is None else pop.attempt,
             number=0 if pop is None else self._number(pop),
-            key=record.key if pop is None else pop.key,
+            key=key or (record.key if pop is None else pop.key),
             recorded=None if recorded is None else _plain(recorded),
             computed=None if computed is None else _plain(computed),
         )

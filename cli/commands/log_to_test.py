@@ -49,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
 
     async def read() -> str:
         async with open_history(path) as history:
-            head, oldest = history.log.head.seq, history.log.anchor.seq + 1
+            head, oldest = history.log.head.seq, await history.first_state() + 1
             for seq in (args.first, args.to):
                 if seq is not None and not oldest <= seq <= head:
                     raise LogError(f"{path}: there is no record {seq}: the log has {oldest} to {head}")

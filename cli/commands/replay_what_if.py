@@ -88,9 +88,14 @@ async def _made(path: LogAddress, args: argparse.Namespace) -> WhatIf:
     from tidelog.replay.history import open_history
 
     async with open_history(path) as history:
-        drop = [await _dropped(history, word, args.namespace) for word in args.drop]
+        first, head = await history.first_state() + 1, history.log.head.seq
+        if first > head > 0:
+            raise TidelogError(
+                f"{history.log.name}: the log was compacted to its end, so there is no decision to make again; `tidelog plan -f FILE` tells where pods would go now"
+            )
+        drop = [await _dropped(history, word, args.namespace, first) for word in args.drop]
         configure = _configure(args, history.registry)
-        inject = _injections(args, history.log.anchor.seq + 1, history.log.head.seq)
+        inject = _injections(args, first, head)
         with Progress("deciding anew", "records") as progress:
             return await history.what_if(
                 configure,
@@ -101,14 +106,14 @@ async def _made(path: LogAddress, args: argparse.Namespace) -> WhatIf:
             )
 
 
-async def _dropped(history: History, word: str, namespace: str | None) -> str | int:
+async def _dropped(history: History, word: str, namespace: str | None, oldest: int) -> str | int:
     """The record's number or the object's key; refuses what is not in the log."""
     from tidelog.api.kinds.registry import kind_named
     from tidelog.cli.object_names import key_of
     from tidelog.eventlog.records import decode_outcome
 
     if word.isascii() and word.isdigit():
-        oldest, newest = history.log.anchor.seq + 1, history.log.head.seq
+        newest = history.log.head.seq
         if not oldest <= int(word) <= newest:
             raise UsageError(f"--drop {word}: the log has the records {oldest} to {newest}")
         record = await history.log.record(int(word))
@@ -122,12 +127,12 @@ async def _dropped(history: History, word: str, namespace: str | None) -> str | 
         raise UsageError(
             f"--drop {word}: must be the number of a record, or an object as KIND/NAME, for example node/n3"
         )
-    first, inner, last = name.rpartition("/")
-    key = key_of(kind_named(kind), first if inner else namespace or DEFAULT_NAMESPACE, last)
+    place, inner, last = name.rpartition("/")
+    key = key_of(kind_named(kind), place if inner else namespace or DEFAULT_NAMESPACE, last)
     if await history.span_of(key) is None:
-        kept = (
-            f" since record {history.log.anchor.seq + 1}, where it begins" if history.log.anchor.seq else ""
-        )
+        if oldest > 1 and key in (await history.core_from_snapshot(oldest - 1)).objects:
+            return key
+        kept = f" since record {oldest}, where it begins" if oldest > 1 else ""
         raise UsageError(f"--drop {word}: nothing is said of such an object in the log{kept}")
     return key
 

@@ -230,7 +230,7 @@ class Api:
         seq = await log.seq_at(at.time) if at.seq is None else at.seq
         if seq > log.head.seq:
             raise status.bad_request(f"at={seq}: there is no such record: the log ends at {log.head.seq}")
-        if seq < log.anchor.seq or (at.seq is None and seq == log.anchor.seq > 0):
+        if seq < log.anchor.seq or (at.seq is None and seq and at.time < log.anchor.at):
             raise status.expired(f"{OLD_LIST} The log begins at record {log.anchor.seq + 1}.")
         try:
             return await self.view.listed_at(asked.resource.kind, end_of(seq))

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
+from tests.worlds.beginnings import behind
 from tests.worlds.histories import node, pod, random_history
 from tidelog.api.errors import LogError, TidelogError
+from tidelog.api.times import format_time
+from tidelog.cli.main import main
 from tidelog.eventlog.log import open_log
 from tidelog.eventlog.objects import ObjectTable
 from tidelog.eventlog.records import OUTCOME_KINDS, Unschedulable
@@ -123,6 +127,65 @@ async def test_log_that_was_cut_before_its_first_state_is_explained_from_there(t
     assert all(why.status != "deleted" for why in told)
     assert any(f"records 1 to {seq}, " in why.note for why in told)
     assert made.comparison.is_identical
+
+
+ASKED = (
+    "replay verify", "replay what-if", "log verify", "log to-test", "queue --log", "get pods --log", "get events --log",
+)  # fmt: skip
+
+
+async def test_every_verb_begins_where_a_cut_log_can_be_explained(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    driver, snapshots = with_snapshot()
+    (seq,) = snapshots
+    path = tmp_path / "log.db"
+    await write_log(path, driver.records, snapshots)
+    async with open_log(path) as log:
+        await log.put_snapshot("objects", seq, behind(driver, seq).objects)
+        await log.compact(seq - 5)
+    page = tmp_path / "page.html"
+
+    def run(words: str) -> tuple[int, str]:
+        code = main(words.split())
+        return code, "".join(capsys.readouterr())
+
+    for words in ASKED:
+        code, said = await asyncio.to_thread(run, f"{words} {path}")
+        assert (code, "internal" in said) == (0, False), (words, said)
+    code, said = await asyncio.to_thread(run, f"page {path} -o {page}")
+    assert code == 0, said
+    for words, refusal in (
+        (f"get pods --at {seq - 2} --log {path}", f"its oldest state is that of record {seq}"),
+        (f"replay what-if {path} --drop {seq}", f"the log has the records {seq + 1} to"),
+        (f"log to-test {path} --from {seq}", f"the log has {seq + 1} to"),
+    ):
+        code, said = await asyncio.to_thread(run, words)
+        assert (code in (1, 2), refusal in said) == (True, True), (words, code, said)
+
+
+async def test_log_that_was_compacted_to_its_end_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    driver = random_history(3, steps=40)
+    path = tmp_path / "log.db"
+    await write_log(path, driver.records)
+
+    def run(words: str) -> tuple[int, str]:
+        code = main(words.split())
+        return code, "".join(capsys.readouterr())
+
+    assert (await asyncio.to_thread(run, f"log compact {path}"))[0] == 0
+
+    for words, says in (
+        (f"replay what-if {path}", "compacted to its end"),
+        (f"page {path} -o {tmp_path / 'page.html'}", "compacted to its end"),
+        (f"replay verify {path}", "0 outcomes"),
+    ):
+        code, said = await asyncio.to_thread(run, words)
+        assert (code in (0, 1), says in said, "internal" in said) == (True, True, False), (words, code, said)
+    moment = format_time(driver.core.at + 60 * 10**9)
+    assert "node-" in (await asyncio.to_thread(run, f"get nodes --at {moment} --log {path}"))[1]
 
 
 class Elsewhere(Plugin):

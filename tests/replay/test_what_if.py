@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from tests.worlds.beginnings import behind, quiet_places
 from tests.worlds.histories import node, pod, random_history
 from tidelog.api.errors import LogError
+from tidelog.api.objects import LabelSelector, LabelSelectorRequirement
 from tidelog.api.times import NANOS
 from tidelog.cli.main import main
 from tidelog.configuration.configuration import SchedulerConfiguration, resolve_configuration
@@ -486,6 +487,37 @@ def test_what_was_decided_before_the_beginning_stays(driver: Driver) -> None:
     assert (found.figures["recorded"].nodes, found.figures["what_if"].nodes) == (1, 2)
 
 
+def test_object_from_before_the_beginning_is_taken_away_there(driver: Driver) -> None:
+    """Also one of which more was told later, and which stayed when only that was left out."""
+    driver.put(node("n1", cpu="1").build(), node("n2", cpu="4").build(), pod("old").build())
+    driver.settle()
+    seq = len(driver.records)
+    beginning = behind(driver, seq)
+    driver.put(node("n2", cpu="8").build(), pod("new", cpu="4").build())
+    driver.settle()
+    records = driver.records[seq:]
+
+    made = run_what_if(records, Registry(), drop=["Node//n2"], beginning=beginning)
+    found = compare(records, made, beginning.objects)
+
+    assert driver.placements()["default/new"] == "n2"
+    assert "default/new" not in made.driver.placements()
+    assert "Node//n2" not in made.driver.core.objects
+    assert found.figures["what_if"].nodes == 1
+    assert made.divergence is not None
+    assert (made.divergence.seq, made.divergence.key) == (seq + 1, "Node//n2")
+
+
+def test_selector_that_nobody_can_read_counts_for_no_skew(driver: Driver) -> None:
+    broken = LabelSelector(match_expressions=(LabelSelectorRequirement(key="app", operator="In"),))
+    driver.put(node("n1").build(), pod("p").spread(b.ZONE, selector=broken).build())
+    driver.settle()
+
+    found = figures(driver.records)
+
+    assert (found.placed, found.spread_skew_max) == (0, 0)
+
+
 def test_compacted_log_is_asked_what_if(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "c.db"
 
@@ -507,7 +539,9 @@ def test_compacted_log_is_asked_what_if(tmp_path: Path, capsys: pytest.CaptureFi
 
     assert main(["replay", "what-if", str(path), "-o", "json"]) == 0
     same = json.loads(capsys.readouterr().out)
-    assert main(["replay", "what-if", str(path), "--drop", "node/n1"]) == 2
+    assert main(["replay", "what-if", str(path), "--drop", "node/n1"]) == 0
+    assert "node n1: it was there already, and is taken away here" in capsys.readouterr().out
+    assert main(["replay", "what-if", str(path), "--drop", "node/n9"]) == 2
     assert "nothing is said of such an object in the log since record" in capsys.readouterr().err
     assert main(["replay", "what-if", str(path), "--drop", "pod/q1"]) == 0
     assert main(["replay", "what-if", str(path), "--save", str(tmp_path / "w.db")]) == 0

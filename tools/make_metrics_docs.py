@@ -41,7 +41,7 @@ READING = """## How to read them
   `tidelog_flush_would_have_been_needed_total` names the plugins whose hints to suspect, and `tidelog why POD` the events they let pass.
 - `scheduler_plugin_execution_duration_seconds` is measured in one attempt of ten, `scheduler_framework_extension_point_duration_seconds` in all;
   for Filter it is the time of the whole loop over nodes. Where the fast evaluation chooses the node, all of that choice counts as Filter,
-  and its plugins are not measured one by one.
+  and of its plugins each Filter is measured once in such an attempt: about the node that was chosen.
 - `tidelog_gated_pods` counts by what keeps the pods out. It shows the {gates} gates with most pods and sums up the others under `(other)`.
 
 Label values:

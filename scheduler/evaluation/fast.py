@@ -45,7 +45,7 @@ from tidelog.scheduler.evaluation.shape import Found, Shape
 from tidelog.scheduler.evaluation.unlike import find_once
 
 if TYPE_CHECKING:
-    from tidelog.framework.framework import Framework
+    from tidelog.framework.framework import Framework, Observer
 
 SHAPES_MAX = 64
 """So many tables are kept in any case …"""
@@ -193,6 +193,18 @@ class FastEvaluation:
             asked.verdict(state, pod, nodes[found.place])
             if plugin in framework.pre_score and found.feasible > 1:
                 skips_score(plugin, state, pod, picked(nodes, feasible))
+        if framework.observer is not None:
+            self._show(framework.observer, state, pod, nodes[found.place], prepared)
+
+    def _show(
+        self, observer: Observer, state: CycleState, pod: PodInfo, node: NodeInfo, prepared: Prepared
+    ) -> None:
+        """Have each filter say of the chosen node what nobody had to ask, for the observer alone: on a state that nobody else sees."""
+        framework, seen = self._framework, state.clone()
+        prepared.complete(seen)
+        observer.begin()
+        asked = [plugin for plugin in framework.filter if plugin.name not in state.skip_filter]
+        framework.run_filters_alone(seen, pod, node, asked)
 
     # --- for groups ---------------------------------------------------------------------------------------------------
 

@@ -856,6 +856,9 @@ class Log:
     def __init__(self) -> None:
         self.entries: list[tuple[str, str, Status | None]] = []
 
+    def begin(self) -> None:
+        """Nothing is measured."""
+
     def plugin_ran(self, point: str, plugin: str, status: Status | None) -> None:
         self.entries.append((point, plugin, status))
 

@@ -25,6 +25,7 @@ from tidelog.eventlog.log import memory_log
 from tidelog.framework.interface import Code, CycleState, PermitResult, Plugin, Status
 from tidelog.framework.node_info import PodInfo
 from tidelog.plugins.registry import IN_TREE, Registry
+from tidelog.testing import builders as b
 from tidelog.testing.pytest_plugin import MakeSandbox
 from tidelog.testing.sandbox import Sandbox
 
@@ -182,6 +183,20 @@ async def test_single_plugins_are_measured_in_some_attempts_only(tidelog_sandbox
 
     measured_binds = samples(metrics, "scheduler_plugin_execution_duration_seconds_count")
     assert measured_binds["DefaultBinder", "Bind", "Success"] == 3
+
+
+async def test_filters_are_sampled_where_the_fast_evaluation_chooses(tidelog_sandbox: MakeSandbox) -> None:
+    cluster, metrics = await measured(tidelog_sandbox)
+    pod = b.pod("p").label(app="web").spread(b.ZONE, "app=web")
+
+    nodes = [b.node(f"n{i}").capacity(cpu="64").label({b.ZONE: "ab"[i % 2]}).build() for i in range(4)]
+    await cluster.apply([*nodes, *(pod.named(f"p{i}").build() for i in range(3 * SAMPLED_EACH))])
+
+    took = samples(metrics, "scheduler_plugin_execution_duration_seconds_count")
+    filters = {plugin: count for (plugin, point, status), count in took.items() if point == "Filter"}
+    assert filters["PodTopologySpread"] == 3, "once in a sampled attempt, about the node that was chosen"
+    assert filters["NodeResourcesFit"] == 3
+    assert "InterPodAffinity" not in filters, "skipped by its PreFilter"
 
 
 def test_status_of_a_step_is_that_of_its_answer() -> None:

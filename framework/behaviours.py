@@ -38,6 +38,7 @@ TIES_FOLLOW_PODS = 5
 DEVICE_PLACEMENTS = 6
 SELECTORS_PAUSE_NOBODY = 7
 NOMINATED_REJECTORS = 8
+LOSS_ENDS_ATTEMPTS = 9
 
 BEHAVIOURS: dict[int, Behaviour] = {
     GUARDED_STARTING_PODS: Behaviour(
@@ -79,6 +80,11 @@ BEHAVIOURS: dict[int, Behaviour] = {
         "nominated-rejectors",
         "0.1.0",
         "With `compat: upstream` the message about nodes that PreFilter left out also names the plugins that rejected the node to which the pod was nominated, as kube-scheduler's does.",
+    ),
+    LOSS_ENDS_ATTEMPTS: Behaviour(
+        "loss-ends-attempts",
+        "0.1.0",
+        "A repair that drops a part of a group's outcomes ends that attempt: its members that have no node are tried again, and it is not in flight for ever.",
     ),
 }
 """Number → what changed."""

@@ -21,6 +21,7 @@ import msgspec
 from tidelog.eventlog.records import (
     AttemptAborted,
     Body,
+    LossAccepted,
     Outcome,
     Record,
     Reserved,
@@ -99,6 +100,8 @@ class _Verification:
         self.records = records
         self.sample = sample
         self.ahead = RecordedAttempts(records)
+        self.cut = {record.seq - 1 for record in records if record.kind == LossAccepted.__name__}
+        """The records behind which others were lost, outcomes of the same attempt perhaps: what it came to cannot be compared."""
         self.made: dict[int, Decision] = {}
         """Decisions computed, no record of which has been reached."""
         self.expected: dict[int, deque[tuple[str, Body]]] = {}
@@ -107,6 +110,8 @@ class _Verification:
         """Outcomes that are decoded and not yet consumed, by the number of their record."""
         self.same: set[int] = set()
         """Attempts whose own outcome, as it was decided, is the recorded one."""
+        self.believed: set[int] = set()
+        """Attempts that are not recomputed, beside those that the sample passes over."""
         self.evidence: dict[int, dict[str, str]] = {}
         """Evidence, taken at the decision, on attempts with another result."""
         self.outcomes = 0
@@ -117,7 +122,7 @@ class _Verification:
             self._make_attempts()
             if self.difference is None:
                 outcome = self.bodies.pop(record.seq, None) or decode_outcome(record)
-                if outcome is not None and outcome.attempt % self.sample == 0:
+                if outcome is not None and not self._is_believed(outcome.attempt):
                     self._compare(record, outcome)
             if self.difference is None:
                 self._consume(record, outcome)
@@ -145,12 +150,17 @@ class _Verification:
         """Everything that was popped when the log was as long as what has been consumed."""
         for pop in self.ahead.due(self.core.seq):
             self.bodies.update((record.seq, body) for record, body in pop.outcomes)
-            if pop.attempt % self.sample:
+            if pop.outcomes[-1][0].seq in self.cut:
+                self.believed.add(pop.attempt)
+            if self._is_believed(pop.attempt):
                 self._believe(pop)
             else:
                 self._decide(pop)
             if self.difference is not None:
                 return
+
+    def _is_believed(self, attempt: int) -> bool:
+        return attempt % self.sample != 0 or attempt in self.believed
 
     def _believe(self, pop: RecordedAttempt) -> None:
         for record, body in pop.outcomes:

@@ -66,6 +66,7 @@ from tidelog.eventlog.records import (
     WriteFailed,
     decode_body,
 )
+from tidelog.framework.behaviours import LOSS_ENDS_ATTEMPTS
 from tidelog.framework.framework import Framework
 from tidelog.plugins.registry import Registry
 from tidelog.queue.entity import pod_uid
@@ -174,6 +175,10 @@ class Core:
         """Raise what putting this configuration to work would raise: once it is a record, it is too late. Nothing here changes."""
         self._assembly.check(configuration)
 
+    @property
+    def _loss_ends_attempts(self) -> bool:
+        return self.configuration is not None and self.configuration.behaves(LOSS_ENDS_ATTEMPTS)
+
     # --- consuming the log --------------------------------------------------------------------------------------------
 
     def apply(self, record: Record, body: Body | None = None) -> None:
@@ -214,6 +219,8 @@ class Core:
             case SchedulerStarted():
                 self.epoch = body.epoch
                 self._permits.drop_states()
+            case LossAccepted() if self._flights and self._loss_ends_attempts:
+                outcomes.lost()
             case Unschedulable() if is_group_key(key):
                 outcomes.group_rejected(key, body)
             case Unschedulable():

@@ -279,6 +279,20 @@ class Outcomes:
         self._flights.give_up(body.attempt)
         self._group_flights.put_back(body.attempt)
 
+    def lost(self) -> None:
+        """The other outcomes of the attempts in flight are lost: of groups, because what is said of a pod first ends its attempt. Who has no node is
+        tried again."""
+        for attempt, flight in list(self._group_flights.under_way.items()):
+            group = self._cluster.queue.get_group(flight.name)
+            assert group is not None
+            for member in group.popped:
+                pod = self._cluster.pod(f"Pod/{member.key}")
+                if pod is not None and pod_uid(pod) == member.uid and not pod.spec.node_name:
+                    self._stop_waiting(member.uid, f"Pod/{member.key}")
+                    self._restore_promise(pod)
+            self._flights.give_up(attempt)
+            self._group_flights.put_back(attempt)
+
     # --- of pods that want no node any more ---------------------------------------------------------------------------
 
     def stop_attempts(self, uid: str) -> None:

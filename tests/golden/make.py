@@ -23,9 +23,11 @@ from tests.worlds.histories import node, pod, random_history
 from tidelog.api.objects import LabelSelector, LabelSelectorRequirement
 from tidelog.configuration.configuration import resolve_configuration
 from tidelog.eventlog.reader import open_reader
+from tidelog.eventlog.records import Draft, LossAccepted, SchedulerStarted
 from tidelog.eventlog.transfer import export_log
 from tidelog.replay.driver import Driver
 from tidelog.replay.files import write_log
+from tidelog.replay.playback import recover
 from tidelog.testing import builders as b
 from tidelog.testing import devices
 
@@ -264,6 +266,28 @@ def nominated_rejectors() -> Driver:
     return twice(8, happens, compat="upstream")
 
 
+def loss_ends_attempts() -> Driver:
+    """A repair drops the last outcomes of a group of which one member found no room; then there is room."""
+
+    def happens(driver: Driver, when: str) -> None:
+        there = {"of": when}
+        driver.put(node(f"{when}-1", "a", cpu="2").label(of=when).build(), b.pod_group(when, min_count=2))
+        driver.put(*(pod(f"{when}-{i}").group(when).node_selector(there).build() for i in range(3)))
+        driver.settle()
+        end, epoch = driver.core.seq, driver.core.epoch
+        first = max(record.seq for record in driver.records if record.kind == "Scheduled")
+        del driver.records[first - 1 :]
+        driver.core = recover(driver.records, driver.registry)
+        loss = LossAccepted(first=first, last=end, epoch=epoch, reason="damage")
+        driver.append(Draft(body=loss, author="repair"))
+        driver.append(Draft(body=SchedulerStarted(epoch=epoch + 1, holder="driver"), author="scheduler"))
+        driver.put(node(f"{when}-2", "a", cpu="2").label(of=when).build())
+        driver.settle()
+        driver.advance(seconds=30)
+
+    return twice(9, happens)
+
+
 STORIES: dict[str, Callable[[], Driver]] = {
     "spread": spread,
     "preemption": preemption,
@@ -279,6 +303,7 @@ STORIES: dict[str, Callable[[], Driver]] = {
     "device-placements": device_placements,
     "selectors-pause-nobody": selectors_pause_nobody,
     "nominated-rejectors": nominated_rejectors,
+    "loss-ends-attempts": loss_ends_attempts,
 }
 
 

@@ -9,11 +9,14 @@ import shutil
 from itertools import groupby
 from pathlib import Path
 
+import pytest
+
+from tests.conftest import AssertReplays
 from tests.worlds.groups import RACK, members, node, nodes_of, started
 from tidelog.api.objects import Pod
 from tidelog.eventlog.log import open_log
 from tidelog.eventlog.objects import ObjectTable
-from tidelog.eventlog.records import Draft, Record, decode_body
+from tidelog.eventlog.records import Draft, LossAccepted, Record, SchedulerStarted, decode_body
 from tidelog.replay.driver import START, Driver
 from tidelog.replay.verify import recover, verify
 from tidelog.testing import builders as b
@@ -100,3 +103,32 @@ def after_restart(driver: Driver, records: list[Record]) -> list[str]:
     back.core, back.records = recover(records, driver.registry), list(records)
     back.settle()
     return nodes_of(back)
+
+
+# --- what a repair drops ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("left", range(1, 6))
+def test_attempt_whose_last_outcomes_are_lost_is_over_and_who_has_no_node_is_tried_again(
+    left: int, assert_replays: AssertReplays
+) -> None:
+    whole = started()
+    whole.put(node("a1", "a", "2"), b.pod_group("train", min_count=2))
+    whole.put(*members(4))
+    before = len(whole.records)
+    whole.settle()
+    outcomes = whole.kinds(before)[:5]
+    assert outcomes[:3] == ["PlacementChosen", "Scheduled", "Scheduled"]
+
+    records = whole.records[: before + left]
+    driver = Driver(whole.registry, now=whole.now, core=recover(records, whole.registry))
+    driver.records += records
+    driver.append(Draft(body=LossAccepted(first=before + left + 1, reason="damage"), author="repair"))
+
+    assert driver.core.in_flight == 0
+    driver.append(Draft(body=SchedulerStarted(epoch=2, holder="next"), author="scheduler"))
+    driver.put(node("a2", "a", "2"))
+    driver.settle()
+    driver.advance(seconds=10)
+    assert len(driver.placements()) == 4
+    assert assert_replays(driver.records)

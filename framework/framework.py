@@ -96,7 +96,7 @@ class Observer(Protocol):
     """Told of every answer of a plugin, for counting. Called for each node at Filter: it must be quick."""
 
     def begin(self) -> None:
-        """What the next plugin takes counts from now on."""
+        """Count what the next plugin takes from now on."""
 
     def plugin_ran(self, point: str, plugin: str, status: Status | None) -> None: ...
 

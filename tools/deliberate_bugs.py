@@ -50,7 +50,7 @@ class Bug(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """What became of a bug."""
+    """The end of a bug's trial."""
 
     word: str
     by: str = ""
@@ -141,7 +141,7 @@ def told(tree: Path, tests: Sequence[str]) -> Verdict:
 
 
 def tried(tree: Path, bug: Bug) -> Verdict:
-    """What becomes of this bug in this tree."""
+    """Try the bug in this tree."""
     count = (tree / bug.file).read_text(encoding="utf-8").count(bug.old)
     if count != 1:
         return Verdict("DOES NOT FIT", f"{bug.file} has its text {count} times")

@@ -13,6 +13,7 @@ from tidelog.api.errors import UsageError
 from tidelog.cli.commands.options import DEFAULT_NAMESPACE, log_path
 from tidelog.cli.moments import NOW, At, dated, parse_at, present, seq_of
 from tidelog.cli.progress import Progress
+from tidelog.eventlog.address import LogAddress
 from tidelog.replay.history import History, open_history
 from tidelog.scheduler.core import Core
 
@@ -52,13 +53,13 @@ class QuestionTime(NamedTuple):
     at: int
 
 
-async def _moment_of(history: History, at: At) -> QuestionTime:
-    """The moment that `--at` names; now, where it names none."""
+async def _moment_of(path: LogAddress, history: History, at: At) -> QuestionTime:
+    """The moment that `--at` names; now, where it names none, for a log that ended long ago its end."""
     _collect_little()
     at = await dated(history.log, at)
     seq = await seq_of(history.log, at)
     if at == NOW:
-        return QuestionTime(seq, time.time_ns())
+        return QuestionTime(seq, present(path, history.log.head.at) if seq else time.time_ns())
     if at.time is not None:
         return QuestionTime(seq, at.time)
     return QuestionTime(seq, (await history.log.record(seq)).at if seq > history.log.anchor.seq else 0)
@@ -75,12 +76,10 @@ async def asked(args: argparse.Namespace) -> AsyncIterator[tuple[History, Questi
     at = parse_at(args.at)
     async with open_history(log_path(args)) as history:
         with Progress("reading the log", "records") as progress, progress.reading(history.log):
-            yield history, await _moment_of(history, at)
+            yield history, await _moment_of(log_path(args), history, at)
 
 
 async def state_at(args: argparse.Namespace) -> tuple[Core, QuestionTime]:
     """The scheduler's state at that moment, attempts in flight included."""
     async with asked(args) as (history, moment):
-        if args.at is None:
-            moment = moment._replace(at=present(log_path(args), history.log.head.at))
         return await history.core_at(moment.seq), moment

@@ -15,9 +15,11 @@ from tidelog.cli.commands.options import DEFAULT_NAMESPACE, log_path
 from tidelog.cli.moments import NOW, At, dated, parse_at, present, seq_of, tell_end
 from tidelog.cli.object_names import key_of, named_objects
 from tidelog.cli.progress import Progress
+from tidelog.cli.tables.listing import fields_of
 from tidelog.eventlog.address import LogAddress
 from tidelog.eventlog.reader import open_reader
 from tidelog.eventlog.records import Unschedulable, decode_body
+from tidelog.kube.selectors import field_matcher
 from tidelog.replay.cluster_events import EventTable, ToldEvent
 
 
@@ -29,9 +31,10 @@ def print_events(args: argparse.Namespace) -> int:
         raise UsageError("events have no names here: `tidelog get events --for pod/web-1`")
     if args.selector:
         raise UsageError("events have no labels: leave out -l, or name an object with --for")
+    matches = field_matcher(fields_of(args.field_selector, "Event"), _field)
     at = parse_at(args.at)
     found, now = asyncio.run(_read(log_path(args), at, _nanos(args.since)))
-    chosen = [event for event in found if _is_asked_for(event, args)]
+    chosen = [event for event in found if _is_asked_for(event, args) and (matches is None or matches(event))]
     if args.output == "name":
         raise UsageError("events have no names here: -o table, wide, json or yaml")
     if args.output in ("json", "yaml"):
@@ -79,6 +82,24 @@ def _is_asked_for(event: ToldEvent, args: argparse.Namespace) -> bool:
     if args.about:
         return event.object in _keys(args.about, args.namespace or DEFAULT_NAMESPACE)
     return args.all_namespaces or namespace in ("", args.namespace or DEFAULT_NAMESPACE)
+
+
+def _field(event: ToldEvent, field: str) -> str:
+    """A field of the Event that an API server would have of it."""
+    kind, namespace, name = event.object.split("/")
+    fields = {
+        "involvedObject.kind": kind,
+        "involvedObject.namespace": namespace,
+        "involvedObject.name": name,
+        "metadata.namespace": namespace,
+        "reason": event.reason,
+        "type": event.type,
+    }
+    if field not in fields:
+        raise UsageError(
+            f"--field-selector: events of a log are selected by {', '.join(fields)}, not by {field}"
+        )
+    return fields[field]
 
 
 def _keys(words: str, namespace: str) -> Sequence[str]:

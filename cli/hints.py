@@ -48,6 +48,7 @@ _OPTIONS = {
     "w": "`tidelog log tail -f` follows the log, and `kubectl get -w` works on `tidelog serve`",
     "watch": "`tidelog log tail -f` follows the log, and `kubectl get -w` works on `tidelog serve`",
     "show-labels": "-o wide shows labels",
+    "pending": "`tidelog queue` lists the pods that wait for a node",
     "validate": "--strict refuses unknown fields",
     "field-selector": "`tidelog get pods --field-selector status.phase=Pending` has it",
 }

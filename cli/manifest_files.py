@@ -92,6 +92,10 @@ def _tell(remarks: Remarks) -> None:
     if remarks.left_out:
         counts = ", ".join(f"{count} {kind}" for kind, count in sorted(remarks.left_out.items()))
         notice(f"left out, since they do not concern scheduling: {counts}")
+        if "KubeSchedulerConfiguration" in remarks.left_out:
+            notice(
+                "a configuration is no object: `tidelog run --config` takes it, and `tidelog replay what-if --config` tries it"
+            )
 
 
 def _texts(names: Sequence[str], recursive: bool) -> Iterator[tuple[str, bytes]]:

@@ -9,6 +9,8 @@ from tidelog.api.kinds.kind import Kind
 from tidelog.api.kinds.registry import KINDS, kind_named
 
 ALL = "all"
+EVENTS = frozenset(["events", "event", "ev"])
+"""They are no objects of the log, but made of its outcomes."""
 
 
 def named_objects(words: Sequence[str]) -> list[tuple[Kind, str | None]]:
@@ -40,7 +42,10 @@ def _pair(word: str) -> tuple[Kind, str]:
 def _kinds(text: str) -> list[Kind]:
     if text == ALL:
         return list(KINDS)
-    kinds = list(dict.fromkeys(kind_named(name) for name in text.split(",") if name))
+    names = [name for name in text.split(",") if name]
+    if EVENTS.intersection(names):
+        raise UsageError("events are made of the log's outcomes, and stand alone: `tidelog get events`")
+    kinds = list(dict.fromkeys(map(kind_named, names)))
     if not kinds:
         raise UsageError(f"{text!r} names no kind")
     return kinds

@@ -46,6 +46,8 @@ class NodeChoice(msgspec.Struct, frozen=True, kw_only=True):
     nodes: int
     tied: int
     """How many nodes were as good as the winner; among them the rule of docs/decisions/0010 decides."""
+    tie_rule: str
+    """The rule in words; empty where there was no tie."""
     weights: dict[str, int]
     """Plugin → its weight; one that had nothing to say is missing."""
     scores: tuple[NodeScore, ...]
@@ -53,6 +55,10 @@ class NodeChoice(msgspec.Struct, frozen=True, kw_only=True):
     rejected: dict[str, int]
     """Plugin → how many nodes it ruled out."""
     note: str = ""
+
+
+_TIE_RULE = "of those with the fewest pods, the pod's own number chose one, which is made of its name"
+_OLDER_TIE_RULE = "the attempt's number chose one"
 
 
 def placement_of(pop: RecordedAttempt, key: str) -> tuple[Record, str] | None:
@@ -96,13 +102,16 @@ def choice_of(core: Core, pop: RecordedAttempt, key: str) -> NodeChoice | None:
     else:
         table, weights = (), {}
     best = max((row.total for row in table), default=0)
+    tied = sum(total == best for total in scores.totals) if isinstance(scores, NodeScores) else 1
+    rule = _TIE_RULE if seen.framework.ties_follow_pods else _OLDER_TIE_RULE
     return NodeChoice(
         attempt=pop.attempt,
         seq=record.seq,
         node=node,
         feasible=len(seen.feasible),
         nodes=len(seen.nodes),
-        tied=sum(total == best for total in scores.totals) if isinstance(scores, NodeScores) else 1,
+        tied=tied,
+        tie_rule=rule if tied > 1 else "",
         weights=weights,
         scores=table,
         rejected=_rejected(seen),

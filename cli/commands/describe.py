@@ -42,11 +42,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Describe one after the other."""
+    from tidelog.api.kinds.registry import find_kind
     from tidelog.api.text import formatted
     from tidelog.cli.moments import parse_at
     from tidelog.cli.object_names import named_objects
 
     words = args.objects
+    if len(words) == 1 and "/" not in words[0] and find_kind(words[0].partition(",")[0]) is None:
+        raise UsageError(f"{words[0]!r} is no kind of object: `tidelog describe pod {words[0]}`")
     wanted = named_objects([words[0].replace("pod ", "pod/"), *words[1:]])
     if any(kind.name not in ("Pod", "Node") or (kind.name == "Pod" and not name) for kind, name in wanted):
         raise UsageError("name pods or nodes: `tidelog describe pod web-1`, `tidelog describe nodes`")

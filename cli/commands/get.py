@@ -23,10 +23,6 @@ EXAMPLES = """\
 """
 
 
-EVENTS = ("events", "event", "ev")
-"""They are no objects of the log, but made of its outcomes."""
-
-
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
     parser.add_argument(
@@ -66,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
     import asyncio
 
     from tidelog.cli.moments import mentioned, objects_at, parse_at, tell_end
-    from tidelog.cli.object_names import named_objects
+    from tidelog.cli.object_names import EVENTS, named_objects
     from tidelog.cli.tables.listing import Listing, fields_of, missing_text, selected
 
     if args.objects[0].lower() in EVENTS:
@@ -94,5 +90,6 @@ def run(args: argparse.Namespace) -> int:
         listing.add_kinds([kind for kind, _ in wanted], matches, fields, initial=args.objects != ["all"])
     if args.output in ("table", "wide"):
         tell_end(at, now)
+        listing.tell_placed(fields.get("Pod", ()))
     listing.print(args.output, headings=not args.no_headers)
     return 0

@@ -65,8 +65,8 @@ def run(args: argparse.Namespace) -> int:
             notice(f"{path}: {plan}")
             if plan.unexplained:
                 notice(
-                    f"warning: there is no snapshot of the scheduler's state at record {plan.last}: `replay verify` and `why` then begin behind "
-                    f"record {plan.unexplained}, where one is made; --keep drops only what leaves the rest explained"
+                    f"warning: the scheduler's state at record {plan.last} is lost: records {plan.last + 1} to {plan.unexplained} stay, but `why` and `replay` cannot "
+                    "explain them any more; --keep drops only what leaves the rest explained"
                 )
 
     with Progress("compacting", "records") as progress:
@@ -130,8 +130,8 @@ def _why_nothing(plan: CompactionPlan) -> str:
     if plan.wanted <= plan.last:
         return ""
     return (
-        ", and no snapshot is older than what is to be kept (the scheduler makes one every 20,000 records); "
-        f"`--to {plan.wanted}` drops without one, but then the decisions that are left can be neither explained nor replayed"
+        ", and what is to be kept can only be explained and replayed from a snapshot before it, of which there is none yet (the scheduler makes one every 20,000 records); "
+        f"`--to {plan.wanted}` drops all the same, and gives that up"
     )
 
 

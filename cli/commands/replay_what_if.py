@@ -44,6 +44,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--drop",
+        "--without",
         action="append",
         default=[],
         metavar="SEQ|KIND/NAME",
@@ -75,6 +76,8 @@ def run(args: argparse.Namespace) -> int:
     from tidelog.cli.text.what_if import as_data, comparison_lines
     from tidelog.replay.files import write_log
 
+    if (args.file or "").endswith((".yaml", ".yml")):
+        raise UsageError(f"{args.file} is no log: a configuration goes to --config, an object to --inject")
     path = named_log(args.file) if args.file else log_path(args)
     found, records, first = asyncio.run(_made(path, args))
     if args.save:

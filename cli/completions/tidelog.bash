@@ -169,7 +169,7 @@ _tidelog() {
         "replay verify:--feature-gates") return ;;
         "replay what-if:--config") compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$cur")); return ;;
         "replay what-if:--gate") return ;;
-        "replay what-if:--drop") return ;;
+        "replay what-if:--drop" | "replay what-if:--without") return ;;
         "replay what-if:--inject") compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$cur")); return ;;
         "replay what-if:--before") return ;;
         "replay what-if:-n" | "replay what-if:--namespace") return ;;
@@ -227,7 +227,7 @@ _tidelog() {
         "log redact") words=""; options="-h --help --log --feature-gates --debug"; files=1 ;;
         "log to-test") words=""; options="-h --help --from --to --name --log --feature-gates --debug"; files=1 ;;
         "replay verify") words=""; options="-h --help --from-snapshot --sample --jobs -o --output --log --feature-gates --debug"; files=1 ;;
-        "replay what-if") words=""; options="-h --help --config --gate --drop --inject --before -n --namespace --pods --save -o --output --log --feature-gates --debug"; files=1 ;;
+        "replay what-if") words=""; options="-h --help --config --gate --drop --without --inject --before -n --namespace --pods --save -o --output --log --feature-gates --debug"; files=1 ;;
         "shadow report") words=""; options="-h --help --from --to --all -o --output --log --feature-gates --debug"; files=1 ;;
         "bench") words=""; options="-h --help --nodes --pods -o --output --log --feature-gates --debug"; files=1 ;;
         "completion") words="bash zsh fish"; options="-h --help --log --feature-gates --debug" ;;

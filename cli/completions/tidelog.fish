@@ -307,7 +307,7 @@ complete -c tidelog -n '__tidelog_verb replay what-if' -F
 complete -c tidelog -n '__tidelog_verb replay what-if' -s h -l help -d 'show this help message and exit'
 complete -c tidelog -n '__tidelog_verb replay what-if' -l config -r -F -d 'the configuration to decide under (default: as recorded)'
 complete -c tidelog -n '__tidelog_verb replay what-if' -l gate -x -d 'a feature gate that is to be different'
-complete -c tidelog -n '__tidelog_verb replay what-if' -l drop -x -d 'a fact, or an object, that never was'
+complete -c tidelog -n '__tidelog_verb replay what-if' -l drop -l without -x -d 'a fact, or an object, that never was'
 complete -c tidelog -n '__tidelog_verb replay what-if' -l inject -r -F -d 'manifests of objects that were not there'
 complete -c tidelog -n '__tidelog_verb replay what-if' -l before -x -d 'where the injected objects come (default: at the beginning)'
 complete -c tidelog -n '__tidelog_verb replay what-if' -s n -l namespace -x -d 'of what --drop and --inject name'

@@ -16,6 +16,7 @@ from tidelog.api.selectors import SelectorError, label_matcher
 from tidelog.api.text import age, as_json, safe, table
 from tidelog.api.times import parse_time
 from tidelog.cli.object_names import key_of
+from tidelog.cli.terminal import notice
 from tidelog.daemon.intake.messages import short_name
 from tidelog.eventlog.objects import ObjectTable
 from tidelog.kube.opaque import read as read_left_over
@@ -148,6 +149,15 @@ class Listing:
         if initial:
             return sorted(self._table.cluster.of_kind(kind.name), key=lambda o: o.metadata.name)
         return (entry.object for entry in self._table.of_kind(kind.name))
+
+    def tell_placed(self, terms: Sequence[FieldTerm]) -> None:
+        """Say which of the pods that are Pending to Kubernetes wait for a node, since most who ask for that phase mean these."""
+        placed = sum(isinstance(obj, Pod) and bool(obj.spec.node_name) for obj in self._chosen)
+        if placed and FieldTerm("status.phase", "Pending", wanted=True) in terms:
+            notice(
+                f"{placed} of these {'has' if placed == 1 else 'have'} a node, and nothing has said that {'it runs' if placed == 1 else 'they run'}; "
+                "`tidelog queue` lists those that wait for a node"
+            )
 
     def print(self, output: str, *, headings: bool = True) -> None:
         """To stdout; that there is nothing is said on stderr."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tidelog.api.text import safe
-from tidelog.api.times import format_time
+from tidelog.cli.text.why import moment
 from tidelog.replay.plan import Plan, PlannedPod
 
 
@@ -19,7 +19,7 @@ def plan_lines(plan: Plan) -> Iterator[str]:
         f"{len(preempting)} would make room first" if preempting else "",
         f"{rest} would stay pending" if rest else "",
     ]
-    yield f"{len(plan.pods)} {'pod' if len(plan.pods) == 1 else 'pods'} after record {plan.seq}, {format_time(plan.at)}: {', '.join(filter(None, counts))}; nothing was written"
+    yield f"{len(plan.pods)} {'pod' if len(plan.pods) == 1 else 'pods'}, if tried after record {plan.seq}, {moment(plan.at)}: {', '.join(filter(None, counts))}; nothing was written"
     for pod in plan.pods:
         yield ""
         yield from _pod_lines(pod)

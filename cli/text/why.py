@@ -155,11 +155,7 @@ def _number(found: Why, attempt: int) -> int:
 
 def _choice(choice: NodeChoice, number: int) -> Iterator[str]:
     yield ""
-    tied = (
-        f"; {choice.tied} nodes were equally good, and a rule that follows from the log broke the tie"
-        if choice.tied > 1
-        else ""
-    )
+    tied = f"; {choice.tied} nodes were equally good: {choice.tie_rule}" if choice.tied > 1 else ""
     yield safe(
         f"why {choice.node} (attempt {number}, record {choice.seq}): {choice.feasible} of {choice.nodes} nodes were feasible{tied}"
     )

@@ -14,10 +14,13 @@ from tidelog.daemon.process.retention import Retention, beginning, last_not_kept
 from tidelog.eventlog.address import is_database
 from tidelog.eventlog.log import Log
 from tidelog.eventlog.objects import SNAPSHOT as OBJECTS
-from tidelog.eventlog.objects import load_objects
+from tidelog.eventlog.objects import ObjectTable, load_objects
 from tidelog.eventlog.reader import LogReader
+from tidelog.eventlog.records import decode_outcome
 from tidelog.eventlog.store import CHANGES
 from tidelog.plugins.registry import Registry
+from tidelog.replay.history import History
+from tidelog.scheduler.core import Core
 from tidelog.scheduler.state import SNAPSHOT as SCHEDULER
 from tidelog.scheduler.state import encode_state
 
@@ -62,8 +65,8 @@ async def planned(log: LogReader, to: int | None, keep: Retention | None, now: i
     last = wanted = to or end
     if keep is not None:
         wanted = await last_not_kept(log, keep, now)
-        last = await beginning(log, wanted)
-    explained = last in (end, log.anchor.seq) or await beginning(log, last) == last
+        last = await _between_attempts(log, wanted) or await beginning(log, wanted)
+    explained = to is None or last in (end, log.anchor.seq) or await beginning(log, last) == last
     size, copied = await log.footprint()
     states = sum(info.size for info in await log.snapshots() if info.seq >= last)
     return CompactionPlan(
@@ -81,7 +84,7 @@ async def compact(log: Log, registry: Registry, to: int | None = None, *, whole:
     """Drop the records up to `to`, by default all; returns the last one that is gone. Nobody schedules on the log.
 
     With `whole` states at its end are made anew, because those that are there may be damaged, or of another version; otherwise the log begins
-    with the snapshot that is there. Costs what a recovery costs, two snapshots, and reading what is dropped.
+    with the snapshot that is there, or with one that is made there. Costs what a recovery costs, two snapshots, and reading what is dropped.
     """
     end = log.head.seq
     if to is not None and to > end:
@@ -90,6 +93,11 @@ async def compact(log: Log, registry: Registry, to: int | None = None, *, whole:
         return end
     if whole:
         await _put_states(log, registry, needed=to is not None)
+    elif to is not None and (before := await beginning(log, to)) != to:
+        try:
+            await _put(log, await History(log, registry).core_at(to), await load_objects(log, to))
+        except LogFull:
+            to = before
     dropped = await log.compact(to)
     await log.reclaim(whole=True)
     return dropped.seq
@@ -102,9 +110,28 @@ async def _put_states(log: Log, registry: Registry, *, needed: bool) -> None:
         raise CannotRecover(log.name, "an attempt at its end has only some of its outcomes")
     table = await load_objects(log)
     try:
-        await log.put_snapshot(SCHEDULER, core.seq, encode_state(core), urgent=True)
-        await log.put_snapshot(OBJECTS, table.seq, table.encode(), urgent=True)
+        await _put(log, core, table)
     except LogFull:
         # What there are snapshots for already can be dropped all the same, and makes room.
         if needed or not any(not info.name.endswith(CHANGES) for info in await log.snapshots()):
             raise
+
+
+async def _put(log: Log, core: Core, table: ObjectTable) -> None:
+    await log.put_snapshot(SCHEDULER, core.seq, encode_state(core), urgent=True)
+    await log.put_snapshot(OBJECTS, table.seq, table.encode(), urgent=True)
+
+
+async def _between_attempts(log: LogReader, seq: int) -> int:
+    """The newest record up to `seq` at which states can be made for the log to begin with, 0 if there is none.
+
+    No attempt is under way there, whose outcome would follow without it; and no snapshot of changes lies behind it, which would be read as changes since then.
+    """
+    history = History(log, Registry())
+    while seq > log.anchor.seq and (cut := await history.later(seq)):
+        seq = min(body.observed for body in map(decode_outcome, cut) if body is not None)
+    if seq <= log.anchor.seq or any(
+        info.seq > seq for info in await log.snapshots() if info.name.endswith(CHANGES)
+    ):
+        return 0
+    return seq

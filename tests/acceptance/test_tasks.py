@@ -57,7 +57,7 @@ TASKS: list[tuple[int, str, list[str]]] = [
     (12, "tidelog apply -f everything.json", ["pod/cart-1 created", "1 ConfigMap, 1 DaemonSet, 1 Secret"]),
     (13, "tidelog apply -f typo.yaml --dry-run=server", ['spec.nodeSelecter: unknown field; did you mean "nodeSelector"?', "(dry run)"]),
     (14, "tidelog diff -f node.yaml", ["- metadata.labels[disk]"]),
-    (15, "tidelog log compact --keep 20 --dry-run", ["nothing to drop", "no snapshot is older", "--to 36"]),
+    (15, "tidelog log compact --keep 20 --dry-run", ["records 1 to 36 would be dropped, the log would begin at record 37"]),
     (16, "tidelog plan -f new-pod.yaml", ["default/new: pending", "n2 has room for it, but this is kept for default/batch-3, nominated to n2", "would help: "]),
     (17, "tidelog replay what-if --config packing.yaml", ["nodes in use            4          4"]),
     (18, "tidelog replay what-if --drop node/n3 --pods", ["nodes in use            4          3         -1", "default/web-3     n3"]),

@@ -61,6 +61,26 @@ def test_events_of_the_last_hour_of_the_log(ask) -> None:
     assert "0/1 nodes are available: 1 Insufficient cpu." in lines[1]
 
 
+def test_events_are_selected_by_their_fields(ask) -> None:
+    chosen = ask(
+        "get",
+        "events",
+        "-A",
+        "--field-selector",
+        "involvedObject.name=big,type=Warning",
+        "--since",
+        "10h",
+    )
+    others = ask("get", "events", "-A", "--field-selector", "type!=Warning", "--since", "10h")
+
+    assert {line.split()[5] for line in chosen.out.splitlines()[1:]} == {"pod/big"}
+    assert "FailedScheduling" in ask("get", "events", "-A", "--since", "10h").out
+    assert others.out
+    assert "FailedScheduling" not in others.out
+    assert ask("get", "events", "--field-selector", "involvedObject.uid=1").code == 2
+    assert "field label not supported" in ask("get", "events", "--field-selector", "nonsense=3").err
+
+
 def test_events_further_back_and_of_every_namespace(ask) -> None:
     lines = ask("get", "events", "-A", "--since", "1d").lines
 

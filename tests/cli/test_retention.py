@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 from pathlib import Path
 
+from tests.acceptance.tasks.world import write
 from tests.cli.conftest import Tidelog
 from tidelog.daemon.process.retention import Retention
 from tidelog.daemon.process.runtime import Limits
@@ -122,3 +124,27 @@ def test_advice_after_a_compaction_is_the_advice_before(tmp_path: Path, tidelog:
 
 def _advice(told: str) -> str:
     return told.partition("what would help")[2].partition("\n\n")[0]
+
+
+def test_log_without_snapshots_begins_between_two_attempts_wherever_it_is_cut(
+    tmp_path: Path, tidelog: Tidelog
+) -> None:
+    whole = tmp_path / "whole"
+    whole.mkdir()
+    write(whole)
+    end = 56
+
+    for keep in (1, 9, 14, 17, 23, 30, 40, end - 1):
+        folder = shutil.copytree(whole, tmp_path / str(keep))
+        path = folder / "cluster.db"
+
+        tried = tidelog("log", "compact", path, "--keep", str(keep), "--dry-run").out
+        done = tidelog("log", "compact", path, "--keep", str(keep)).out
+
+        first = int(tried.partition("begin at record ")[2].partition(":")[0])
+        assert f"the log begins at record {first}:" in done
+        # An attempt whose outcomes are kept is kept whole, so that there may be some more.
+        assert end - keep - 3 < first <= end - keep + 1
+        assert tidelog("replay", "verify", path).code == 0
+        assert "head ok" in tidelog("log", "verify", "--rebuild", path).out
+        assert "1 more nvidia.com/gpu on g1" in tidelog("why", "training", "--log", path).out

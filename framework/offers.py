@@ -8,9 +8,10 @@ conformance kit checks where it can.
     SignsAttempts    what else an attempt's answers depend on, where they differ though the pod is the same
     LooksBeyond      what it reads beyond the node that it is asked about
     CountsDomains    its answers as sets of nodes, from counts by topology domain that it keeps
-    BoundsScores     how good nodes can be at most: for pods of which no two are alike
+    UseScores,
+    UseRooms         its answers as functions of used cpu and memory
     RoomsTogether,
-    ScoresTogether   its answers about a node for hundreds of pods at once: for many kinds of pods in turn
+    ScoresTogether   the same about many nodes, or for many pods, at once: for pods of which no two are alike, and many kinds of pods in turn
     SumsUp           what many nodes have together: for groups
 """
 
@@ -138,66 +139,70 @@ class NodeUse(NamedTuple):
     """The same, with defaults for containers that request nothing."""
 
 
-class UseRange(NamedTuple):
-    """Nodes that are about equally full: each has at least `low` and at most `high`."""
-
-    low: NodeUse
-    high: NodeUse
-
-
 @runtime_checkable
-class BoundsScores(Protocol):
-    """For a plugin whose score (or filter) depends on `STATE`, and of that only on the node's traits and its use of cpu and memory."""
+class UseScores(Protocol):
+    """For a plugin whose score depends on `STATE`, and of that only on the node's traits and its use of cpu and memory."""
 
-    def use_score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> UseScore | None:
+    def use_score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Callable[[NodeUse], int] | None:
         """The score as a function of the use, for all nodes with the traits of this one; None if it depends on more."""
 
 
-class UseScore(NamedTuple):
-    """A score as a function of the use of cpu and memory."""
-
-    score: Callable[[NodeUse], int]
-    bound: Callable[[UseRange], int]
-    """No use in the range has a higher score."""
-
-
 @runtime_checkable
-class BoundsRoom(Protocol):
+class UseRooms(Protocol):
     """For a filter that depends on `STATE`, and of that only on traits, how many pods there are, and the use of cpu and memory."""
 
-    def use_fits(
-        self, state: CycleState, pod: PodInfo, node: NodeInfo
-    ) -> Callable[[UseRange], bool | None] | None:
-        """A function that tells whether all nodes with the traits of this one, a place for another pod and such a use pass; None: some may and
-        some not. No function, if more counts for this pod."""
+    def use_fits(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Callable[[NodeUse], bool] | None:
+        """A function that tells whether nodes with the traits of this one, a place for another pod and such a use pass. No function, if more
+        counts for this pod."""
 
 
-class ManyPods(Protocol):
-    """Pods that a plugin answers for at once, each in a lane of its own (`tidelog.framework.lanes`), on nodes with equal traits."""
+class Corner(NamedTuple):
+    """Which of the uses in a range a plugin likes best."""
 
-    def put(self, lane: int, state: CycleState, pod: PodInfo) -> None:
-        """The pod is in this lane from now on, in place of any other; `state` is as PreFilter and PreScore left it."""
+    cpu: bool
+    """The one with the most cpu taken, else with the least."""
+    memory: bool
+
+
+class Together(Protocol):
+    """A plugin's answers for pods and uses of nodes with equal traits, many at once, each in a lane of its own (`tidelog.framework.lanes`).
+
+    Of one object either the lanes are pods, and it is asked about a use, or they are uses, and it is asked about a pod. An answer is two rows:
+    the answers, and 1 in the lanes of those about which the plugin must be asked alone. What is in lanes into which nothing was put does not matter.
+    """
+
+    def put(self, lane: int, pod: PodInfo) -> None:
+        """The pod is in this lane from now on, in place of any other."""
+
+    def put_use(self, lane: int, use: NodeUse) -> None:
+        """The use is in this lane from now on, in place of any other."""
 
     def answers(self, use: NodeUse) -> tuple[Lanes, Lanes]:
-        """The answer for each pod, where a node is used so; and 1 in the lanes of those about which it must be asked alone.
+        """Each pod on a node that is used so."""
 
-        What is in lanes into which no pod was put does not matter.
-        """
+    def answers_for(self, pod: PodInfo) -> tuple[Lanes, Lanes]:
+        """The pod on nodes that are used as each lane says."""
+
+    def corner(self, pod: PodInfo) -> Corner:
+        """For the pod, where in a range of uses the score is the highest."""
+
+    def bounds_for(self, pod: PodInfo) -> Lanes:
+        """Where each lane is this corner of a range: no use in the range on which the pod fits has a higher score."""
 
 
 @runtime_checkable
 class RoomsTogether(Protocol):
-    """For a plugin that is `BoundsRoom`."""
+    """For a plugin that is `UseRooms`."""
 
-    def rooms_together(self, node: NodeInfo) -> ManyPods | None:
-        """For pods for which `use_fits` has a function, on nodes with the traits of this one: 1 where that says True of the use alone, else 0."""
+    def rooms_together(self, node: NodeInfo) -> Together | None:
+        """For pods for which `use_fits` has a function, on nodes with the traits of this one: 1 where that says True, else 0."""
 
 
 @runtime_checkable
 class ScoresTogether(Protocol):
-    """For a plugin that is `BoundsScores`."""
+    """For a plugin that is `UseScores`."""
 
-    def scores_together(self, node: NodeInfo) -> ManyPods | None:
+    def scores_together(self, node: NodeInfo) -> Together | None:
         """For pods for which `use_score` has a score, on nodes with the traits of this one: that score."""
 
 
@@ -212,13 +217,11 @@ class SumsUp(Protocol):
 
 
 __all__: Sequence[str] = (
-    "BoundsRoom",
-    "BoundsScores",
     "ConcernsPods",
+    "Corner",
     "CountsDomains",
     "Domains",
     "LooksBeyond",
-    "ManyPods",
     "NodeUse",
     "NotCountable",
     "RoomsTogether",
@@ -226,6 +229,7 @@ __all__: Sequence[str] = (
     "SignsAttempts",
     "SignsPods",
     "SumsUp",
-    "UseRange",
-    "UseScore",
+    "Together",
+    "UseRooms",
+    "UseScores",
 )

@@ -7,7 +7,7 @@ Real requests count here, without the defaults that NodeResourcesFit's score add
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from tidelog.api.errors import FieldError
@@ -27,13 +27,11 @@ from tidelog.framework.interface import (
 )
 from tidelog.framework.node_info import NodeInfo, PodInfo
 from tidelog.framework.offers import (
-    BoundsScores,
-    ManyPods,
     NodeUse,
     ScoresTogether,
     SignsPods,
-    UseRange,
-    UseScore,
+    Together,
+    UseScores,
 )
 from tidelog.plugins.node_resources.many_pods import AMOUNT_MAX, BalanceForMany
 from tidelog.plugins.node_resources.scoring import (
@@ -91,13 +89,13 @@ class NodeResourcesBalancedAllocation(Plugin):
                 after.append(min(1.0, (taken + added) / capacity))
         return 50 + div_trunc(50 + balance(after) - balance(before), 2)
 
-    def use_score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> UseScore | None:
+    def use_score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Callable[[NodeUse], int] | None:
         if self._resources != [CPU, MEMORY]:
             return None
         cpu, memory = node.allocatable.get(CPU, 0), node.allocatable.get(MEMORY, 0)
         if not cpu or not memory:
             # Of one resource there is nothing to balance.
-            return UseScore(_even, _even)
+            return _even
         more_cpu, more_memory = pod.requests.get(CPU, 0), pod.requests.get(MEMORY, 0)
 
         def score(use: NodeUse) -> int:
@@ -111,9 +109,9 @@ class NodeResourcesBalancedAllocation(Plugin):
             after = int((1 - abs((cpu_after / cpu - memory_after / memory) / 2)) * 100)
             return 50 + (50 + after - before) // 2  # Either is from 50 to 100.
 
-        return UseScore(score, lambda use: _balance_bound(use, cpu, memory, more_cpu, more_memory))
+        return score
 
-    def scores_together(self, node: NodeInfo) -> ManyPods | None:
+    def scores_together(self, node: NodeInfo) -> Together | None:
         cpu, memory = node.allocatable.get(CPU, 0), node.allocatable.get(MEMORY, 0)
         if not cpu or not memory or max(cpu, memory) >= AMOUNT_MAX:
             return None
@@ -135,22 +133,6 @@ def _amounts(pod: PodInfo) -> tuple[int, int]:
 
 def _even(_: object) -> int:
     return 75
-
-
-def _balance_bound(use: UseRange, cpu: int, memory: int, more_cpu: int, more_memory: int) -> int:
-    """No score in the range is higher: how much more even a node becomes falls or rises with how uneven it is, all the way."""
-    low, high = use
-    if high.cpu + more_cpu > cpu or high.memory + more_memory > memory:
-        return 100
-    # By how much the share of cpu exceeds that of memory, before; the more it does, the less good it is that cpu comes to it.
-    more = more_cpu / cpu - more_memory / memory
-    apart = low.cpu / cpu - high.memory / memory if more > 0 else high.cpu / cpu - low.memory / memory
-    gain = math.floor(50 * (abs(apart) - abs(apart + more)) + _ROUNDING)
-    return 50 + (50 + gain + 1) // 2
-
-
-_ROUNDING = 1e-6
-"""Bounds are computed in another order than scores."""
 
 
 def balance(fractions: Sequence[float]) -> int:
@@ -183,5 +165,5 @@ def _weight_errors(resources: Sequence[ResourceSpec], path: str) -> Iterator[Fie
 _pre_score: type[PreScorePlugin] = NodeResourcesBalancedAllocation
 _score: type[ScorePlugin] = NodeResourcesBalancedAllocation
 _signs: type[SignsPods] = NodeResourcesBalancedAllocation
-_bounds: type[BoundsScores] = NodeResourcesBalancedAllocation
+_use_scores: type[UseScores] = NodeResourcesBalancedAllocation
 _together: type[ScoresTogether] = NodeResourcesBalancedAllocation

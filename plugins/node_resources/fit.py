@@ -45,16 +45,14 @@ from tidelog.framework.interface import (
 )
 from tidelog.framework.node_info import NodeInfo, PodInfo
 from tidelog.framework.offers import (
-    BoundsRoom,
-    BoundsScores,
-    ManyPods,
     NodeUse,
     RoomsTogether,
     ScoresTogether,
     SignsPods,
     SumsUp,
-    UseRange,
-    UseScore,
+    Together,
+    UseRooms,
+    UseScores,
 )
 from tidelog.plugins.node_resources.many_pods import AMOUNT_MAX, LeastAllocatedForMany, RoomForMany
 from tidelog.plugins.node_resources.scoring import (
@@ -179,34 +177,26 @@ class NodeResourcesFit(Plugin):
     def needs(self, pod: PodInfo) -> Mapping[str, int]:
         return {n: amount for n, amount in pod.requests.items() if amount > 0 and not self._is_ignored(n)}
 
-    def use_fits(
-        self, state: CycleState, pod: PodInfo, node: NodeInfo
-    ) -> Callable[[UseRange], bool | None] | None:
-        wanted = dict(self.wanted(pod.requests))
+    def use_fits(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Callable[[NodeUse], bool] | None:
+        asked: tuple[Wanted, frozenset[str]] | None = state.read(_FILTER_STATE)
+        wanted = dict(self.wanted(pod.requests) if asked is None else asked[0])
         if not wanted.keys() <= _CPU_AND_MEMORY:
             return None
         cpu, memory = wanted.get(CPU, 0), wanted.get(MEMORY, 0)
         # What is not asked for may be overcommitted.
         cpu_most = node.allocatable.get(CPU, 0) - cpu if cpu else math.inf
         memory_most = node.allocatable.get(MEMORY, 0) - memory if memory else math.inf
+        return lambda use: use.cpu <= cpu_most and use.memory <= memory_most
 
-        def fits(use: UseRange) -> bool | None:
-            low, high = use
-            if high.cpu <= cpu_most and high.memory <= memory_most:
-                return True
-            return False if low.cpu > cpu_most or low.memory > memory_most else None
-
-        return fits
-
-    def rooms_together(self, node: NodeInfo) -> ManyPods | None:
+    def rooms_together(self, node: NodeInfo) -> Together | None:
         cpu, memory = node.allocatable.get(CPU, 0), node.allocatable.get(MEMORY, 0)
         return RoomForMany(cpu, memory, self._room_for) if max(cpu, memory) < AMOUNT_MAX else None
 
     def _room_for(self, pod: PodInfo) -> tuple[int, int]:
-        wanted = dict(self.wanted(pod.requests))
-        return wanted.get(CPU, 0), wanted.get(MEMORY, 0)
+        requests = pod.requests
+        return requests.get(CPU, 0), requests.get(MEMORY, 0)
 
-    def scores_together(self, node: NodeInfo) -> ManyPods | None:
+    def scores_together(self, node: NodeInfo) -> Together | None:
         there = node.allocatable
         cpu, memory = there.get(CPU, 0) or 1, there.get(MEMORY, 0) or 1
         weights = self._weights_on(node)
@@ -220,7 +210,7 @@ class NodeResourcesFit(Plugin):
         """Of the resources that the node has."""
         return {name: weight for name, weight in self._resources if node.allocatable.get(name, 0)}
 
-    def use_score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> UseScore | None:
+    def use_score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Callable[[NodeUse], int] | None:
         if (
             self._strategy is not least_allocated
             or not {name for name, _ in self._resources} <= _CPU_AND_MEMORY
@@ -233,7 +223,7 @@ class NodeResourcesFit(Plugin):
         cpu_weight, memory_weight = weights.get(CPU, 0), weights.get(MEMORY, 0)
         total = cpu_weight + memory_weight
         if not total:
-            return UseScore(_nothing, _nothing)
+            return _nothing
         cpu_free, memory_free = cpu - requests.get(CPU, 0), memory - requests.get(MEMORY, 0)
 
         def score(use: NodeUse) -> int:
@@ -245,7 +235,7 @@ class NodeResourcesFit(Plugin):
                 free += memory_left * 100 // memory * memory_weight
             return free // total
 
-        return UseScore(score, lambda use: score(use.low))
+        return score
 
     # --- hints ----------------------------------------------------------------------------------------------------
 
@@ -360,8 +350,8 @@ _filter: type[FilterPlugin] = NodeResourcesFit
 _pre_score: type[PreScorePlugin] = NodeResourcesFit
 _score: type[ScorePlugin] = NodeResourcesFit
 _signs: type[SignsPods] = NodeResourcesFit
-_room: type[BoundsRoom] = NodeResourcesFit
-_bounds: type[BoundsScores] = NodeResourcesFit
+_room: type[UseRooms] = NodeResourcesFit
+_use_scores: type[UseScores] = NodeResourcesFit
 _rooms_together: type[RoomsTogether] = NodeResourcesFit
 _scores_together: type[ScoresTogether] = NodeResourcesFit
 _sums: type[SumsUp] = NodeResourcesFit

@@ -1,18 +1,17 @@
-"""The answers of NodeResourcesFit and NodeResourcesBalancedAllocation about a node for hundreds of pods at once, a pod a lane (`tidelog.framework.lanes`).
+"""The answers of NodeResourcesFit and NodeResourcesBalancedAllocation for hundreds of pods or uses of nodes at once, each in a lane (`tidelog.framework.lanes`).
 
-Each class is for nodes with the same allocatable cpu and memory, and says of every pod what `use_fits` or `use_score` of the plugin
-says of it alone. Shares are counted in fixed point, so fine that a quotient is never taken for the next whole number; where the plugin
-counts in floats, the pods are told about which the last bit of a float decides. They implement `tidelog.framework.offers.ManyPods`.
+Each class is for nodes with the same allocatable cpu and memory, and says of every pod and use what `use_fits` or `use_score` of the plugin
+says of them alone. Pods and uses are summands, so it is the same sum with either of them in the lanes. Shares are counted in fixed point, so fine that a quotient is never taken for the next whole number; where the plugin
+counts in floats, the pods are told about which the last bit of a float decides. They implement `tidelog.framework.offers.Together`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from tidelog.framework.interface import CycleState
 from tidelog.framework.lanes import TOP, WIDTH, Lanes, Row, ones, widened
 from tidelog.framework.node_info import PodInfo
-from tidelog.framework.offers import NodeUse
+from tidelog.framework.offers import Corner, NodeUse
 
 AMOUNT_MAX = 1 << 52
 """Nodes that have more of a resource are left to the question about one pod."""
@@ -25,21 +24,30 @@ Amounts = Callable[[PodInfo], tuple[int, int]]
 """The cpu and the memory that count of a pod."""
 
 
+_LEAST = Corner(cpu=False, memory=False)
+
+
 class _Many:
-    """Pods in lanes."""
+    """Pods or uses in lanes."""
 
     def __init__(self, amounts: Amounts) -> None:
         self._amounts = amounts
         self._lanes = 0
         self._ones: Lanes = 0
 
-    def put(self, lane: int, state: CycleState, pod: PodInfo) -> None:
-        """The pod is in this lane from now on."""
+    def put(self, lane: int, pod: PodInfo) -> None:
+        self._reach(lane)
+        self._put(lane, *self._amounts(pod))
+
+    def put_use(self, lane: int, use: NodeUse) -> None:
+        self._reach(lane)
+        self._put_use(lane, use)
+
+    def _reach(self, lane: int) -> None:
         if lane >= self._lanes:
             self._lanes = widened(self._lanes, lane)
             self._ones = ones(self._lanes)
             self._widen(self._ones)
-        self._put(lane, *self._amounts(pod))
 
     def _widen(self, every: Lanes) -> None:
         """There are more lanes; `every` has 1 in each."""
@@ -47,18 +55,30 @@ class _Many:
     def _put(self, lane: int, cpu: int, memory: int) -> None:
         raise NotImplementedError
 
+    def _put_use(self, lane: int, use: NodeUse) -> None:
+        raise NotImplementedError
+
+    def answers_for(self, pod: PodInfo) -> tuple[Lanes, Lanes]:
+        raise NotImplementedError
+
+    def corner(self, pod: PodInfo) -> Corner:
+        return _LEAST
+
+    def bounds_for(self, pod: PodInfo) -> Lanes:
+        return self.answers_for(pod)[0]
+
 
 class _Left:
-    """How much of one resource the node may have given away before the pod comes; kept with the highest bit set."""
+    """How much of one resource is left where what is in the lane is taken; kept with the highest bit set."""
 
     def __init__(self, amount: int) -> None:
         self._amount = amount
         self._most = Row(TOP)
         self._least = _ANY
-        """It suffices for every pod that there has been if no more than this is taken."""
+        """It suffices in every lane that there has been if no more than this is taken."""
 
     def put(self, lane: int, wanted: int | None) -> None:
-        """None: more may be given away than there is."""
+        """None: more may be taken than there is."""
         most = _ANY if wanted is None else max(self._amount - wanted, -1)
         self._least = min(most, self._least)
         self._most.put(lane, TOP + most)
@@ -84,6 +104,15 @@ class RoomForMany(_Many):
     def answers(self, use: NodeUse) -> tuple[Lanes, Lanes]:
         every = self._ones
         return self._cpu.suffices(use.cpu, every) & self._memory.suffices(use.memory, every), 0
+
+    def _put_use(self, lane: int, use: NodeUse) -> None:
+        self._cpu.put(lane, use.cpu)
+        self._memory.put(lane, use.memory)
+
+    def answers_for(self, pod: PodInfo) -> tuple[Lanes, Lanes]:
+        cpu, memory = self._amounts(pod)
+        found = self._cpu.suffices(cpu, self._ones) if cpu else self._ones
+        return found & self._memory.suffices(memory, self._ones) if memory else found, 0
 
 
 class _Used:
@@ -117,7 +146,7 @@ class _Used:
         self._shares.put(lane, share)
 
     def percent(self, taken: int, every: Lanes) -> Lanes:
-        """For each pod, with the weight."""
+        """In each lane, with the weight."""
         share = self._share(taken)
         used = (self._shares.lanes + share * every) >> self._bits & self._percent
         if self._most + share >= 101 << self._bits:
@@ -147,10 +176,18 @@ class LeastAllocatedForMany(_Many):
         self._cpu.put(lane, cpu)
         self._memory.put(lane, memory)
 
+    def _put_use(self, lane: int, use: NodeUse) -> None:
+        self._put(lane, use.scored_cpu, use.scored_memory)
+
     def answers(self, use: NodeUse) -> tuple[Lanes, Lanes]:
+        return self._free(use.scored_cpu, use.scored_memory)
+
+    def answers_for(self, pod: PodInfo) -> tuple[Lanes, Lanes]:
+        return self._free(*self._amounts(pod))
+
+    def _free(self, cpu: int, memory: int) -> tuple[Lanes, Lanes]:
         every, weights = self._ones, self._weights
-        free = self._all - self._cpu.percent(use.scored_cpu, every)
-        free -= self._memory.percent(use.scored_memory, every)
+        free = self._all - self._cpu.percent(cpu, every) - self._memory.percent(memory, every)
         if weights == 2:
             return free >> 1 & self._octet, 0
         # Instead of a division; exact for numbers as small as these.
@@ -182,12 +219,15 @@ class BalanceForMany(_Many):
         self._cpu, self._memory = cpu, memory
         self._cpu_left, self._memory_left = _Left(cpu), _Left(memory)
         self._apart = Row()
-        self._unsigned = self._near = self._away = self._octet = self._fifty = 0
+        self._base = Row(512)
+        self._unequal = Row(512 << _FINE)
+        """Where the lanes are uses, `_base_of` of them, and how unequal they are."""
+        self._unsigned = self._near = self._away = self._octet = 0
         """The same number in each lane."""
 
     def _widen(self, every: Lanes) -> None:
         self._unsigned, self._near, self._away = every * (TOP - 1), every * _NEAR, every * _AWAY
-        self._octet, self._fifty = every * 255, every * 50
+        self._octet = every * 255
 
     def _put(self, lane: int, cpu: int, memory: int) -> None:
         self._apart.put(lane, self._difference(cpu, memory))
@@ -200,18 +240,61 @@ class BalanceForMany(_Many):
         apart = 50 * (cpu * self._memory - memory * self._cpu) << _FINE
         return _MIDDLE + apart // (self._cpu * self._memory)
 
+    def _put_use(self, lane: int, use: NodeUse) -> None:
+        self._put(lane, use.cpu, use.memory)
+        self._base.put(lane, self._base_of(use.cpu, use.memory))
+        self._unequal.put(lane, (512 << _FINE) + abs(self._difference(use.cpu, use.memory) - _MIDDLE))
+
+    def _base_of(self, cpu: int, memory: int) -> int:
+        """Where cpu and memory are used so, twice the score is this less how unequally they are used with the pod."""
+        before = evenness(min(cpu, self._cpu) / self._cpu, min(memory, self._memory) / self._memory)
+        # 50 + (50 + after - before) // 2, and after is 99 less that, because what is left of it is cut off.
+        return 512 + 100 + 149 - before
+
     def answers(self, use: NodeUse) -> tuple[Lanes, Lanes]:
+        return self._score(use.cpu, use.memory, self._ones * self._base_of(use.cpu, use.memory))
+
+    def answers_for(self, pod: PodInfo) -> tuple[Lanes, Lanes]:
+        return self._score(*self._amounts(pod), self._base.lanes)
+
+    def _score(self, cpu: int, memory: int, base: Lanes) -> tuple[Lanes, Lanes]:
         every = self._ones
-        cpu, memory = min(use.cpu, self._cpu), min(use.memory, self._memory)
-        before = evenness(cpu / self._cpu, memory / self._memory)
-        apart = self._apart.lanes + self._difference(cpu, memory) * every
-        below = every ^ (apart >> (WIDTH - 1) & every)
-        apart = (apart ^ ((below << (WIDTH - 1)) - below)) & self._unsigned
-        apart += self._near
+        apart = self._after(cpu, memory) + self._near
         clear = ((apart & self._away) + self._away) >> _FINE & every
         unequal = apart >> _FINE & self._octet
-        # 50 + (50 + after - before) // 2, and after is 99 less that, because what is left of it is cut off.
-        gain = (every * (512 + 149 - before) - unequal) >> 1 & self._octet
-        within = self._cpu_left.suffices(use.cpu, every) & self._memory_left.suffices(use.memory, every)
-        doubt = every ^ (clear & within)
-        return gain + self._fifty, doubt
+        within = self._within(cpu, memory)
+        sure = clear if within is every else clear & within
+        return (base - unequal) >> 1 & self._octet, every ^ sure
+
+    def _after(self, cpu: int, memory: int) -> Lanes:
+        """How unequally cpu and memory are used with both summands."""
+        apart = self._apart.lanes + self._difference(cpu, memory) * self._ones
+        below = self._ones ^ (apart >> (WIDTH - 1) & self._ones)
+        if below:
+            apart ^= (below << (WIDTH - 1)) - below
+        return apart & self._unsigned
+
+    def _within(self, cpu: int, memory: int) -> Lanes:
+        """1 where nothing is overcommitted."""
+        every = self._ones
+        of_cpu, of_memory = self._cpu_left.suffices(cpu, every), self._memory_left.suffices(memory, every)
+        return of_cpu if of_memory is every else of_cpu & of_memory
+
+    def corner(self, pod: PodInfo) -> Corner:
+        """How much more even a node becomes falls or rises with how uneven it is, all the way: who takes more cpu than memory does best where memory is taken."""
+        cpu, memory = self._amounts(pod)
+        takes_cpu = cpu * self._memory > memory * self._cpu
+        return Corner(cpu=not takes_cpu, memory=takes_cpu)
+
+    def bounds_for(self, pod: PodInfo) -> Lanes:
+        """Both measures of evenness are cut off in a score, so that their difference may be one more than this."""
+        every, amounts = self._ones, self._amounts(pod)
+        gain = (self._unequal.lanes - self._after(*amounts) + self._near) >> _FINE & every * 1023
+        # `_unequal` is 512 more, and a score 50 + (50 + gain) // 2.
+        bounds = (gain + every * (100 + 50 + 1)) >> 1 & every * 1023
+        bounds -= every * (512 // 2)
+        within = self._within(*amounts)
+        if within is not every:
+            within = (within << 8) - within
+            bounds = bounds & within | every * 100 & ~within
+        return bounds

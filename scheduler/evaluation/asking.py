@@ -24,13 +24,14 @@ from tidelog.framework.interface import (
 )
 from tidelog.framework.node_info import NodeInfo, PodInfo
 from tidelog.framework.offers import (
-    BoundsRoom,
-    BoundsScores,
     ConcernsPods,
     CountsDomains,
     LooksBeyond,
     SignsAttempts,
     SignsPods,
+    Together,
+    UseRooms,
+    UseScores,
 )
 
 _POINTS = ("pre_filter", "filter", "pre_score", "score")
@@ -76,9 +77,21 @@ def way_of(plugin: Any, depends: Depends) -> Way:
 class Asked:
     """A plugin at one extension point."""
 
-    __slots__ = ("has_bounds", "has_rooms", "name", "normalizes", "of_traits", "plugin", "way", "weight")
+    __slots__ = (
+        "has_use_rooms",
+        "has_use_score",
+        "name",
+        "normalizes",
+        "of_traits",
+        "plugin",
+        "together",
+        "way",
+        "weight",
+    )
 
-    def __init__(self, plugin: Any, way: Way, depends: Depends, weight: int = 0) -> None:
+    def __init__(
+        self, plugin: Any, way: Way, depends: Depends, weight: int = 0, *, scores: bool = False
+    ) -> None:
         self.plugin = plugin
         self.name: str = plugin.name
         self.way = way
@@ -88,8 +101,12 @@ class Asked:
         """The answer depends on the nodes' traits only."""
         self.normalizes = isinstance(plugin, NormalizeScore)
         """Its raw scores are brought into 0..100 by a look at all of them."""
-        self.has_bounds = way is Way.STATE and isinstance(plugin, BoundsScores)
-        self.has_rooms = way is Way.STATE and isinstance(plugin, BoundsRoom)
+        self.has_use_score = way is Way.STATE and isinstance(plugin, UseScores)
+        self.has_use_rooms = way is Way.STATE and isinstance(plugin, UseRooms)
+        self.together: Callable[[NodeInfo], Together | None] = getattr(
+            plugin, "scores_together" if scores else "rooms_together", _nothing_together
+        )
+        """Its answers for pods and uses of nodes with the traits of this one, many at once; None if it does not offer that."""
 
     def verdict(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
         """Return its filter's answer about the node, with its name. Raises NotFast."""
@@ -171,6 +188,7 @@ class Ways:
                 self.of_score(plugin),
                 _declared(plugin, "score_depends"),
                 framework.weights.get(plugin.name, 1),
+                scores=True,
             )
             for plugin in framework.score
         ]
@@ -249,6 +267,10 @@ def _takes_full_part(framework: Framework, plugin: Any) -> bool:
 def _declared(plugin: Any, attribute: str) -> Depends:
     found: Depends = getattr(plugin, attribute, Depends.CLUSTER)
     return found
+
+
+def _nothing_together(_: NodeInfo) -> None:
+    """For a plugin that does not offer it."""
 
 
 def spec_alone(pod: Pod) -> PodSpec:

@@ -15,12 +15,16 @@ from collections.abc import Sequence
 from functools import cache
 from itertools import repeat
 
-from tidelog.framework.lanes import Lanes, Row, marked, octets, ones
+from tidelog.framework.lanes import Lanes, Row, marked, octets
 from tidelog.framework.node_info import NodeInfo
 from tidelog.framework.node_sets import Bits, Groups, first_place, places_in
-from tidelog.framework.offers import ManyPods, RoomsTogether, ScoresTogether
+from tidelog.framework.offers import Together
 from tidelog.scheduler.evaluation.asking import Asked, Evaluation, NotFast
-from tidelog.scheduler.evaluation.kinds import NoBounds, TraitKind, TraitKinds
+from tidelog.scheduler.evaluation.kinds import (
+    NoBounds,
+    TraitKind,
+    TraitKinds,
+)
 from tidelog.scheduler.evaluation.node_index import Cell, NodeIndex, NodeState
 from tidelog.scheduler.evaluation.partitions import Partition
 
@@ -38,6 +42,8 @@ FILL_MAX = 1_000_000
 """They are, if there are not more states times shapes than this: some thirty milliseconds."""
 MEMO_MAX = 2_000
 """So many levels of states are remembered for a shape; arbitrary."""
+FEW = 32
+"""So many nodes of a level are looked for one by one."""
 _LEVEL_MAX = 255
 
 
@@ -61,8 +67,6 @@ class Board:
         """Columns, in the order in which shapes got them."""
         self.begin = self.end = index.changes
         """All columns tell of the changes between these two."""
-        self.every: Lanes = 0
-        """1 for each column."""
         self.rows = 0
         """How many rows have been computed."""
 
@@ -98,7 +102,6 @@ class Board:
             column = len(self.tables)
             self.levels += levels
             self.tables.append(table)
-            self.every = ones(len(self.tables))
         if len(self._given) > 4 * len(self.tables):
             self._given.clear()
             self._given += [number for number, one in enumerate(self.tables) if one is not None]
@@ -136,7 +139,7 @@ class Board:
         if bank is None:
             bank = self._banks[state.cell.traits] = _Bank(state.cell.traits)
         bank.join(self.tables, self._given, self.index.snapshot.nodes[place])
-        return bank.row(state, self.every, self.tables)
+        return bank.row(state, self.tables)
 
 
 class _Bank:
@@ -182,28 +185,30 @@ class _Bank:
         rooms = [asked for asked in evaluation.filters if not asked.of_traits]
         scores = [asked for asked in evaluation.scorers if not asked.of_traits]
         known = [
-            *(_known(self._rooms, asked, _rooms_together, node) for asked in rooms),
-            *(_known(self._scores, asked, _scores_together, node) for asked in scores),
+            *(_known(self._rooms, asked, node) for asked in rooms),
+            *(_known(self._scores, asked, node) for asked in scores),
         ]
         most = kind.fixed + sum(100 * one.weight for one in known)
         for one in known:
             if one.pods is None or most >= _LEVEL_MAX:
                 self._alone.put(column, 1)
             else:
-                one.pods.put(column, evaluation.state, evaluation.pod)
+                one.pods.put(column, evaluation.pod)
                 one.hold(column, 1)
         self._passing.put(column, 1)
         self._fixed.put(column, kind.fixed + 1)
 
-    def row(self, state: NodeState, every: Lanes, tables: Sequence[BoardTable | None]) -> bytes:
+    def row(self, state: NodeState, tables: Sequence[BoardTable | None]) -> bytes:
         """The level of nodes in this state for each shape."""
         use = state.use
-        keep, doubt, levels = self._passing.lanes, self._alone.lanes, self._fixed.lanes
+        keep, doubt, levels = self._passing.lanes, 0, self._fixed.lanes
         for one in self._rooms.values():
             if one.pods is not None:
                 fits, unsure = one.pods.answers(use)
-                doubt |= unsure & one.members.lanes
-                keep &= fits | unsure | (every & ~one.members.lanes)
+                if unsure:
+                    doubt |= unsure & one.members.lanes
+                    fits |= unsure
+                keep &= fits | ~one.members.lanes
         for one in self._scores.values():
             if one.pods is not None:
                 scores, unsure = one.pods.answers(use)
@@ -212,7 +217,7 @@ class _Bank:
                 levels += scores if one.weight == 1 else scores * one.weight
         levels &= (keep << 8) - keep
         row = octets(levels, len(tables))
-        doubt &= keep
+        doubt = (doubt | self._alone.lanes) & keep
         return self._corrected(row, doubt, state, tables) if doubt else row
 
     def _corrected(
@@ -231,7 +236,7 @@ class _Asked:
 
     __slots__ = ("members", "octets", "pods", "weight")
 
-    def __init__(self, pods: ManyPods | None, weight: int) -> None:
+    def __init__(self, pods: Together | None, weight: int) -> None:
         self.pods = pods
         """None: it can tell of one pod only."""
         self.members = Row()
@@ -245,19 +250,11 @@ class _Asked:
         self.octets.put(column, 255 * one)
 
 
-def _known(known: dict[Asked, _Asked], asked: Asked, made: object, node: NodeInfo) -> _Asked:
+def _known(known: dict[Asked, _Asked], asked: Asked, node: NodeInfo) -> _Asked:
     one = known.get(asked)
     if one is None:
-        one = known[asked] = _Asked(made(asked, node), asked.weight)  # type: ignore[operator]
+        one = known[asked] = _Asked(asked.together(node), asked.weight)
     return one
-
-
-def _rooms_together(asked: Asked, node: NodeInfo) -> ManyPods | None:
-    return asked.plugin.rooms_together(node) if isinstance(asked.plugin, RoomsTogether) else None
-
-
-def _scores_together(asked: Asked, node: NodeInfo) -> ManyPods | None:
-    return asked.plugin.scores_together(node) if isinstance(asked.plugin, ScoresTogether) else None
 
 
 class BoardTable:
@@ -310,10 +307,7 @@ class BoardTable:
             kind = self.kinds.of(cell.traits, lambda cell=cell: nodes[first_place(cell.bits)])  # type: ignore[misc]
             if self._is_easy(cell, kind):
                 for state in cell.states:
-                    level, use = kind.fixed + 1, state.use
-                    for weight, one in kind.scores:
-                        level += weight * one.score(use)
-                    known[state] = level
+                    known[state] = kind.fixed + 1 + kind.score(state.use)
             else:
                 known.update((state, self._level(state)) for state in cell.states)
         return known
@@ -325,7 +319,7 @@ class BoardTable:
             kind.passes
             and not cell.is_full
             and kind.fixed + sum(100 * weight for weight, _ in kind.scores) < _LEVEL_MAX
-            and all(room(cell.range) for room in kind.rooms)
+            and kind.has_room(cell.high)
         )
 
     def give_up(self) -> None:
@@ -450,8 +444,12 @@ class BoardTable:
             levels, size = self._board.levels, self._board.size
             first = self._column * size
             end = first + size
-            if levels.find(level, first, end) < 0:
+            count = levels.count(level, first, end)
+            if count <= FEW:
                 found = 0
+                for _ in range(count):
+                    first = levels.find(level, first, end) + 1
+                    found |= 1 << end - first
             else:
                 found = int(levels[first:end].translate(_only(level)), 2)
             self._sets[level] = found

@@ -42,7 +42,7 @@ from tidelog.scheduler.evaluation.node_index import NodeIndex
 from tidelog.scheduler.evaluation.placements import PlacementMemory, Watch
 from tidelog.scheduler.evaluation.prepared import NARROWED_FEW, Anew, Prepared
 from tidelog.scheduler.evaluation.shape import Found, Shape
-from tidelog.scheduler.evaluation.unlike import find_once
+from tidelog.scheduler.evaluation.unlike import Search
 
 if TYPE_CHECKING:
     from tidelog.framework.framework import Framework, Observer
@@ -96,6 +96,7 @@ class FastEvaluation:
         """The latest used last; a number: only the plain evaluation can tell, as long as this many objects of nodes have changed."""
         self._board = Board(self._index)
         """Of the shapes there."""
+        self._search = Search(self._index)
         self._candidates: tuple[Sequence[NodeInfo], int, Bits] = ((), -1, 0)
         """The latest candidates, for which epoch, and as a set."""
         self._valid_for = (-1, -1, -1, -1)
@@ -401,8 +402,7 @@ class FastEvaluation:
         assert isinstance(nominator, Nominator)
         if len(nominator) or prepared.has_plain or prepared.narrowed is not None or prepared.kinds is None:
             return None
-        found = find_once(
-            self._index,
+        found = self._search.find(
             prepared.evaluation,
             prepared.domains,
             start,

@@ -9,12 +9,12 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from tidelog.framework.node_info import NodeInfo
-from tidelog.framework.offers import UseRange, UseScore
+from tidelog.framework.offers import NodeUse
 from tidelog.scheduler.evaluation.asking import Asked, Evaluation
 from tidelog.scheduler.evaluation.node_index import NodeState
 
-Rooms = tuple[Callable[[UseRange], bool | None], ...]
-Scores = tuple[tuple[int, UseScore], ...]
+Rooms = tuple[Callable[[NodeUse], bool], ...]
+Scores = tuple[tuple[int, Callable[[NodeUse], int]], ...]
 
 
 class TraitKind(NamedTuple):
@@ -30,6 +30,17 @@ class TraitKind(NamedTuple):
     raws: tuple[int, ...] = ()
     """To be normalised."""
 
+    def has_room(self, use: NodeUse) -> bool:
+        """The pod fits where cpu and memory are used so."""
+        return False not in [room(use) for room in self.rooms]
+
+    def score(self, use: NodeUse) -> int:
+        """The part of the score that depends on how cpu and memory are used."""
+        total = 0
+        for weight, one in self.scores:
+            total += weight * one(use)
+        return total
+
 
 class NoBounds(Exception):
     """A plugin has no bounds for this pod, or for nodes of some kind."""
@@ -41,9 +52,9 @@ def is_searchable(evaluation: Evaluation) -> bool:
         return False
     # In cells without places for pods nobody looks: that a filter cares about these is told by its offering.
     return (
-        any(asked.has_rooms for asked in evaluation.filters)
-        and all(asked.of_traits or asked.has_rooms for asked in evaluation.filters)
-        and all(asked.of_traits or asked.has_bounds for asked in evaluation.scorers)
+        any(asked.has_use_rooms for asked in evaluation.filters)
+        and all(asked.of_traits or asked.has_use_rooms for asked in evaluation.filters)
+        and all(asked.of_traits or asked.has_use_score for asked in evaluation.scorers)
         and all(asked.of_traits for asked in evaluation.raw_scorers)
     )
 
@@ -72,14 +83,10 @@ class TraitKinds:
             kind = self.of(cell.traits, lambda: sample(state))
         if not kind.passes:
             return None
-        alone = state.alone
-        for room in kind.rooms:
-            if not room(alone):
-                return None
-        use, level = state.use, kind.fixed
-        for weight, one in kind.scores:
-            level += weight * one.score(use)
-        return level, *kind.raws
+        use = state.use
+        if not kind.has_room(use):
+            return None
+        return kind.fixed + kind.score(use), *kind.raws
 
     def _made(self, node: NodeInfo) -> TraitKind:
         evaluation = self._evaluation
@@ -104,8 +111,8 @@ class TraitKinds:
         return TraitKind(True, rooms, fixed, tuple(scores), raws)
 
 
-def _use_score(asked: Asked, evaluation: Evaluation, node: NodeInfo) -> UseScore:
-    found: UseScore | None = asked.plugin.use_score(evaluation.state, evaluation.pod, node)
+def _use_score(asked: Asked, evaluation: Evaluation, node: NodeInfo) -> Callable[[NodeUse], int]:
+    found: Callable[[NodeUse], int] | None = asked.plugin.use_score(evaluation.state, evaluation.pod, node)
     if found is None:
         raise NoBounds
     return found

@@ -17,10 +17,10 @@ from tidelog.api.objects import Node
 from tidelog.api.resources import CPU, MEMORY
 from tidelog.framework.node_info import NodeInfo
 from tidelog.framework.node_sets import Bits, Topology, bits_of, first_place
-from tidelog.framework.offers import NodeUse, UseRange
+from tidelog.framework.offers import NodeUse
 from tidelog.framework.snapshot import Snapshot
 
-GRID = 128
+GRID = 48
 """Nodes are about equally full if so many steps of cpu and memory do not tell them apart; arbitrary within a factor of two."""
 
 EMPTY_STATES_MAX = 1_000
@@ -36,13 +36,12 @@ TRAITS_SPARE = 1_000
 class NodeState:
     """Nodes that are alike in everything but name, labels, images and who is on them."""
 
-    __slots__ = ("alone", "bits", "cell", "pods", "use")
+    __slots__ = ("bits", "cell", "pods", "use")
 
     def __init__(self, cell: Cell, node: NodeInfo) -> None:
         self.cell = cell
         self.pods = len(node.pods)
-        self.use = use = _use(node)
-        self.alone = UseRange(use, use)
+        self.use = _use(node)
         self.bits: Bits = 0
         """Its nodes, as of now; often none."""
 
@@ -50,7 +49,7 @@ class NodeState:
 class Cell:
     """States of nodes with equal traits that are about equally full."""
 
-    __slots__ = ("bits", "is_full", "range", "states", "traits")
+    __slots__ = ("bits", "high", "is_full", "joined", "low", "states", "traits")
 
     def __init__(self, traits: int, node: NodeInfo, is_full: bool) -> None:
         self.traits = traits
@@ -59,15 +58,17 @@ class Cell:
         """They take no pods any more."""
         self.states: dict[NodeState, None] = {}
         """Those that nodes are in."""
+        self.joined = 0
+        """How often nodes came into a state of it in which none was."""
         self.bits: Bits = 0
-        use = _use(node)
-        self.range = UseRange(use, use)
-        """Holds for all states that it has ever had."""
+        self.low = self.high = _use(node)
+        """All states that it has ever had use at least and at most so much."""
 
-    def widen(self, node: NodeInfo) -> None:
-        """The range holds for this node as well."""
-        use, (low, high) = _use(node), self.range
-        self.range = UseRange(NodeUse(*map(min, low, use)), NodeUse(*map(max, high, use)))
+    def widen(self, node: NodeInfo) -> bool:
+        """These hold for this node as well; whether they did not."""
+        use, low, high = _use(node), self.low, self.high
+        self.low, self.high = NodeUse(*map(min, low, use)), NodeUse(*map(max, high, use))
+        return low != self.low or high != self.high
 
 
 def _use(node: NodeInfo) -> NodeUse:
@@ -102,6 +103,8 @@ class NodeIndex:
         """How often states without nodes were dropped. Nodes like those that were in one are in another one from then on."""
         self.cells: dict[tuple[object, ...], Cell] = {}
         """All that nodes are in, and some that nodes were in."""
+        self.changed_cells: list[Cell] = []
+        """Those that are new or wider than they were, in that order; begun anew with each epoch and drop."""
         self._by_pods: dict[int, Bits] = {}
         """How many pods → the nodes with so many."""
         self._pod_counts: list[int] = []
@@ -186,6 +189,7 @@ class NodeIndex:
         self._traits = [self._traits_number(node) for node in nodes]
         self.states = {}
         self.cells = {}
+        self.changed_cells = []
         self.state_at = []
         places: dict[NodeState, list[int]] = {}
         for place, node in enumerate(nodes):
@@ -221,6 +225,7 @@ class NodeIndex:
             del old.cell.states[old]
         if not new.bits:
             new.cell.states[new] = None
+            new.cell.joined += 1
         new.bits |= bit
         if old.pods != new.pods:
             self._recount(bit, old.pods, new.pods)
@@ -228,7 +233,7 @@ class NodeIndex:
             old.cell.bits ^= bit
             new.cell.bits |= bit
         self.state_at[place] = new
-        if len(self.states) > self._states_max:
+        if len(self.states) > self._states_max or len(self.changed_cells) > CHANGES_SPARE + len(self.states):
             self._drop_empty_states()
 
     def _recount(self, bit: Bits, old: int, new: int) -> None:
@@ -275,6 +280,7 @@ class NodeIndex:
         self.states = {key: state for key, state in self.states.items() if state.bits}
         cells = dict.fromkeys(state.cell for state in self.states.values())
         self.cells = {key: cell for key, cell in self.cells.items() if cell in cells}
+        self.changed_cells = list(cells)
         self._states_max = 2 * len(self.states) + EMPTY_STATES_MAX
 
     def _state(self, place: int, node: NodeInfo) -> NodeState:
@@ -304,8 +310,9 @@ class NodeIndex:
         cell = self.cells.get(key)
         if cell is None:
             cell = self.cells[key] = Cell(traits, node, is_full)
-        else:
-            cell.widen(node)
+            self.changed_cells.append(cell)
+        elif cell.widen(node):
+            self.changed_cells.append(cell)
         return cell
 
     def _traits_number(self, node: NodeInfo) -> int:

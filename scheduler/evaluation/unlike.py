@@ -1,174 +1,358 @@
-"""The first pod of a shape, perhaps the only one: where a table would be made for one question only, bounds spare most of the work.
+"""The first pod of a shape, perhaps the only one: where a table would be made for one question only, the nodes are searched instead.
 
-Nodes that are about equally full are one *cell* of the index. For a cell plugins tell how good a node in it can be at most (`BoundsScores`)
-and whether there is room (`BoundsRoom`), so the cells are gone through from the best bound down, and only states that can still win
-are scored. It applies where every filter and score goes by traits, bounds, or counted domains.
+Nodes that are about equally full are one *cell* of the index. How good a node in each cell can be at most is computed for all cells of nodes with
+equal traits at once (`Together`, a cell a lane); from the best bound down, the states in a cell are scored at once, a state a lane. It applies
+where every filter and score goes by traits, by the use of cpu and memory, or by counted domains.
 
-Costs two microseconds a cell, and half of one for each state that had to be looked at.
+Costs some ten microseconds for each set of traits, and five for each cell that had to be looked at.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import NamedTuple
 
+from tidelog.framework.lanes import marked, octets, ones
+from tidelog.framework.node_info import NodeInfo, PodInfo
 from tidelog.framework.node_sets import Bits, Groups, first_from, first_place
-from tidelog.scheduler.evaluation.asking import Evaluation
-from tidelog.scheduler.evaluation.kinds import NoBounds, TraitKind, TraitKinds
+from tidelog.framework.offers import Corner, NodeUse, Together
+from tidelog.scheduler.evaluation.asking import Asked, Evaluation
+from tidelog.scheduler.evaluation.kinds import (
+    NoBounds,
+    TraitKind,
+    TraitKinds,
+)
 from tidelog.scheduler.evaluation.node_index import Cell, NodeIndex, NodeState
 from tidelog.scheduler.evaluation.partitions import combined, normalized
 from tidelog.scheduler.evaluation.shape import Counted, Found
 
-
-class _Candidates(NamedTuple):
-    """States of one cell that pass the filters."""
-
-    bound: int
-    """None of them has a higher sum of scores, normalised ones aside."""
-    bounds: Sequence[int]
-    """The same, score by score."""
-    kind: TraitKind
-    states: Collection[NodeState]
-    bits: Bits
+_LEVEL_MAX = 255
+STATES_SPARE = 8
+"""A cell's lanes are begun anew when half of them, and so many more, are of states that no node is in."""
+_MOST = Corner(cpu=True, memory=True)
+_LEAST = Corner(cpu=False, memory=False)
 
 
-def find_once(
-    index: NodeIndex,
-    evaluation: Evaluation,
-    domains: Sequence[Counted],
-    start: int,
-    *,
-    fewest: bool,
-    kinds: TraitKinds,
-) -> tuple[Found, Bits] | None:
-    """The best node, and those among which it was chosen (`fewest`: of the equally good ones those with the fewest pods); None where some node has no bounds, or no node is left. Raises NotFast."""
-    try:
-        return _Search(index, evaluation, domains, kinds).run(start, fewest=fewest)
-    except NoBounds:
-        return None
+class Search:
+    """Of one framework. Its lanes follow the index."""
 
-
-class _Search:
-    def __init__(
-        self, index: NodeIndex, evaluation: Evaluation, domains: Sequence[Counted], kinds: TraitKinds
-    ) -> None:
+    def __init__(self, index: NodeIndex) -> None:
         self._index = index
-        self._evaluation = evaluation
-        self._domains = [counted for counted in domains if not counted.now.has_no_say]
-        self._kinds = kinds
+        self._banks: dict[int, _Bank] = {}
+        """By the number of the traits."""
+        self._cells: list[Cell] = []
+        """The index's list of changed cells that is followed, and how far."""
+        self._followed = 0
 
-    def run(self, start: int, *, fewest: bool) -> tuple[Found, Bits] | None:
-        among = self._index.all
-        for counted in self._domains:
+    def find(
+        self,
+        evaluation: Evaluation,
+        domains: Sequence[Counted],
+        start: int,
+        *,
+        fewest: bool,
+        kinds: TraitKinds,
+    ) -> tuple[Found, Bits] | None:
+        """The best node, and those among which it was chosen (`fewest`: of the equally good ones those with the fewest pods); None where the
+        plugins do not answer for many nodes at once, or no node is left. Raises NotFast."""
+        self._follow()
+        try:
+            return self._find(evaluation, [c for c in domains if not c.now.has_no_say], start, fewest, kinds)
+        except NoBounds:
+            return None
+
+    def _follow(self) -> None:
+        changed = self._index.changed_cells
+        if self._cells is not changed:
+            self._banks, self._cells, self._followed = {}, changed, 0
+        for cell in changed[self._followed :]:
+            bank = self._banks.get(cell.traits)
+            if bank is None:
+                bank = self._banks[cell.traits] = _Bank(self._sample_of(cell.traits))
+            bank.hold(cell)
+        self._followed = len(changed)
+
+    def _sample_of(self, traits: int) -> NodeInfo:
+        return self._index.snapshot.nodes[first_place(self._index.by_traits[traits])]
+
+    def _find(
+        self,
+        evaluation: Evaluation,
+        domains: Sequence[Counted],
+        start: int,
+        fewest: bool,
+        kinds: TraitKinds,
+    ) -> tuple[Found, Bits] | None:
+        index = self._index
+        asked = _AskedTogether.of(evaluation)
+        feasible = index.all
+        for counted in domains:
             allowed = counted.now.allowed()
             if allowed is not None:
-                among &= allowed
-        candidates = list(self._candidates(among))
-        feasible = 0
-        for one in candidates:
-            feasible |= one.bits
+                feasible &= allowed
+        views = []
+        for traits, nodes in index.by_traits.items():
+            kind = kinds.of(traits, partial(self._sample_of, traits))
+            if kind.passes:
+                view = _View(self._banks[traits], kind, asked, nodes)
+                feasible &= ~view.without_room()
+                views.append(view)
+            else:
+                feasible &= ~nodes
         count = feasible.bit_count()
         if not count:
             return None
         if count == 1:
             return Found(first_place(feasible), 1, 1, 0), feasible
-        candidates.sort(key=_bound, reverse=True)
-        groups = combined(feasible, self._normalized(candidates, feasible))
-        best, winners = self._best(candidates, groups, feasible)
-        left = self._index.fewest(winners) if fewest else winners
+        groups = combined(feasible, self._normalized(evaluation, domains, views, feasible))
+        best, winners = _best(views, groups, index.all)
+        left = index.fewest(winners) if fewest else winners
         return Found(first_from(left, start), count, winners.bit_count(), best), left
 
-    # --- who passes ---------------------------------------------------------------------------------------------------
-
-    def _candidates(self, among: Bits) -> Iterator[_Candidates]:
-        everywhere = among == self._index.all
-        for cell in self._index.cells.values():
-            if cell.is_full or not cell.bits:
-                continue
-            kind = self._kind(cell)
-            if not kind.passes:
-                continue
-            states, bits = self._with_room(cell, kind)
-            if not everywhere:
-                bits &= among
-            if bits:
-                bounds = [weight * score.bound(cell.range) for weight, score in kind.scores]
-                yield _Candidates(kind.fixed + sum(bounds), bounds, kind, states, bits)
-
-    def _with_room(self, cell: Cell, kind: TraitKind) -> tuple[Collection[NodeState], Bits]:
-        """The states of the cell that have room, and their nodes."""
-        fits = [room(cell.range) for room in kind.rooms]
-        if all(fits):
-            return cell.states, cell.bits
-        if False in fits:
-            return (), 0
-        evaluation, found, bits = self._evaluation, [], 0
-        asked_by_state = [asked for asked in evaluation.filters if not asked.of_traits]
-        for state in cell.states:
-            node = self._index.sample(state)
-            if all(one.verdict(evaluation.state, evaluation.pod, node) is None for one in asked_by_state):
-                found.append(state)
-                bits |= state.bits
-        return found, bits
-
-    def _kind(self, cell: Cell) -> TraitKind:
-        return self._kinds.of(cell.traits, lambda: self._index.snapshot.nodes[first_place(cell.bits)])
-
-    # --- the best -----------------------------------------------------------------------------------------------------
-
-    def _normalized(self, candidates: Sequence[_Candidates], feasible: Bits) -> Iterator[tuple[int, Groups]]:
-        evaluation = self._evaluation
+    def _normalized(
+        self, evaluation: Evaluation, domains: Sequence[Counted], views: Sequence[_View], feasible: Bits
+    ) -> Iterator[tuple[int, Groups]]:
         for number, asked in enumerate(evaluation.raw_scorers):
             sets: dict[int, Bits] = {}
-            for one in candidates:
-                raw = one.kind.raws[number]
-                sets[raw] = sets.get(raw, 0) | one.bits
+            for view in views:
+                nodes = feasible if len(views) == 1 else view.nodes & feasible
+                if nodes:
+                    raw = view.kind.raws[number]
+                    sets[raw] = sets.get(raw, 0) | nodes
             yield asked.weight, normalized(asked, evaluation.state, evaluation.pod, list(sets.items()))
-        for counted in self._domains:
+        for counted in domains:
             scores = counted.now.scores(feasible)
             if scores is not None:
                 yield counted.weight, scores
 
-    def _best(self, candidates: Sequence[_Candidates], groups: Groups, feasible: Bits) -> tuple[int, Bits]:
-        """The best total and its nodes; groups and cells best first, as far as they can still win."""
-        best, winners = -1, 0
-        for score, nodes in sorted(groups, reverse=True):
-            some = nodes if nodes != feasible or feasible != self._index.all else None
-            for one in candidates:
-                if score + one.bound < best:
-                    break
-                if some is None or one.bits & some:
-                    best, winners = _best_of(one, score, some, best, winners)
-        return best, winners
 
-
-def _best_of(
-    candidates: _Candidates, score: int, some: Bits | None, best: int, winners: Bits
-) -> tuple[int, Bits]:
-    """The best total of these and of what is known, and the nodes with it; `some`: only those of them."""
-    kind = candidates.kind
-    fixed = score + kind.fixed
-    # The most that is still to come after each score: where that is not enough, the next one is not asked for.
-    steps, rest = [], candidates.bound - kind.fixed
-    for (weight, one), bound in zip(kind.scores, candidates.bounds, strict=True):
-        rest -= bound
-        steps.append((weight, one.score, rest))
-    for state in candidates.states:
-        total, use = fixed, state.use
-        for weight, scored, rest in steps:
-            total += weight * scored(use)
-            if total + rest < best:
-                break
-        else:
-            bits = state.bits if some is None else state.bits & some
-            if not bits:
-                continue
-            if total > best:
-                best, winners = total, bits
-            else:
-                winners |= bits
+def _best(views: Sequence[_View], groups: Groups, everything: Bits) -> tuple[int, Bits]:
+    """The best total and its nodes; groups and cells best first, as far as they can still win."""
+    best, winners = -1, 0
+    for score, nodes in sorted(groups, reverse=True):
+        some = None if nodes == everything else nodes
+        total = score + max(view.most for view in views)
+        while total >= best and total >= score:
+            for view in views:
+                for cell in view.bounded(total - score):
+                    best, winners = view.best_of(cell, score, some, best, winners)
+            total -= 1
     return best, winners
 
 
-def _bound(candidates: _Candidates) -> int:
-    return candidates.bound
+class _Bank:
+    """The nodes with equal traits, in lanes."""
+
+    def __init__(self, sample: NodeInfo) -> None:
+        self._sample = sample
+        self.cells: list[Cell] = []
+        """By lane, those that have places for pods."""
+        self.full: list[Cell] = []
+        self._lane_of: dict[Cell, int] = {}
+        self._models: dict[Asked, Together] = {}
+        self._corners: dict[tuple[Asked, bool, bool], Together] = {}
+        """Of each cell a use, at one end of its range."""
+        self._blocks: dict[Cell, _Block] = {}
+
+    def hold(self, cell: Cell) -> None:
+        """The cell is new, or wider than before."""
+        lane = self._lane_of.get(cell)
+        if lane is None:
+            cells = self.full if cell.is_full else self.cells
+            lane = self._lane_of[cell] = len(cells)
+            cells.append(cell)
+        if not cell.is_full:
+            for (_, cpu, memory), together in self._corners.items():
+                together.put_use(lane, _end_of(cell, cpu, memory))
+
+    def corner_for(self, asked: Asked, pod: PodInfo) -> Corner:
+        """Where in a cell the score of the plugin is the highest. Raises NoBounds if it does not answer for many nodes at once."""
+        model = self._models.get(asked)
+        if model is None:
+            model = self._models[asked] = _made(asked, self._sample)
+        return model.corner(pod)
+
+    def at_corner(self, asked: Asked, corner: Corner) -> Together:
+        """The cells in lanes, each with the use at this corner."""
+        key = (asked, corner.cpu, corner.memory)
+        found = self._corners.get(key)
+        if found is None:
+            found = self._corners[key] = _made(asked, self._sample)
+            for lane, cell in enumerate(self.cells):
+                found.put_use(lane, _end_of(cell, corner.cpu, corner.memory))
+        return found
+
+    def block(self, cell: Cell) -> _Block:
+        """The states of the cell."""
+        found = self._blocks.get(cell)
+        if found is None or len(found.states) > 2 * len(cell.states) + STATES_SPARE:
+            found = self._blocks[cell] = _Block(cell, self._sample)
+        found.follow()
+        return found
+
+
+def _made(asked: Asked, node: NodeInfo) -> Together:
+    found = asked.together(node)
+    if found is None:
+        raise NoBounds
+    return found
+
+
+def _end_of(cell: Cell, cpu: bool, memory: bool) -> NodeUse:
+    low, high = cell.low, cell.high
+    of_cpu, of_memory = (high if cpu else low), (high if memory else low)
+    return NodeUse(of_cpu.cpu, of_memory.memory, of_cpu.scored_cpu, of_memory.scored_memory)
+
+
+class _Block:
+    """The states of a cell, in lanes: those that nodes are in, and some that nodes were in."""
+
+    def __init__(self, cell: Cell, sample: NodeInfo) -> None:
+        self._cell = cell
+        self._sample = sample
+        self._joined = -1
+        self._lane_of: dict[NodeState, int] = {}
+        self.states: list[NodeState] = []
+        """By lane."""
+        self._known: dict[Asked, Together] = {}
+
+    def follow(self) -> None:
+        """Have all states that there are."""
+        if self._joined == self._cell.joined:
+            return
+        self._joined = self._cell.joined
+        for state in self._cell.states:
+            if state not in self._lane_of:
+                lane = self._lane_of[state] = len(self.states)
+                self.states.append(state)
+                for together in self._known.values():
+                    together.put_use(lane, state.use)
+
+    def levels(self, asked: _AskedTogether, kind: TraitKind) -> bytes:
+        """The sum of the scores that depend on the use, for each state."""
+        count = len(self.states)
+        every = ones(count)
+        only, sums, doubt = every * _LEVEL_MAX, 0, 0
+        for one in asked.scorers:
+            found, unsure = self._of(one).answers_for(asked.pod)
+            sums += (found & only) * one.weight
+            doubt |= unsure
+        levels, doubt = octets(sums & only, count), doubt & every
+        if doubt:
+            corrected = bytearray(levels)
+            for lane in marked(doubt):
+                corrected[lane] = kind.score(self.states[lane].use)
+            return bytes(corrected)
+        return levels
+
+    def _of(self, asked: Asked) -> Together:
+        found = self._known.get(asked)
+        if found is None:
+            found = self._known[asked] = _made(asked, self._sample)
+            for lane, state in enumerate(self.states):
+                found.put_use(lane, state.use)
+        return found
+
+
+class _View:
+    """The nodes with equal traits, as the pod sees them."""
+
+    def __init__(self, bank: _Bank, kind: TraitKind, asked: _AskedTogether, nodes: Bits) -> None:
+        """Raises NoBounds."""
+        self._bank = bank
+        self._asked = asked
+        self.kind = kind
+        self.nodes = nodes
+        self._levels: dict[Cell, tuple[bytes, Sequence[NodeState]]] = {}
+        pod, sums = asked.pod, 0
+        for one in asked.scorers:
+            corner = bank.corner_for(one, pod)
+            sums += bank.at_corner(one, corner).bounds_for(pod) * one.weight
+        count = len(bank.cells)
+        self._bounds = octets(sums & ones(count) * _LEVEL_MAX, count)
+        self.most = self.kind.fixed + max(self._bounds, default=0)
+        """No node is better."""
+
+    def without_room(self) -> Bits:
+        """The nodes that the pod does not fit on."""
+        bank, kind, pod = self._bank, self.kind, self._asked.pod
+        out = 0
+        for cell in bank.full:
+            out |= cell.bits
+        count = len(bank.cells)
+        every = ones(count)
+        some = sure = every
+        for one in self._asked.rooms:
+            found, unsure = bank.at_corner(one, _MOST).answers_for(pod)
+            sure &= found & ~unsure
+        if sure == every:
+            return out
+        for one in self._asked.rooms:
+            found, unsure = bank.at_corner(one, _LEAST).answers_for(pod)
+            some &= found | unsure
+        for cell, is_sure, has_some in zip(bank.cells, octets(sure, count), octets(some, count), strict=True):
+            if is_sure or not cell.bits:
+                continue
+            if not has_some:
+                out |= cell.bits
+                continue
+            for state in cell.states:
+                if not kind.has_room(state.use):
+                    out |= state.bits
+        return out
+
+    def bounded(self, bound: int) -> Iterator[Cell]:
+        """The cells with this bound."""
+        bounds, cells, wanted = self._bounds, self._bank.cells, bound - self.kind.fixed
+        if 0 <= wanted <= _LEVEL_MAX:
+            lane = bounds.find(wanted)
+            while lane >= 0:
+                yield cells[lane]
+                lane = bounds.find(wanted, lane + 1)
+
+    def best_of(
+        self, cell: Cell, score: int, some: Bits | None, best: int, winners: Bits
+    ) -> tuple[int, Bits]:
+        """The best total of the nodes in the cell and of what is known, and the nodes with it; `some`: only those of them."""
+        if not (cell.bits if some is None else cell.bits & some):
+            return best, winners
+        known = self._levels.get(cell)
+        if known is None:
+            block = self._bank.block(cell)
+            known = self._levels[cell] = block.levels(self._asked, self.kind), block.states
+        levels, states = known
+        base = score + self.kind.fixed
+        for level in range(max(levels), -1, -1):
+            total = base + level
+            if total < best:
+                break
+            found, lane = 0, levels.find(level)
+            while lane >= 0:
+                found |= states[lane].bits
+                lane = levels.find(level, lane + 1)
+            if some is not None:
+                found &= some
+            if found:
+                return total, (winners | found if total == best else found)
+        return best, winners
+
+
+class _AskedTogether(NamedTuple):
+    """Plugins that answer for many nodes at once, about one pod."""
+
+    pod: PodInfo
+    rooms: Sequence[Asked]
+    scorers: Sequence[Asked]
+    most: int
+    """No sum of scores is higher."""
+
+    @classmethod
+    def of(cls, evaluation: Evaluation) -> _AskedTogether:
+        """Raises NoBounds."""
+        rooms = [asked for asked in evaluation.filters if not asked.of_traits]
+        scorers = [asked for asked in evaluation.scorers if not asked.of_traits]
+        most = sum(100 * asked.weight for asked in scorers)
+        if most > _LEVEL_MAX:
+            raise NoBounds
+        return cls(evaluation.pod, rooms, scorers, most)

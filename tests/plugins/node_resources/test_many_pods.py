@@ -1,10 +1,11 @@
-"""What is said of a node for many pods at once is what is said for each of them alone."""
+"""What is said for many pods or uses of nodes at once is what is said for each of them alone."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
-from typing import Any
+from functools import partial
+from typing import Any, cast
 
 import pytest
 
@@ -13,7 +14,7 @@ from tidelog.framework.framework import FrameworkHandle
 from tidelog.framework.interface import CycleState
 from tidelog.framework.listers import Listers
 from tidelog.framework.node_info import NodeInfo, PodInfo
-from tidelog.framework.offers import ManyPods, NodeUse, UseRange
+from tidelog.framework.offers import NodeUse, Together
 from tidelog.framework.snapshot import Snapshot
 from tidelog.plugins.node_resources.balanced_allocation import NodeResourcesBalancedAllocation
 from tidelog.plugins.node_resources.fit import NodeResourcesFit
@@ -47,25 +48,28 @@ def drawn_use(draw: random.Random, cpu: int, memory: int) -> NodeUse:
 
 def answers(
     fit: NodeResourcesFit, balance: NodeResourcesBalancedAllocation, node: NodeInfo
-) -> Iterator[tuple[ManyPods, Callable[[PodInfo], Callable[[NodeUse], int]]]]:
+) -> Iterator[tuple[Callable[[], Together], Callable[[PodInfo], Callable[[NodeUse], int]]]]:
     """What says it of all, and what says it of one."""
     state = CycleState()
 
     def room(pod: PodInfo) -> Callable[[NodeUse], int]:
         fits = fit.use_fits(state, pod, node)
         assert fits is not None
-        return lambda use: int(bool(fits(UseRange(use, use))))
+        return lambda use: int(fits(use))
 
     def score_of(plugin: Any) -> Callable[[PodInfo], Callable[[NodeUse], int]]:
-        return lambda pod: plugin.use_score(state, pod, node).score  # type: ignore[no-any-return]
+        return lambda pod: plugin.use_score(state, pod, node)  # type: ignore[no-any-return]
 
-    for many, one in (
-        (fit.rooms_together(node), room),
-        (fit.scores_together(node), score_of(fit)),
-        (balance.scores_together(node), score_of(balance)),
+    for offered, one in (
+        (fit.rooms_together, room),
+        (fit.scores_together, score_of(fit)),
+        (balance.scores_together, score_of(balance)),
     ):
-        assert many is not None
-        yield many, one
+        yield cast("Callable[[], Together]", partial(offered, node)), one
+
+
+def lane_of(lanes: int, lane: int) -> int:
+    return lanes >> 64 * lane & 0xFFFF_FFFF_FFFF_FFFF
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
@@ -81,17 +85,55 @@ def test_many_pods_are_judged_as_each_alone(seed: int) -> None:
     pods = [drawn_pod(draw, number) for number in range(30)]
     sure = 0
 
-    for many, one in answers(fit, balance, node):
+    for made, one in answers(fit, balance, node):
+        many = made()
         for lane, pod in enumerate(pods):
-            many.put(lane, CycleState(), draw.choice(pods))
-            many.put(lane, CycleState(), pod)
+            many.put(lane, draw.choice(pods))
+            many.put(lane, pod)
         for _ in range(20):
             use = drawn_use(draw, cpu, memory)
             found, doubt = many.answers(use)
             for lane, pod in enumerate(pods):
-                if not doubt >> 64 * lane & 1:
+                if not lane_of(doubt, lane):
                     sure += 1
-                    assert found >> 64 * lane & 0xFFFF_FFFF_FFFF_FFFF == one(pod)(use)
+                    assert lane_of(found, lane) == one(pod)(use)
+
+    assert sure > 1_000
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_many_uses_are_judged_as_each_alone_and_no_use_in_a_range_is_better_than_its_bound(seed: int) -> None:
+    draw = random.Random(seed)
+    handle = FrameworkHandle(Snapshot(), Listers())
+    weights = (ResourceSpec(name="cpu", weight=1 + seed % 3), ResourceSpec(name="memory", weight=1))
+    args = NodeResourcesFit.Args(scoring_strategy=ScoringStrategy(resources=weights))
+    fit = NodeResourcesFit(args, handle)
+    balance = NodeResourcesBalancedAllocation(NodeResourcesBalancedAllocation.Args(), handle)
+    cpu, memory = draw.choice(CPUS), draw.choice(MEMORIES)
+    node = NodeInfo(b.node("n").capacity(cpu=f"{cpu}m", memory=str(memory)).build())
+    ranges = [[drawn_use(draw, cpu, memory) for _ in range(draw.randint(1, 3))] for _ in range(30)]
+    sure = 0
+
+    for made, one in answers(fit, balance, node):
+        for pod in (drawn_pod(draw, number) for number in range(20)):
+            uses, corners = made(), made()
+            at = corners.corner(pod)
+            for lane, those in enumerate(ranges):
+                uses.put_use(lane, draw.choice(draw.choice(ranges)))
+                uses.put_use(lane, those[0])
+                cpus = [(max if at.cpu else min)(part) for part in zip(*those, strict=True)]
+                memories = [(max if at.memory else min)(part) for part in zip(*those, strict=True)]
+                corners.put_use(lane, NodeUse(cpus[0], memories[1], cpus[2], memories[3]))
+            found, doubt = uses.answers_for(pod)
+            bounds = corners.bounds_for(pod)
+            fits = fit.use_fits(CycleState(), pod, node)
+            assert fits is not None
+            for lane, those in enumerate(ranges):
+                assert lane_of(bounds, lane) <= 100
+                assert lane_of(bounds, lane) >= max([one(pod)(use) for use in those if fits(use)], default=0)
+                if not lane_of(doubt, lane):
+                    sure += 1
+                    assert lane_of(found, lane) == one(pod)(those[0])
 
     assert sure > 1_000
 

@@ -29,7 +29,7 @@ from tidelog.scheduler.evaluation.board import Board
 from tidelog.scheduler.evaluation.fast import SHAPES_MAX, FastEvaluation
 from tidelog.scheduler.evaluation.node_index import NodeState
 from tidelog.scheduler.evaluation.shape import Found
-from tidelog.scheduler.evaluation.unlike import find_once
+from tidelog.scheduler.evaluation.unlike import Search
 from tidelog.testing import builders as b
 
 SEEDS = cases(16, "TIDELOG_FAST_SEEDS")
@@ -522,13 +522,14 @@ def test_pods_of_which_no_two_are_alike_are_placed_as_by_the_plain_evaluation(
     seed: int, asked: Counter[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     once = Counter[bool]()
+    find = Search.find
 
-    def counted(*args: Any, **options: Any) -> Any:
-        found = find_once(*args, **options)
+    def counted(self: Search, *args: Any, **options: Any) -> Any:
+        found = find(self, *args, **options)
         once[found is not None] += 1
         return found
 
-    monkeypatch.setattr("tidelog.scheduler.evaluation.fast.find_once", counted)
+    monkeypatch.setattr(Search, "find", counted)
     draw = random.Random(seed)
     driver = Driver()
     driver.start()

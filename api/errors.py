@@ -239,6 +239,8 @@ class LogDamaged(LogError):
     """Acknowledged records are missing or changed; only `tidelog log repair` goes on from here."""
 
     exit_code = 4
+    went_back = False
+    """A database has less than this machine was told of: an older copy of it has taken its place."""
 
     def __init__(self, path: str, first: int, last: int | None, reason: str) -> None:
         """Records `first` to `last` are affected; `last` is None where nobody knows how many there were."""

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
-from tidelog.api.errors import LogBusy, LogError, LogFull, LogLocked
+from tidelog.api.errors import LogBusy, LogDamaged, LogError, LogFull, LogLocked
 from tidelog.daemon.process.clock import Clock
 from tidelog.daemon.process.logs import fields
 from tidelog.daemon.process.place import Place
@@ -101,6 +101,8 @@ class Standby:
                     reader = reader or await self._begin()
                     await self._read(reader, look_for_snapshots=polls % POLLS_PER_SNAPSHOT == 0)
                 except LogError as error:
+                    if reader is None and isinstance(error, LogDamaged) and error.went_back:
+                        raise  # It would be refused when it leads: better said before.
                     # The writer may have compacted it away under us, or be about to make the file: begin anew.
                     _log.debug("cannot follow, trying again", extra=fields(error=str(error)))
                     if reader is not None:

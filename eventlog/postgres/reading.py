@@ -138,8 +138,7 @@ class PostgresReader(DatabaseReading):
             patience = min(READ_PATIENCE, address.patience_seconds)
             log_id = await session.persist(lambda c: check_version(c, address), patience=patience)
             witness = Witness(log_id, address.name)
-            anchor, head = ends_of(address.name, await session.rows(statements.ENDS))
-            await compare(session, address.name, witness, anchor, head)
+            anchor, head = await ends_examined(session, address.name, witness, depth=0)
             return cls(address, session, witness, anchor, head)
         except BaseException:
             if witness is not None:
@@ -203,10 +202,31 @@ def went_back(name: str, found: Head, known: Head) -> LogDamaged:
     """The server has less than it had acknowledged, or another history."""
     why = "this machine knows that it went on: the server was replaced by an older copy, a standby or a backup, or its tables were written to"
     if found.seq < known.seq:
-        return LogDamaged(name, found.seq + 1, known.seq, f"the log ends at record {found.seq}, but {why}")
-    return LogDamaged(
-        name, known.seq, known.seq, f"record {known.seq} is not the one that was acknowledged, and {why}"
-    )
+        error = LogDamaged(name, found.seq + 1, known.seq, f"the log ends at record {found.seq}, but {why}")
+    else:
+        why = f"record {known.seq} is not the one that was acknowledged, and {why}"
+        error = LogDamaged(name, known.seq, known.seq, why)
+    error.went_back = True
+    return error
+
+
+async def ends_examined(
+    session: Session, name: str, witness: Witness, *, depth: int = EXAMINED
+) -> tuple[Head, Head]:
+    """The anchor and the head, when the log reaches as far as this machine knows and its newest records are sound. Where what is wrong is that the
+    server was replaced meanwhile, or another process leads by now or has compacted, it is looked at again."""
+    found = ends_of(name, await session.rows(statements.ENDS))
+    while True:
+        try:
+            await compare(session, name, witness, *found)
+            if depth:
+                await examine(session, name, *found, depth)
+        except LogDamaged:
+            seen, found = found, ends_of(name, await session.rows(statements.ENDS))
+            if found == seen:
+                raise
+        else:
+            return found
 
 
 async def compare(session: Session, name: str, witness: Witness, anchor: Head, head: Head) -> None:

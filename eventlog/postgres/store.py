@@ -28,13 +28,13 @@ from typing import Any, TypeVar
 
 import asyncpg
 
-from tidelog.api.errors import LogBusy, LogDamaged, LogError, LogFull, LogUnreachable
+from tidelog.api.errors import LogBusy, LogError, LogFull, LogUnreachable
 from tidelog.eventlog.address import LogAddress
 from tidelog.eventlog.database import parts_of
 from tidelog.eventlog.postgres import statements
 from tidelog.eventlog.postgres.address import DatabaseAddress, parse_address
 from tidelog.eventlog.postgres.lease import Lease
-from tidelog.eventlog.postgres.reading import DatabaseReading, compare, ends_of, examine, went_back
+from tidelog.eventlog.postgres.reading import DatabaseReading, ends_examined, ends_of, went_back
 from tidelog.eventlog.postgres.schema import check_version, look_at_server, prepare_writing
 from tidelog.eventlog.postgres.session import ANSWER_SECONDS, RETRY_SECONDS, ConnectionLost, Session, clock
 from tidelog.eventlog.postgres.statements import Moved, Superseded
@@ -87,7 +87,7 @@ class PostgresStore(DatabaseReading):
             log_id = await writer.persist(lambda c: check_version(c, address), patience=0)
             lease = await Lease.take(writer, address, holder)
             witness = Witness(log_id, address.name)
-            anchor, head = await _examined(writer, address.name, witness)
+            anchor, head = await ends_examined(writer, address.name, witness)
             if what in DAEMONS:
                 await _warn(writer)
             # The witness hears of this head with the first group that is acknowledged: what is only read may not be on the standbys yet.
@@ -251,22 +251,6 @@ class PostgresStore(DatabaseReading):
         await self.lease.release()
         self.witness.close()
         await asyncio.gather(self._writer.close(), self._session.close())
-
-
-async def _examined(session: Session, name: str, witness: Witness) -> tuple[Head, Head]:
-    """The anchor and the head, when the log reaches as far as this machine knows and its newest records are sound. Where what is wrong is that the
-    server was replaced meanwhile, or another process leads by now, it is looked at again."""
-    found = ends_of(name, await session.rows(statements.ENDS))
-    while True:
-        try:
-            await compare(session, name, witness, *found)
-            await examine(session, name, *found)
-        except LogDamaged:
-            seen, found = found, ends_of(name, await session.rows(statements.ENDS))
-            if found == seen:
-                raise
-        else:
-            return found
 
 
 async def _warn(session: Session) -> None:

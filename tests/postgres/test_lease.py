@@ -15,6 +15,9 @@ from tests.postgres.conftest import Logs
 from tests.postgres.proxy import Proxy
 from tests.postgres.server import PostgresServer
 from tidelog.api.errors import LogDamaged, LogError, LogLocked, LogUnreachable
+from tidelog.daemon.process.clock import SystemClock
+from tidelog.daemon.process.place import place_of
+from tidelog.daemon.process.standby import Standby
 from tidelog.eventlog.log import Log, open_log
 from tidelog.eventlog.postgres.reading import examine
 from tidelog.eventlog.postgres.schema import initialize
@@ -26,6 +29,7 @@ from tidelog.eventlog.repair import repair
 from tidelog.eventlog.status import log_status
 from tidelog.eventlog.store import Head
 from tidelog.eventlog.verify import verify
+from tidelog.plugins.registry import installed_plugins
 
 TICK = [Draft(body=Tick(), author="cluster")]
 
@@ -400,13 +404,13 @@ async def test_server_that_is_replaced_while_the_log_is_opened_is_looked_at_agai
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("other")))
     examined: list[int] = []
 
-    async def replaced(session: Any, name: str, anchor: Head, head: Head) -> None:
+    async def replaced(session: Any, name: str, anchor: Head, head: Head, depth: int) -> None:
         if not examined:
             await _drop_last(url, 2)
         examined.append(head.seq)
-        await examine(session, name, anchor, head)
+        await examine(session, name, anchor, head, depth)
 
-    monkeypatch.setattr("tidelog.eventlog.postgres.store.examine", replaced)
+    monkeypatch.setattr("tidelog.eventlog.postgres.reading.examine", replaced)
     async with open_log(url) as log:
         await log.append(TICK)
 
@@ -433,6 +437,42 @@ async def test_log_that_went_back_is_refused_until_the_loss_is_accepted(logs: Lo
 
     assert (done.kept, done.lost_last) == (3, 5)
     assert kinds == ["Tick", "Tick", "Tick", "LossAccepted", "Tick"]
+
+
+@pytest.mark.parametrize("when", ["before it stood by", "while it stands by"])
+async def test_standby_that_knew_more_ends_while_another_machine_leads(
+    when: str, logs: Logs, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    url = await logs.new()
+    async with open_log(url) as log:
+        for _ in range(5):
+            await log.append(TICK)
+    if when == "before it stood by":
+        await _drop_last(url, 2)
+    with monkeypatch.context() as there:
+        there.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("other")))
+        leader = await open_log(url)
+    place = place_of(url, "tidelog run")
+    standby = Standby(place, installed_plugins(), SystemClock(), what="tidelog run")
+    standing_by = asyncio.create_task(standby.take_over())
+    if when == "while it stands by":
+        await until_it_follows(url, 5)
+        await _drop_last(url, 2)
+
+    with pytest.raises(LogDamaged, match="records 4 to 5 are missing"):
+        await asyncio.wait_for(standing_by, PATIENCE)
+
+    await place.close()
+    await leader.close()
+
+
+async def until_it_follows(url: str, seq: int) -> None:
+    """Return when a standby has read so far."""
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            if [one.seq for one in (await log_status(url)).followers or ()] == [seq]:
+                return
+            await asyncio.sleep(0.05)
 
 
 async def test_another_machine_that_knew_more_accepts_a_loss_that_was_accepted(

@@ -27,8 +27,9 @@ from tests.simulation.database import (
     records_of,
 )
 from tests.simulation.loop import Process, SimLoop, Stuck, quietly
-from tidelog.api.errors import LogDamaged, LogError
+from tidelog.api.errors import LogDamaged, LogError, LogLocked
 from tidelog.eventlog.log import Log
+from tidelog.eventlog.postgres.reading import PostgresReader
 from tidelog.eventlog.postgres.store import PostgresStore
 from tidelog.eventlog.records import GENESIS, ChainBroken, Draft, Record, Tick, check_rows
 from tidelog.eventlog.store import Head
@@ -69,6 +70,7 @@ class DatabaseStory:
         self.kept = 0
         """Records behind which they were lost."""
         self.asked = 0
+        self.all_is_well = False
         self.told: list[str] = []
 
     def run(self) -> str:
@@ -101,8 +103,10 @@ class DatabaseStory:
             except LogDamaged as error:
                 self._damaged(process, error)
                 return
-            except LogError:
+            except LogError as error:
                 await asyncio.sleep(0.1)
+                if isinstance(error, LogLocked) and self.all_is_well and not await self._follow(process):
+                    return
                 continue
             self.say(f"{process.name} leads from record {store.head.seq}, term {store.lease.term}")
             try:
@@ -113,6 +117,17 @@ class DatabaseStory:
             except LogError as error:
                 self.say(f"{process.name} ends: {error}")
             await asyncio.sleep(self.rng.uniform(0, 1))
+
+    async def _follow(self, process: Process) -> bool:
+        """Open it to read, as a standby does; whether it may go on. Only in the end, since it costs as much as all the rest."""
+        try:
+            await (await PostgresReader.open(URL)).close()
+        except LogDamaged as error:
+            self._damaged(process, error)
+            return False
+        except LogError as error:
+            self.say(f"{process.name} cannot follow: {error}")
+        return True
 
     async def _lead(self, process: Process, store: PostgresStore) -> None:
         offset = YEAR_2026 + self.clocks[machine_of(process)]
@@ -295,6 +310,7 @@ class DatabaseStory:
 
     async def _heal(self) -> None:
         self.say("all is well")
+        self.all_is_well = True
         self.database.cut.clear()
         self.database.go_on()
         self.database.start()

@@ -7,7 +7,6 @@ however many objects there are; `slices`, `rules` and `class_backing` are made a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import islice
 
 from tidelog.api.objects import DeviceClass, DeviceTaintRule, Object, ResourceClaim, ResourceSlice
 
@@ -150,7 +149,7 @@ class Devices:
         """Return the changes of claims since that generation; None if it is too long ago."""
         if since < self._first:
             return None
-        return tuple(islice(self._changes, since - self._first, None))
+        return self._changes[since - self._first :]
 
     def slices(self) -> Sequence[ResourceSlice]:
         """All slices, by name."""

@@ -24,9 +24,14 @@ class Answers:
         self._assembly = assembly
         self._permits = permits
 
-    def look(self, key: str) -> None:
-        """The object of this key has changed, come or gone."""
-        for permit in self._permits.watching(key):
+    def look(self, *keys: str) -> None:
+        """The objects of these keys have changed, come or gone: each pod is asked once, those last that watch the last of them."""
+        watching: dict[str, Permit] = {}
+        for key in keys:
+            for permit in self._permits.watching(key):
+                watching.pop(permit.uid, None)
+                watching[permit.uid] = permit
+        for permit in watching.values():
             self.ask(permit)
 
     def ask_all(self) -> None:

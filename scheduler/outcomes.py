@@ -139,10 +139,9 @@ class Outcomes:
             changed = written(found, write)
             if changed is not found:
                 cluster.change(write.key, changed, expected=True)
-        permit = self._permits.begin(key, uid, body)
-        for write in body.writes:
-            self._answers.look(write.key)
-        self._answers.ask(permit)
+        # The pod's own permit is there only now, and is asked last.
+        self._answers.look(*(write.key for write in body.writes))
+        self._answers.ask(self._permits.begin(key, uid, body))
         if not body.group:
             cluster.queue.forgo_events(uid)
         self._land(body.attempt, (uid,))

@@ -93,9 +93,13 @@ class Allocator:
         self._allocated = allocated
         self._class_of = class_of
         self._cost_max = cost_max
-        self._claims = [prepare(claim, class_of, cost_max) for claim in claims]
+        self._claims = [self.prepare(claim) for claim in claims]
         self._name_share = name_share
         self._budget = Budget(STEPS_OF_ATTEMPT)
+
+    def prepare(self, claim: ResourceClaim) -> PreparedClaim:
+        """Read the claim, once for all nodes."""
+        return prepare(claim, self._class_of, self._cost_max)
 
     def look_again(self, inventory: Inventory, allocated: Allocated) -> None:
         """Search with these slices and allocations from now on."""
@@ -103,7 +107,7 @@ class Allocator:
         self._allocated = allocated
 
     def allocate(
-        self, node: Node, special: ResourceClaim | None = None
+        self, node: Node, special: PreparedClaim | None = None
     ) -> tuple[AllocationResult, ...] | None:
         """An allocation for each claim, and for the special one of this node; None if there is none. Raises as `Search.run`."""
         if self._spent is None:
@@ -122,12 +126,10 @@ class Allocator:
         pools = [pool.restricted(keep) for pool in self._inventory.pools(node)]
         return self._search(node, pools, self._claims)
 
-    def _allocate(self, node: Node, special: ResourceClaim | None) -> tuple[AllocationResult, ...] | None:
+    def _allocate(self, node: Node, special: PreparedClaim | None) -> tuple[AllocationResult, ...] | None:
         pools = self._inventory.pools(node)
         if special is not None:
-            return self._search(
-                node, pools, [*self._claims, prepare(special, self._class_of, self._cost_max)]
-            )
+            return self._search(node, pools, [*self._claims, special])
         name = node.metadata.name
         versions = tuple(self._allocated.versions.get((pool.driver, pool.name)) for pool in pools)
         known = self._remembered.get(name)

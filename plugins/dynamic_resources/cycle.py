@@ -10,6 +10,7 @@ from tidelog.api.selectors import NodeMatcher
 from tidelog.framework.interface import CycleState
 from tidelog.plugins.dynamic_resources.allocator import Allocator
 from tidelog.plugins.dynamic_resources.extended_resources import Mapped
+from tidelog.plugins.dynamic_resources.requests import PreparedClaim
 
 STATE = "DynamicResources"
 ALTERNATIVES_MAX = 8
@@ -59,6 +60,8 @@ class Cycle:
         """The user's claims for which devices have to be found."""
         self.allocator: Allocator | None = None
         self.plans: dict[str, NodePlan] = {}
+        self.specials: dict[tuple[str, ...], tuple[PreparedClaim, Sequence[Mapped]]] = {}
+        """Extended resources that a node has to give as devices → the special claim that asks for them."""
 
     def points_on(self, plan: NodePlan) -> int:
         """Eight points for a request's first alternative, seven for the second …"""

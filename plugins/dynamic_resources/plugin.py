@@ -86,6 +86,7 @@ from tidelog.plugins.dynamic_resources.extended_resources import (
 )
 from tidelog.plugins.dynamic_resources.hints import registrations
 from tidelog.plugins.dynamic_resources.placement import shared_claims
+from tidelog.plugins.dynamic_resources.requests import PreparedClaim
 from tidelog.plugins.dynamic_resources.result import share_name
 from tidelog.plugins.dynamic_resources.stock import Stock
 
@@ -327,12 +328,16 @@ class DynamicResources(Plugin):
 
     def _plan(self, cycle: Cycle, pod: Pod, node: NodeInfo, wanted: tuple[str, ...]) -> NodePlan | Status:
         assert cycle.allocator is not None
-        special: ResourceClaim | None = None
-        mappings: list[Mapped] = []
+        special: PreparedClaim | None = None
+        mappings: Sequence[Mapped] = ()
         if wanted and cycle.special is not None:
-            backing = self.handle.listers.devices.class_backing
-            requests, mappings = requests_and_mappings(pod, wanted, backing)
-            special = with_requests(cycle.special, requests)
+            found = cycle.specials.get(wanted)
+            if found is None:
+                backing = self.handle.listers.devices.class_backing
+                requests, mappings = requests_and_mappings(pod, wanted, backing)
+                special = cycle.allocator.prepare(with_requests(cycle.special, requests))
+                found = cycle.specials[wanted] = (special, mappings)
+            special, mappings = found
         if cycle.is_shared:
             cycle.allocator.look_again(self._stock.inventory(), self._stock.allocated())
         try:
@@ -353,7 +358,9 @@ class DynamicResources(Plugin):
         except AllocationError as problem:
             return Status(Code.ERROR, (str(problem),))
         return (
-            unresolvable(CANNOT_ALLOCATE) if allocations is None else NodePlan(allocations, special, mappings)
+            unresolvable(CANNOT_ALLOCATE)
+            if allocations is None
+            else NodePlan(allocations, special and special.claim, mappings)
         )
 
     # --- after all nodes --------------------------------------------------------------------------------------------------

@@ -39,6 +39,7 @@ DEVICE_PLACEMENTS = 6
 SELECTORS_PAUSE_NOBODY = 7
 NOMINATED_REJECTORS = 8
 LOSS_ENDS_ATTEMPTS = 9
+SEARCHES_OF_THEIR_OWN = 10
 
 BEHAVIOURS: dict[int, Behaviour] = {
     GUARDED_STARTING_PODS: Behaviour(
@@ -85,6 +86,11 @@ BEHAVIOURS: dict[int, Behaviour] = {
         "loss-ends-attempts",
         "0.1.0",
         "A repair that drops a part of a group's outcomes ends that attempt: its members that have no node are tried again, and it is not in flight for ever.",
+    ),
+    SEARCHES_OF_THEIR_OWN: Behaviour(
+        "searches-of-their-own",
+        "0.1.0",
+        "The first 1,000 steps of a search for devices are the node's own, whatever other nodes took, and before it tries combinations it counts whether there are enough devices.",
     ),
 }
 """Number → what changed."""

@@ -31,6 +31,7 @@ from tidelog.api.objects import (
     ResourceSlice,
 )
 from tidelog.api.writes import Write
+from tidelog.framework.effort import Effort
 from tidelog.framework.events import EventRegistration, WaitingPod
 
 if TYPE_CHECKING:
@@ -200,6 +201,10 @@ class Snapshot(Protocol):
     @property
     def label_keys(self) -> LabelKeys:
         """The labels that terms of placed pods ask for."""
+
+    @property
+    def effort(self) -> Effort:
+        """The work of the attempt: a plugin whose Filter is dear counts it there (`tidelog.framework.effort`)."""
 
     def get(self, name: str) -> NodeInfo | None:
         """The node of this name."""

@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Protocol
 
 from tidelog.framework.changes import ChangeList
+from tidelog.framework.effort import Effort
 from tidelog.framework.label_keys import LabelKeys
 from tidelog.framework.node_info import NodeInfo, PodInfo
 
@@ -73,6 +74,8 @@ class Snapshot:
         """Grows with each change of the snapshot."""
         self.object_generation = 0
         """Grows when a node is added, removed, or its own object changes."""
+        self.effort = Effort()
+        """Of the attempt that looks at it."""
         self._changes = ChangeList()
         self._object_changes = ChangeList()
 

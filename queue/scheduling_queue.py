@@ -128,6 +128,8 @@ class SchedulingQueue:
         "_order",
         "_places",
         "_pods",
+        "_popped",
+        "_pops_early",
         "_upstream",
         "in_flight",
         "nominator",
@@ -167,6 +169,9 @@ class SchedulingQueue:
         self.nominator = Nominator()
         self.scheduling_cycle = 0
         """Number of pops."""
+        self._popped = (Where.GONE, 0)
+        """Where the pod was that was popped last, and when it had been tried before."""
+        self._pops_early = config.pop_from_backoff
         self.observe(observer)
 
     # --- what happens to pods ---------------------------------------------------------------------------------------
@@ -262,18 +267,36 @@ class SchedulingQueue:
         popped group's members are its `popped`. Every pod popped has to come back by `done`, `fail`, `abort` or, as a
         member, by `finish_group`.
         """
+        was = Where.ACTIVE if len(self._places.active) else Where.BACKOFF
         entity = self._places.pop()
         if entity is None:
             return None
         self.scheduling_cycle += 1
         entity.attempts += 1
         if isinstance(entity, QueuedPod):
+            self._popped = (was, entity.attempted_at)
             self._take_off(entity, seq, now)
         else:
             for member in self._groups.take_off(entity):
                 member.attempts += 1
                 self._take_off(member, seq, now)
         return entity
+
+    def can_take_back(self, popped: AnyEntity, flushed: Sequence[AnyEntity]) -> bool:
+        """Whether `take_back` may be called for these: for pods, if no gate was tried on their way into the active queue."""
+        return self._pops_early and all(isinstance(entity, QueuedPod) for entity in (popped, *flushed))
+
+    def take_back(self, pod: QueuedPod, flushed: Sequence[AnyEntity]) -> None:
+        """Undo the latest pop, this pod's, and before it the flush of these: as if nobody had asked for them. Nothing may have happened since."""
+        self.in_flight.end(pod.uid)
+        self.scheduling_cycle -= 1
+        pod.attempts -= 1
+        pod.where, pod.attempted_at = self._popped
+        self._places.restore(pod)
+        for entity in flushed:
+            self._places.take_out(entity)
+            entity.where = Where.BACKOFF
+            self._places.restore(entity)
 
     def forgo_events(self, uid: str) -> None:
         """The pod stays in flight, and can only be bound or fail: events are not kept for it. (kube-scheduler takes it for done.)"""
@@ -452,10 +475,12 @@ class SchedulingQueue:
         if self._places.pool.entities:
             self.flush_unschedulable(seq, now)
 
-    def flush_backoff(self, now: int) -> None:
-        """Move entities whose backoff is over to the active queue."""
-        for entity in self._places.backoff.pop_expired(now):
+    def flush_backoff(self, now: int) -> Sequence[AnyEntity]:
+        """Move entities whose backoff is over to the active queue; returns them."""
+        flushed = self._places.backoff.pop_expired(now)
+        for entity in flushed:
             self._places.to_active(entity, now, BACKOFF_COMPLETE, from_backoff=True)
+        return flushed
 
     def flush_unschedulable(self, seq: int, now: int) -> None:
         """Retry entities that have been in the pool for too long: a hint may be missing."""

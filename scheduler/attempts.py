@@ -11,6 +11,8 @@ afterwards (`tidelog.scheduler.adoption`).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from msgspec.structs import replace
 
 from tidelog.eventlog.records import AttemptError, Body, Unschedulable
@@ -48,6 +50,8 @@ class Attempts:
         self._permits = permits
         self._rejections = rejections
         self._group_flights = group_flights
+        self._flushed: Sequence[AnyEntity] = ()
+        """The entities that came out of backoff for the latest pop."""
 
     def next_at(self, now: int) -> int | None:
         """When there may be somebody to pop if nothing else happens; None: never, as things are."""
@@ -61,8 +65,18 @@ class Attempts:
         permit = self._permits.take_due(now)
         if permit is not None:
             return permit
-        queue.flush_backoff(now)
+        self._flushed = queue.flush_backoff(now)
         return queue.pop(self._cluster.seq, now)
+
+    def limit(self, popped: Popped, most: int | None) -> None:
+        """Let its decision raise Paused after so many steps, if it is one that can be taken back."""
+        can = not isinstance(popped, Permit) and self._cluster.queue.can_take_back(popped, self._flushed)
+        self._cluster.snapshot.effort.left = most if can else None
+
+    def take_back(self, popped: Popped) -> None:
+        """Undo the latest pop: its decision was paused."""
+        assert isinstance(popped, QueuedPod), "only pods are limited"
+        self._cluster.queue.take_back(popped, self._flushed)
 
     def decide(self, popped: Popped, stamp: Stamp) -> Decision:
         """Decide the popped entity. Nothing changes but the plugins' states that are kept for the end of waits."""

@@ -67,6 +67,7 @@ from tidelog.eventlog.records import (
     decode_body,
 )
 from tidelog.framework.behaviours import LOSS_ENDS_ATTEMPTS
+from tidelog.framework.effort import Paused
 from tidelog.framework.framework import Framework
 from tidelog.plugins.registry import Registry
 from tidelog.queue.entity import pod_uid
@@ -347,13 +348,23 @@ class Core:
 
     # --- attempts -----------------------------------------------------------------------------------------------------
 
-    def attempt(self, now: int) -> Decision | None:
-        """Decide about one pod; None if there is none to decide about now. The decision counts from here on."""
+    def attempt(self, now: int, most: int | None = None) -> Decision | None:
+        """Decide about one pod; None if there is none to decide about now. The decision counts from here on.
+
+        Raises Paused if finding a node takes more than `most` steps (`tidelog.framework.effort`): then nothing has happened, and the next call goes on
+        with what was found.
+        """
         popped = self._attempts.pop(now)
         if popped is None:
             return None
+        self._attempts.limit(popped, most)
+        try:
+            stamp = Stamp(self.attempts + 1, self.cluster.seq, now, self.epoch)
+            decision = self._attempts.decide(popped, stamp)
+        except Paused:
+            self._attempts.take_back(popped)
+            raise
         self.attempts += 1
-        decision = self._attempts.decide(popped, Stamp(self.attempts, self.cluster.seq, now, self.epoch))
         self._adoption.adopt(decision.attempt, decision.outcomes)
         return decision
 

@@ -35,6 +35,7 @@ from tidelog.api.objects import (
 from tidelog.api.selectors import map_matcher
 from tidelog.api.well_known import HOSTNAME
 from tidelog.framework.devices import Devices
+from tidelog.framework.effort import Effort
 from tidelog.framework.interface import LevelConstraint
 from tidelog.framework.label_keys import LabelKeys
 from tidelog.framework.node_info import NodeInfo, PodInfo
@@ -94,6 +95,7 @@ class WorldCluster:
         self.storage = Storage()
         self.devices = Devices()
         """Both empty: the worlds have no volumes and no devices."""
+        self.effort = Effort()
         self.object_generation = next(_GENERATIONS)
         """No two clusters have the same."""
         self._nodes = {

@@ -54,6 +54,7 @@ from tidelog.eventlog.records import (
     Tick,
     decode_body,
 )
+from tidelog.framework.effort import Paused
 from tidelog.scheduler.core import Core
 from tidelog.scheduler.decision import AUTHOR, Decision
 from tidelog.scheduler.state import capture_state
@@ -80,6 +81,10 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """How long one task works before the others get their turn."""
     slice_steps: int = 64
     """… or so many records or attempts."""
+    attempt_steps: int = 5_000
+    """An attempt lets others work after so many steps of a search: some 10 to 20 ms …"""
+    attempt_pauses: int = 2_000
+    """… but no more often than this, so that it ends however much changes meanwhile."""
     consumed_at_check: int = 1_000
     """With more records than this still to be consumed, decisions are not checked but wait for another turn …"""
     bytes_at_check: int = 2**20
@@ -187,6 +192,8 @@ class Runtime:
         """There was nothing to decide when it was last tried."""
         self._holding = False
         """Nothing may be decided now: a snapshot is to be taken of a state with nothing in flight."""
+        self._pauses = 0
+        """How often the attempt that is next has been interrupted."""
         self._draining = False
         """A decision was aborted: nothing is decided until all that was made beside it is through. Each abort takes the ground from those who saw
         its pod in its place; decided at once, two pods could go on aborting each other for ever."""
@@ -400,7 +407,7 @@ class Runtime:
         while not self._stopping:
             turn = _Turn(self)
             while self._may_decide() and self._decide():
-                if turn.is_over():
+                if turn.is_over() or self._pauses:
                     break
             else:
                 # While nothing may be decided, a deadline that has passed would wake this at once, again and again.
@@ -422,7 +429,14 @@ class Runtime:
 
     def _decide(self) -> bool:
         began, now = self.clock.lap(), self._time()
-        decision = self.core.attempt(now)
+        most = self.limits.attempt_steps if self._pauses < self.limits.attempt_pauses else None
+        try:
+            decision = self.core.attempt(now, most)
+        except Paused:
+            self._pauses += 1
+            self._resting = False
+            return True
+        self._pauses = 0
         if decision is None:
             self._resting = True
             return False

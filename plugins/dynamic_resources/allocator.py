@@ -12,12 +12,13 @@ import msgspec
 
 from tidelog.api.cel.program import COST_MAX
 from tidelog.api.objects import AllocationResult, DeviceClass, Node, ResourceClaim
+from tidelog.framework.effort import Effort, Paused
 from tidelog.plugins.dynamic_resources.allocated import Allocated
 from tidelog.plugins.dynamic_resources.errors import AllocationError, NodeLocalFailure, SearchGivenUp
 from tidelog.plugins.dynamic_resources.inventory import DevicePool, Inventory, PoolDevice
 from tidelog.plugins.dynamic_resources.requests import PreparedClaim, prepare
 from tidelog.plugins.dynamic_resources.result import ShareName, results, share_name
-from tidelog.plugins.dynamic_resources.search import Budget, Search, given_up
+from tidelog.plugins.dynamic_resources.search import STEPS_OF_OWN, Search, given_up
 
 STEPS_OF_NODE = 50_000
 """Steps that a search on one node may take; arbitrary: some 50 ms. Upstream stops after ten seconds."""
@@ -26,7 +27,10 @@ STEPS_OF_ATTEMPT = 400_000
 _KINDS_MAX = 16
 """So many kinds of claims are remembered. Arbitrary: pods of a few templates come at a time."""
 
+_STEPS_OF_QUESTION = 50
+"""A search is worth so many steps before its first, in the attempt's turn."""
 Allocations = tuple[AllocationResult, ...]
+Versions = tuple[int | None, ...]
 _encode = msgspec.msgpack.Encoder().encode
 
 
@@ -34,11 +38,31 @@ class Remembered(NamedTuple):
     """The result of a search on a node, and the versions for which it holds."""
 
     pools: Sequence[DevicePool]
-    versions: tuple[int | None, ...]
+    versions: Versions
     """Of what is allocated of each pool."""
     found: Allocations | None
     steps: int
     """Of that search; they are paid again, so that what is known changes no answer."""
+    gave_up: bool = False
+    """With fewer than these steps it finds nothing; with more nobody knows."""
+
+
+class Unfinished(NamedTuple):
+    """A search that was interrupted when its attempt had had its turn, and for whom it can be taken up again."""
+
+    search: Search
+    node: str
+    pools: Sequence[DevicePool]
+    versions: Versions
+    claims: bytes
+
+
+class Known(NamedTuple):
+    """Results known for claims that ask for the same."""
+
+    nodes: dict[str, Remembered]
+    unfinished: list[Unfinished]
+    """One, or none."""
 
 
 class Memory:
@@ -48,12 +72,10 @@ class Memory:
     """
 
     def __init__(self) -> None:
-        self._kinds: dict[bytes, dict[str, Remembered]] = {}
+        self._kinds: dict[bytes, Known] = {}
         self._of: tuple[int, Allocated | None] = (-1, None)
 
-    def of(
-        self, claims: Sequence[ResourceClaim], classes_generation: int, allocated: Allocated
-    ) -> dict[str, Remembered]:
+    def of(self, claims: Sequence[ResourceClaim], classes_generation: int, allocated: Allocated) -> Known:
         """Return the results known of the nodes for claims like these; to be filled."""
         if self._of[0] != classes_generation or self._of[1] is not allocated:
             self._kinds.clear()
@@ -61,7 +83,7 @@ class Memory:
         key = _encode([claim.spec for claim in claims])
         found = self._kinds.pop(key, None)
         if found is None:
-            found = {}
+            found = Known({}, [])
             if len(self._kinds) >= _KINDS_MAX:
                 del self._kinds[next(iter(self._kinds))]
         self._kinds[key] = found
@@ -81,21 +103,28 @@ class Allocator:
         class_of: Callable[[str], DeviceClass | None],
         claims: Sequence[ResourceClaim],
         name_share: ShareName = lambda claim, result: share_name("share", claim, result),
-        remembered: dict[str, Remembered] | None = None,
+        known: Known | None = None,
         *,
         cost_max: int = COST_MAX,
         asks_again: bool = False,
+        effort: Effort | None = None,
+        of_own: int = STEPS_OF_OWN,
     ) -> None:
-        """`cost_max`: what a selector may cost about one device. `asks_again`: what a node is asked anew takes the place of what it was asked before, also in the steps of all together."""
+        """`cost_max`: what a selector may cost about one device. `asks_again`: what a node is asked anew takes the place of what it was asked before,
+        also in the steps of all together. `effort`: of the attempt. `of_own`: steps of each search that are not
+        the attempt's; 0 for those of older logs, which did not count devices first either.
+        """
         self._spent: dict[str, int] | None = {} if asks_again else None
-        self._remembered = {} if remembered is None else remembered
+        self._known = known or Known({}, [])
+        self._effort = effort or Effort()
         self._inventory = inventory
         self._allocated = allocated
         self._class_of = class_of
         self._cost_max = cost_max
         self._claims = [self.prepare(claim) for claim in claims]
         self._name_share = name_share
-        self._budget = Budget(STEPS_OF_ATTEMPT)
+        self._of_own = of_own
+        self.steps_left = STEPS_OF_ATTEMPT
 
     def prepare(self, claim: ResourceClaim) -> PreparedClaim:
         """Read the claim, once for all nodes."""
@@ -113,45 +142,90 @@ class Allocator:
         if self._spent is None:
             return self._allocate(node, special)
         name = node.metadata.name
-        self._budget.left += self._spent.pop(name, 0)
-        before = self._budget.left
+        self.steps_left += self._spent.pop(name, 0)
+        before = self.steps_left
         found = self._allocate(node, special)
-        self._spent[name] = before - self._budget.left
+        self._spent[name] = before - self.steps_left
         return found
 
-    def allocate_among(
-        self, node: Node, keep: Callable[[PoolDevice], bool]
-    ) -> tuple[AllocationResult, ...] | None:
+    def allocate_among(self, node: Node, keep: Callable[[PoolDevice], bool]) -> Allocations | None:
         """As `allocate`, with these devices only; the others still use what they have of the pools' counters."""
         pools = [pool.restricted(keep) for pool in self._inventory.pools(node)]
-        return self._search(node, pools, self._claims)
+        return self._run(self._search(node, pools, self._claims), self._claims, node)
 
-    def _allocate(self, node: Node, special: PreparedClaim | None) -> tuple[AllocationResult, ...] | None:
+    def _allocate(self, node: Node, special: PreparedClaim | None) -> Allocations | None:
         pools = self._inventory.pools(node)
-        if special is not None:
-            return self._search(node, pools, [*self._claims, special])
         name = node.metadata.name
-        versions = tuple(self._allocated.versions.get((pool.driver, pool.name)) for pool in pools)
-        known = self._remembered.get(name)
+        versions = self._versions(pools)
+        if special is not None:
+            claims = [*self._claims, special]
+            return self._run(self._taken_up(node, pools, versions, claims), claims, node)
+        known, limit = self._known.nodes.get(name), self._limit()
         if known is not None and known.pools is pools and known.versions == versions:
-            limit = self._budget.limit(STEPS_OF_NODE)
-            self._budget.left -= min(known.steps, limit)
             if known.steps > limit:
+                self._pay(limit)
                 raise given_up(limit)
-            return known.found
-        before = self._budget.left
-        found = self._search(node, pools, self._claims)
+            if not known.gave_up:
+                self._pay(known.steps)
+                return known.found
+        search = self._taken_up(node, pools, versions, self._claims)
+        try:
+            found = self._run(search, self._claims, node)
+        except SearchGivenUp:
+            self._known.nodes[name] = Remembered(pools, versions, None, limit + 1, gave_up=True)
+            raise
         if not _has_shares(found):
-            self._remembered[name] = Remembered(pools, versions, found, before - self._budget.left)
+            self._known.nodes[name] = Remembered(pools, versions, found, search.steps)
         return found
 
-    def _search(
-        self, node: Node, pools: Sequence[DevicePool], claims: Sequence[PreparedClaim]
-    ) -> Allocations | None:
-        search = Search(node, pools, claims, self._allocated, self._budget, STEPS_OF_NODE)
-        if not search.run():
-            return None
-        return results(search, claims, node.metadata.name, self._name_share)
+    def _taken_up(
+        self, node: Node, pools: Sequence[DevicePool], versions: Versions, claims: Sequence[PreparedClaim]
+    ) -> Search:
+        """The search that an earlier turn has begun, or a new one."""
+        unfinished, limit = self._known.unfinished, self._limit()
+        own = (node.metadata.name, pools, versions, _identity(claims)) if unfinished else ()
+        if unfinished and unfinished[0].search.limit == limit and unfinished[0][1:] == own:
+            search = unfinished.pop().search
+            search.effort = self._effort
+            return search
+        unfinished.clear()
+        if limit:
+            self._effort.spend(_STEPS_OF_QUESTION)
+        return self._search(node, pools, claims)
+
+    def _limit(self) -> int:
+        """Steps that a search may take now."""
+        return min(STEPS_OF_NODE, self._of_own + max(0, self.steps_left))
+
+    def _pay(self, steps: int) -> None:
+        self.steps_left -= max(0, steps - self._of_own)
+
+    def _search(self, node: Node, pools: Sequence[DevicePool], claims: Sequence[PreparedClaim]) -> Search:
+        counts_first = bool(self._of_own)
+        return Search(
+            node, pools, claims, self._allocated, self._limit(), self._effort, counts_first=counts_first
+        )
+
+    def _run(self, search: Search, claims: Sequence[PreparedClaim], node: Node) -> Allocations | None:
+        try:
+            found = search.run()
+        except Paused:
+            pools = self._inventory.pools(node)
+            kept = Unfinished(search, node.metadata.name, pools, self._versions(pools), _identity(claims))
+            self._known.unfinished[:] = [kept]
+            raise
+        except BaseException:
+            self._pay(search.steps)
+            raise
+        self._pay(search.steps)
+        return results(search, claims, node.metadata.name, self._name_share) if found else None
+
+    def _versions(self, pools: Sequence[DevicePool]) -> Versions:
+        return tuple(self._allocated.versions.get((pool.driver, pool.name)) for pool in pools)
+
+
+def _identity(claims: Sequence[PreparedClaim]) -> bytes:
+    return _encode([(one.name, one.claim.spec) for one in claims])
 
 
 def _has_shares(found: Allocations | None) -> bool:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
-from typing import Any, NamedTuple
+from typing import Any
 
 from tidelog.api.cel.errors import EvaluationError
 from tidelog.api.cel.values import CelMap
@@ -115,9 +115,22 @@ class DevicePool:
         return other
 
 
-class _Slice(NamedTuple):
-    slice: ResourceSlice
-    devices: tuple[PoolDevice, ...]
+class _Slice:
+    __slots__ = ("_devices", "_rules", "slice")
+
+    def __init__(self, found: ResourceSlice, rules: Sequence[DeviceTaintRule]) -> None:
+        self.slice = found
+        self._rules = rules
+        self._devices: tuple[PoolDevice, ...] | None = None
+
+    @property
+    def devices(self) -> tuple[PoolDevice, ...]:
+        """Made when a node is first asked about that reaches the slice."""
+        if self._devices is None:
+            self._devices = tuple(
+                PoolDevice(self.slice, device, self._rules) for device in self.slice.spec.devices
+            )
+        return self._devices
 
 
 class Inventory:
@@ -139,9 +152,7 @@ class Inventory:
         for found in sorted(slices, key=lambda s: s.metadata.name):
             made = known.get(found.metadata.name)
             if made is None or made.slice is not found:
-                made = _Slice(
-                    found, tuple(PoolDevice(found, device, self._rules) for device in found.spec.devices)
-                )
+                made = _Slice(found, self._rules)
             self._add(made)
         if before is not None and known:
             self._keep_pools(before)

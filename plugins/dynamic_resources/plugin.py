@@ -27,7 +27,7 @@ from tidelog.api.times import DURATION_RULE, NANOS, parse_duration
 from tidelog.api.validation.field_errors import ErrorList
 from tidelog.api.writes import Write
 from tidelog.framework.arithmetic import scaled_to_maximum
-from tidelog.framework.behaviours import DEVICE_PLACEMENTS, SELECTORS_PAUSE_NOBODY
+from tidelog.framework.behaviours import DEVICE_PLACEMENTS, SEARCHES_OF_THEIR_OWN, SELECTORS_PAUSE_NOBODY
 from tidelog.framework.events import EventRegistration
 from tidelog.framework.interface import (
     SKIP,
@@ -88,6 +88,7 @@ from tidelog.plugins.dynamic_resources.hints import registrations
 from tidelog.plugins.dynamic_resources.placement import shared_claims
 from tidelog.plugins.dynamic_resources.requests import PreparedClaim
 from tidelog.plugins.dynamic_resources.result import share_name
+from tidelog.plugins.dynamic_resources.search import STEPS_OF_OWN
 from tidelog.plugins.dynamic_resources.stock import Stock
 
 CANNOT_ALLOCATE = "cannot allocate all claims"
@@ -124,7 +125,11 @@ class DynamicResources(Plugin):
         super().__init__(args, handle)
         pauses_nobody = handle.behaves(SELECTORS_PAUSE_NOBODY) and not handle.upstream
         self._binding_timeout = parse_duration(args.binding_timeout)
-        self._stock = Stock(handle.listers.devices, COST_OF_A_PAUSE if pauses_nobody else COST_MAX)
+        self._stock = Stock(
+            handle.listers.devices,
+            COST_OF_A_PAUSE if pauses_nobody else COST_MAX,
+            STEPS_OF_OWN if handle.behaves(SEARCHES_OF_THEIR_OWN) else 0,
+        )
         self._memory = Memory()
 
     @classmethod
@@ -237,6 +242,8 @@ class DynamicResources(Plugin):
                 self._memory.of(cycle.to_allocate, devices.classes_generation, self._stock.allocated()),
                 cost_max=self._stock.selector_cost_max,
                 asks_again=state.is_shared,
+                effort=self.handle.snapshot.effort,
+                of_own=self._stock.steps_of_own,
             )
         state.write(STATE, cycle)
         return PreFilterResult()

@@ -24,6 +24,7 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from tidelog.api.objects import Node
+from tidelog.framework.effort import Effort
 from tidelog.plugins.dynamic_resources.allocated import Allocated
 from tidelog.plugins.dynamic_resources.capacity import Consumption, is_left
 from tidelog.plugins.dynamic_resources.constraints import Constraint, constraint_of
@@ -39,6 +40,12 @@ from tidelog.plugins.dynamic_resources.requests import RESULTS_MAX, PreparedClai
 FAILED, DONE, TOO_MANY = range(3)
 _EAGER_AFTER = 200
 """Steps after which the search looks ahead. Arbitrary: most end long before."""
+
+
+STEPS_OF_OWN = 1_000
+"""Steps that a search may take whatever those on other nodes took: enough to find out that there is nothing, or to take what is free. Arbitrary."""
+_PAUSED_AFTER = 100
+"""Steps between two looks at whether the attempt has had its turn; arbitrary."""
 
 
 class Taken(NamedTuple):
@@ -62,23 +69,11 @@ class _Position(NamedTuple):
     start: int = 0
 
 
-class Budget:
-    """Steps that are left to an attempt."""
-
-    __slots__ = ("left",)
-
-    def __init__(self, steps: int) -> None:
-        self.left = steps
-
-    def limit(self, steps: int) -> int:
-        """How many of them a search may take now."""
-        return max(0, min(steps, self.left))
-
-
 def given_up(limit: int) -> SearchGivenUp:
-    """After so many steps; none, where the attempt has taken all that it may."""
+    """After so many steps; fewer than a node may take, where the attempt has taken all that it may."""
     after = f"after {limit} steps" if limit else "because other nodes took all steps of the attempt"
-    return SearchGivenUp(f"the search for devices was given up {after}")
+    also = ", because other nodes took the rest of the attempt's" if 0 < limit <= STEPS_OF_OWN else ""
+    return SearchGivenUp(f"the search for devices was given up {after}{also}")
 
 
 class Search:
@@ -90,15 +85,19 @@ class Search:
         pools: Sequence[DevicePool],
         claims: Sequence[PreparedClaim],
         allocated: Allocated,
-        budget: Budget,
-        steps: int,
+        limit: int,
+        effort: Effort,
+        *,
+        counts_first: bool = True,
     ) -> None:
+        """`limit`: steps that it may take. `counts_first`: it begins with no request for which there are too few devices. `effort`: of the attempt; when its turn is over, `run` may be called again."""
         self._node = node
         self._pools = pools
         self._claims = claims
         self._allocated = allocated
-        self._budget = budget
-        self._limit = self._left = budget.limit(steps)
+        self.limit = self._left = limit
+        self.effort = effort
+        self._counts_first = counts_first
         usable = [pool for pool in pools if not (pool.is_incomplete or pool.is_invalid)]
         self._devices = [(device, pool) for pool in usable for device in pool.devices]
         self._asked: set[tuple[Wanted, PoolDevice]] = set()
@@ -113,39 +112,42 @@ class Search:
         self.results: list[list[Taken]] = [[] for _ in claims]
         self.chosen: dict[tuple[int, int], int] = {}
         """(claim, request) → the alternative that was chosen."""
+        self._stack: list[Generator[_Position, int, int]] = []
+        self._outcome: int | None = None
 
     @property
     def steps(self) -> int:
         """Steps taken so far."""
-        return self._limit - self._left
+        return min(self.limit, self.limit - self._left)
 
     def run(self) -> bool:
         """Whether all claims can be fulfilled; `results` and `chosen` say how. Raises AllocationError, NodeLocalFailure, SearchGivenUp."""
-        try:
+        if not self._stack:
             self._prepare()
-            found = self._solve()
-        finally:
-            self._budget.left -= min(self.steps, self._limit)
+            self._stack = [self._place(_Position())]
+        found = self._solve()
         if not found and any(pool.is_invalid for pool in self._pools):
             raise NodeLocalFailure("invalid resource pools were encountered")
         return found
 
     def _solve(self) -> bool:
-        stack = [self._place(_Position())]
-        outcome: int | None = None
+        stack, paid = self._stack, self._left
         while stack:
+            if paid - self._left > _PAUSED_AFTER:
+                spent, paid = paid - self._left, self._left
+                self.effort.spend(spent)
             try:
-                stack.append(self._place(stack[-1].send(outcome)))  # type: ignore[arg-type]
-                outcome = None
+                stack.append(self._place(stack[-1].send(self._outcome)))  # type: ignore[arg-type]
+                self._outcome = None
             except StopIteration as end:
                 stack.pop()
-                outcome = end.value
-        return outcome == DONE
+                self._outcome = end.value
+        return self._outcome == DONE
 
     def _spend(self, steps: int = 1) -> None:
         self._left -= steps
         if self._left < 0:
-            raise given_up(self._limit)
+            raise given_up(self.limit)
 
     # --- what is wrong with the claims ------------------------------------------------------------------------------------
 
@@ -214,7 +216,10 @@ class Search:
             return TOO_MANY
         if wanted.is_all:
             return (yield from self._next_of_all(at, wanted))
-        if self.steps > _EAGER_AFTER and self._is_hopeless(at, wanted, number - at.device):
+        if self.steps > _EAGER_AFTER:
+            if self._is_hopeless(at, wanted, number - at.device):
+                return FAILED
+        elif self._counts_first and at.device == 0 and number > 1 and self._is_out_of_reach(at.claim, wanted):
             return FAILED
         return (yield from self._any(at, wanted))
 

@@ -24,9 +24,11 @@ from tidelog.plugins.dynamic_resources.result import share_name
 class Stock:
     """Of one profile."""
 
-    def __init__(self, devices: Devices, selector_cost_max: int) -> None:
+    def __init__(self, devices: Devices, selector_cost_max: int, steps_of_own: int) -> None:
         self.selector_cost_max = selector_cost_max
         """The limit of a selector, about one device."""
+        self.steps_of_own = steps_of_own
+        """Steps of a search that are not those of its attempt."""
         self.shared_changes = 0
         """How often a device changed hands that more than one node may reach."""
         self._devices = devices
@@ -115,6 +117,7 @@ class Stock:
                 [claim],
                 lambda claim, result: share_name(own, turn, claim, result),
                 cost_max=self.selector_cost_max,
+                of_own=self.steps_of_own,
             )
             found = list(proposals(claim, allocator, inventory, nodes))
         finally:

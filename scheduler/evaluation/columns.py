@@ -6,9 +6,10 @@ for; a node that changed is asked about again. So it costs a question for each n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Generic, TypeVar
 
+from tidelog.framework.effort import Paused
 from tidelog.framework.node_info import NodeInfo
 from tidelog.framework.node_sets import Bits, bits_of, places_in
 from tidelog.scheduler.evaluation.asking import Asked
@@ -60,16 +61,24 @@ class AnswerColumn(Generic[A]):
         missing = among & ~self.known
         if not missing:
             return
-        ask, nodes, answers = self._ask, self._index.snapshot.nodes, self._answers
+        ask, nodes = self._ask, self._index.snapshot.nodes
         found: dict[A, list[int]] = {}
-        for place in places_in(missing):
-            found.setdefault(ask(nodes[place]), []).append(place)
-        size = len(nodes)
+        try:
+            for place in places_in(missing):
+                found.setdefault(ask(nodes[place]), []).append(place)
+        except Paused:
+            self._keep(found)
+            raise
+        self._keep(found)
+
+    def _keep(self, found: Mapping[A, Sequence[int]]) -> None:
+        size = len(self._index.snapshot.nodes)
         for answer, places in found.items():
             for place in places:
-                answers[place] = answer
-            self.sets[answer] = self.sets.get(answer, 0) | bits_of(places, size)
-        self.known |= missing
+                self._answers[place] = answer
+            bits = bits_of(places, size)
+            self.sets[answer] = self.sets.get(answer, 0) | bits
+            self.known |= bits
 
     def groups(self, among: Bits) -> list[tuple[A, Bits]]:
         """Each answer with those of these nodes that got it."""

@@ -128,16 +128,18 @@ def gangs() -> Driver:
 # --- behaviours ---------------------------------------------------------------------------------------------------------
 
 
-def twice(number: int, happens: Callable[[Driver, str], None], **tidelog: Any) -> Driver:
-    """It happens in a cluster configured without the behaviour of this number, and again with it. `tidelog`: that section of the configuration."""
+def twice(
+    number: int, happens: Callable[[Driver, str], None], *, beside: tuple[int, ...] = (), **tidelog: Any
+) -> Driver:
+    """It happens in a cluster configured without the behaviour of this number, and again with it. `tidelog`: that section of the configuration; `beside`: behaviours in force both times."""
     driver = Driver()
     file = {
         "apiVersion": "kubescheduler.config.k8s.io/v1",
         "kind": "KubeSchedulerConfiguration",
         "tidelog": tidelog,
     }
-    new = replace(resolve_configuration(file, driver.registry).configuration, behaviours=(number,))
-    driver.start(replace(new, behaviours=()))
+    new = replace(resolve_configuration(file, driver.registry).configuration, behaviours=(*beside, number))
+    driver.start(replace(new, behaviours=beside))
     happens(driver, "old")
     driver.configure(new)
     happens(driver, "new")
@@ -249,6 +251,24 @@ def selectors_pause_nobody() -> Driver:
     return twice(7, happens)
 
 
+def searches_of_their_own() -> Driver:
+    """Ten nodes whose devices are asked for long, and one, the last, whose device is found at once."""
+    long = "!lists.range(45).all(x, lists.range(100).all(y, device.driver != string(x + y)))"
+    quick = f'has(device.attributes["{devices.DRIVER}"].quick)'
+
+    def happens(driver: Driver, when: str) -> None:
+        driver.put(devices.device_class())
+        for name in (f"{when}-{i:02}" for i in range(11)):
+            told = {"quick": True} if name.endswith("10") else {}
+            driver.put(node(name, "a").label(of=when).build())
+            driver.put(devices.resource_slice(name, [devices.device("x", attributes=told)], node=name))
+        driver.put(devices.claim(f"slow-{when}", devices.request("r", "gpu", f"{quick} || {long}")))
+        driver.put(pod(f"web-{when}").claim("c", claim=f"slow-{when}").node_selector({"of": when}).build())
+        driver.settle()
+
+    return twice(10, happens, beside=(7,))
+
+
 def nominated_rejectors() -> Driver:
     """A pod that may go to one node only, and is tried there again while its victim is still going."""
 
@@ -304,6 +324,7 @@ STORIES: dict[str, Callable[[], Driver]] = {
     "selectors-pause-nobody": selectors_pause_nobody,
     "nominated-rejectors": nominated_rejectors,
     "loss-ends-attempts": loss_ends_attempts,
+    "searches-of-their-own": searches_of_their_own,
 }
 
 

@@ -24,8 +24,8 @@ def asked(
 ) -> list[Answer]:
     claims = [d.claim("c", d.request(count=count))]
     known = None if memory is None else memory.of(claims, 0, allocated)
-    allocator = Allocator(inventory, allocated, CLASSES.get, claims, remembered=known)
-    allocator._budget.left = budget
+    allocator = Allocator(inventory, allocated, CLASSES.get, claims, known=known)
+    allocator.steps_left = budget
     found: list[Answer] = []
     for node in NODES:
         try:

@@ -1,0 +1,136 @@
+"""An attempt that takes long stops now and then, and comes to the same as one that does not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from msgspec.structs import replace
+
+from tidelog.api.objects import Object, Pod, PodResourceClaim
+from tidelog.api.times import NANOS
+from tidelog.framework.effort import Paused
+from tidelog.plugins.registry import Registry
+from tidelog.queue.entity import Where
+from tidelog.replay.driver import Driver
+from tidelog.replay.verify import verify
+from tidelog.scheduler.state import encode_state
+from tidelog.testing import builders as b
+from tidelog.testing import devices as d
+
+CLASS = d.device_class("gpu", f"device.driver == '{d.DRIVER}'")
+
+
+def claiming(name: str, *claims: str) -> Pod:
+    pod = b.pod(name).build()
+    named = tuple(PodResourceClaim(name=claim, resource_claim_name=claim) for claim in claims)
+    return replace(
+        pod,
+        metadata=replace(pod.metadata, uid=f"uid-{name}"),
+        spec=replace(pod.spec, scheduler_name="default-scheduler", resource_claims=named),
+    )
+
+
+def hosts(count: int, devices: Sequence[dict[str, object]]) -> list[Object]:
+    found: list[Object] = [CLASS]
+    for name in (f"n{i:03}" for i in range(count)):
+        found += (b.node(name).build(), d.resource_slice(name, devices, node=name))
+    return found
+
+
+def exploding() -> dict[str, object]:
+    """Twelve and twelve devices of which no two groups of three are alike: nothing that prunes sees that there is no way."""
+    return {
+        "constraints": [
+            {"distinctAttribute": f"{d.DRIVER}/i"},
+            {"requests": ["a", "b"], "matchAttribute": f"{d.DRIVER}/g"},
+        ]
+    }
+
+
+def worlds() -> dict[str, tuple[list[Object], list[Object]]]:
+    mixed = [d.device(f"d{i:02}", attributes={"i": i, "g": i % 3}) for i in range(40)]
+    plain = [d.device(f"d{i}") for i in range(4)]
+    two = (d.request("a", count=12), d.request("b", count=12))
+    three = [d.claim(f"c{i}", d.request(count=count)) for i, count in enumerate((5, 4, 4))]
+    return {
+        "one dear search": (hosts(3, mixed), [d.claim("c", *two, **exploding()), claiming("p", "c")]),
+        "many nodes": (hosts(60, plain), [*three, *(claiming(f"p{i}", f"c{i}") for i in range(3))]),
+    }
+
+
+def decided(driver: Driver, most: int | None) -> int:
+    """Decide everything that there is to decide, in turns of so many steps; how many turns ended early."""
+    paused = 0
+    while True:
+        before = encode_state(driver.core)
+        try:
+            decision = driver.core.attempt(driver.now, most)
+        except Paused:
+            paused += 1
+            assert paused < 10_000, "it comes to an end"
+            assert encode_state(driver.core) == before, "nothing has happened"
+            continue
+        if decision is None:
+            return paused
+        driver.submitted.append(decision)
+        driver.commit()
+
+
+@pytest.mark.parametrize("name", list(worlds()))
+def test_turns_change_no_decision(name: str) -> None:
+    logs = []
+    for most in (None, 300):
+        setup, pods = worlds()[name]
+        driver = Driver()
+        driver.start()
+        driver.put(*setup)
+        driver.put(*pods)
+        paused = decided(driver, most)
+        assert bool(paused) == (most is not None)
+        driver.advance(30)
+        assert verify(driver.records, Registry()).first_difference is None
+        logs.append(driver.records)
+    assert logs[0] == logs[1]
+
+
+def test_pod_that_came_out_of_backoff_goes_back_there() -> None:
+    setup, (*claims, first, second, third) = worlds()["many nodes"]
+    driver = Driver()
+    driver.start()
+    driver.put(*setup, *claims, first)
+    driver.settle()
+    driver.put(d.resource_slice("n000", ["more"], node="n000", generation=2))
+    assert driver.core.queue.get("default/p0").where is Where.BACKOFF  # type: ignore[union-attr]
+    driver.put(b.node("n100").build())
+    before = encode_state(driver.core)
+    with pytest.raises(Paused):
+        driver.core.attempt(driver.now, 10)
+    assert encode_state(driver.core) == before
+    driver.put(second, third)
+    driver.now += 60 * NANOS
+    before = encode_state(driver.core)
+    with pytest.raises(Paused):
+        driver.core.attempt(driver.now, 10)
+    assert encode_state(driver.core) == before
+    decided(driver, 300)
+    assert sorted(driver.placements()) == ["default/p1", "default/p2"]
+    driver.advance(60)
+    assert verify(driver.records, Registry()).first_difference is None
+
+
+def test_last_of_many_nodes_is_found_though_all_others_have_a_device_too_few() -> None:
+    nodes = 2_000
+    eight = [d.device(f"d{i}") for i in range(8)]
+    setup: list[Object] = [CLASS]
+    for i in range(nodes):
+        name = f"n{i:04}"
+        devices = eight if i == nodes - 1 else eight[:7]
+        setup += (b.node(name).build(), d.resource_slice(name, devices, node=name))
+    driver = Driver()
+    driver.start()
+    driver.put(*setup, d.claim("all", d.request(count=8)), claiming("p", "all"))
+
+    decided(driver, 5_000)
+
+    assert driver.placements() == {"default/p": f"n{nodes - 1:04}"}

@@ -26,6 +26,7 @@ from tidelog.plugins.inter_pod_affinity.counts import Incoming
 from tidelog.plugins.node_resources.fit import REASON_TOO_MANY_PODS
 from tidelog.plugins.pod_topology_spread.constraints import Constraint
 from tidelog.plugins.pod_topology_spread.filter import SpreadCounts
+from tidelog.replay.device_advice import devices_advice
 from tidelog.replay.examine import Examination
 from tidelog.replay.volume_advice import (
     binding_advice,
@@ -413,6 +414,7 @@ _ADVISORS: dict[str, Callable[[Examination, Sequence[NodeInfo]], Iterator[str]]]
     "PodTopologySpread": _spread,
     "InterPodAffinity": _affinity,
     "SchedulingGates": _gates,
+    "DynamicResources": devices_advice,
     "VolumeBinding": binding_advice,
     "VolumeZone": zone_advice,
     "NodeVolumeLimits": limits_advice,

@@ -162,6 +162,8 @@ def zone_advice(seen: Examination, _nodes: Sequence[NodeInfo]) -> Iterator[str]:
 def limits_advice(seen: Examination, nodes: Sequence[NodeInfo]) -> Iterator[str]:
     """How many volumes too many on the node that is closest, and of which driver."""
     storage, best = _storage(seen), None
+    if any(claim is None for _, claim in _claims(seen)):
+        return  # VolumeBinding tells what to do.
     for node in nodes:
         csi_node = storage.csi_node(node.name)
         limits = limits_of(csi_node)

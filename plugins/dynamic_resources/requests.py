@@ -60,10 +60,8 @@ class Wanted:
         self.capacity: Mapping[str, Quantity] = {} if exact.capacity is None else exact.capacity.requests
         self.error = self._first_error(exact.selectors)
         class_selectors = () if device_class is None else device_class.spec.selectors
-        self._selectors = (
-            *_selectors(class_selectors, f"class {self.class_name}"),
-            *_selectors(exact.selectors, f"claim {claim}"),
-        )
+        self._of_class = _selectors(class_selectors, f"class {self.class_name}")
+        self._selectors = (*self._of_class, *_selectors(exact.selectors, f"claim {claim}"))
         self._cost_max = cost_max
         self._matches: dict[PoolDevice, bool] = {}
         self._consumptions: dict[PoolDevice, tuple[Consumption, ...] | None] = {}
@@ -97,6 +95,13 @@ class Wanted:
             return self.matches(device)
         except AllocationError:
             return True
+
+    def is_of_class(self, device: PoolDevice) -> bool:
+        """Whether the selectors of the class match; not where one fails."""
+        try:
+            return all(self._holds(selector, device) for selector in self._of_class)
+        except AllocationError:
+            return False
 
     def matches(self, device: PoolDevice) -> bool:
         """Whether all selectors match. Raises AllocationError."""

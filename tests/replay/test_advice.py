@@ -16,6 +16,7 @@ from tidelog.api.objects import Node, Object, Pod
 from tidelog.replay.driver import Driver
 from tidelog.replay.why import Why, why
 from tidelog.testing import builders as b
+from tidelog.testing import devices as d
 
 GPU = "nvidia.com/gpu"
 HOST = "kubernetes.io/hostname"
@@ -258,6 +259,142 @@ CASES = [
 
 def asked(driver: Driver) -> Why:
     return why(driver.records, Driver().core, "Pod/default/p")
+
+
+GPUS = [d.device(f"g{i}", attributes={"model": "a100", "link": i % 2}) for i in range(4)]
+LINK = f"{d.DRIVER}/link"
+
+
+def gpus(name: str, *devices: dict[str, object], pool: str = "") -> Object:
+    """The devices of a node; four, if none are given."""
+    return d.resource_slice(pool or name, devices or GPUS, node=name)
+
+
+def claiming(*claims: str) -> Pod:
+    found = pod()
+    for name in claims:
+        found = found.claim(name, claim=name)
+    return found.build()
+
+
+def held(name: str, *devices: str, pool: str, by: str = "") -> Object:
+    here = {"key": "metadata.name", "operator": "In", "values": [pool]}
+    status = d.allocated(*devices, pool=pool)
+    status["allocation"]["nodeSelector"] = {"nodeSelectorTerms": [{"matchFields": [here]}]}
+    if by:
+        status["reservedFor"] = [{"resource": "pods", "name": by, "uid": f"uid-{by}"}]
+    return d.claim(name, d.request(count=len(devices)), status=status)
+
+
+TWO = [node("n1").build(), node("n2").build(), d.device_class(), gpus("n1"), gpus("n2", *GPUS[:2])]
+
+CASES += [
+    Case(
+        "more devices than any node has",
+        [*TWO, d.claim("c", d.request(count=5))],
+        claiming("c"),
+        "claim c, request r: 5 devices of class gpu on one node: none has more than 4, free or not",
+        put(gpus("n2", *[d.device(f"g{i}") for i in range(5)])),
+        "n2",
+    ),
+    Case(
+        "devices that others have",
+        [*TWO, held("other", "g0", "g1", pool="n1"), d.claim("c", d.request(count=3))],
+        claiming("c"),
+        "claim c, request r: 3 devices of class gpu: n1 comes closest, with 2 free of 4; the end of who has the others: claim default/other",
+        delete(held("other", "g0", "g1", pool="n1")),
+        "n1",
+    ),
+    Case(
+        "devices with a taint",
+        [
+            node("n1").build(),
+            d.device_class(),
+            gpus("n1", d.device("g0", taints=[{"key": "broken", "value": "yes", "effect": "NoSchedule"}])),
+            d.claim("c"),
+        ],
+        claiming("c"),
+        "claim c, request r: a device of class gpu: n1 comes closest, with 0 free of 1; a toleration of broken=yes:NoSchedule by the request, or no such taint",
+        put(gpus("n1", d.device("g0"))),
+        "n1",
+    ),
+    Case(
+        "a class that does not exist",
+        [*TWO, d.claim("c", d.request("r", "tpu"))],
+        claiming("c"),
+        "claim c, request r: a device class tpu, which does not exist",
+        put(d.device_class("tpu")),
+    ),
+    Case(
+        "no device of the class",
+        [
+            *TWO,
+            d.device_class("tpu", "device.driver == 'tpu.example.com'"),
+            d.claim("c", d.request("r", "tpu")),
+        ],
+        claiming("c"),
+        f"claim c, request r: a device of class tpu: none of these nodes has a device of the class (devices there are of {d.DRIVER})",
+        put(d.resource_slice("tpus", ["t0"], node="n2", driver="tpu.example.com")),
+        "n2",
+    ),
+    Case(
+        "selectors of the request",
+        [*TWO, d.claim("c", d.request("r", "gpu", f"device.attributes['{d.DRIVER}'].model == 'h100'"))],
+        claiming("c"),
+        "claim c, request r: a device of class gpu that the request's selectors match: n1 has 4 of the class, and none matches",
+        put(gpus("n2", d.device("g9", attributes={"model": "h100"}))),
+        "n2",
+    ),
+    Case(
+        "devices that have to agree",
+        [*TWO, d.claim("c", d.request(count=3), constraints=[{"matchAttribute": LINK}])],
+        claiming("c"),
+        f"devices for all requests on one node, which have to agree in {LINK}: for each of them alone there are enough, but not together, "
+        "or the counters and capacities that they share are used up",
+        put(gpus("n2", *[d.device(f"g{i}", attributes={"link": 7}) for i in range(3)])),
+        "n2",
+    ),
+    Case(
+        "devices that are somewhere else already",
+        [*TWO, node("n2").cordon().build(), held("c", "g0", pool="n2", by="x")],
+        claiming("c"),
+        f"claim c has its devices of {d.DRIVER}/n2 already, which nodes with metadata.name In (n2) reach: room there, or the end of who uses it (pods x)",
+        put(node("n2").build()),
+        "n2",
+    ),
+    Case(
+        "slices that are missing",
+        [
+            node("n1").build(),
+            d.device_class(),
+            d.resource_slice("half", GPUS, node="n1", pool="n1", count=2),
+            d.claim("c"),
+        ],
+        claiming("c"),
+        f"the rest of pool n1 of driver {d.DRIVER}: slices of it are missing",
+        put(d.resource_slice("other-half", ["g8"], node="n1", pool="n1", count=2)),
+        "n1",
+    ),
+    Case(
+        "a claim that nobody has made",
+        TWO,
+        claiming("c"),
+        'such a claim: could not find ResourceClaim "default/c"',
+        put(d.claim("c")),
+    ),
+    Case(
+        "an extended resource that a class backs",
+        [
+            node("n1").build(),
+            d.device_class("gpu", extendedResourceName="example.com/gpu"),
+            gpus("n1", *GPUS[:1]),
+        ],
+        pod().request({"example.com/gpu": 2}).build(),
+        "claim <extended-resources>, request container-0-request-0: 2 devices of class gpu on one node: none has more than 1, free or not",
+        put(gpus("n1", *GPUS[:2])),
+        "n1",
+    ),
+]
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)

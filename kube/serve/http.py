@@ -38,6 +38,11 @@ _log = logging.getLogger("tidelog.kube")
 OPEN_PATHS = frozenset(("livez", "readyz", "healthz", "version"))
 """Paths open without a token."""
 YAML = ("application/yaml", "application/x-yaml", "text/yaml", APPLY_PATCH)
+UNKNOWN_FORMAT = "the body of the request was in an unknown format - accepted media types include: application/json, application/yaml"
+NO_PROTOBUF = (
+    f"{UNKNOWN_FORMAT}; protobuf is not read here: have the client send JSON (contentType: application/json), "
+    "or pipe `kubectl create ... --dry-run=client -o yaml` into `kubectl create -f -`"
+)
 BOOKMARK_SECONDS = 60.0
 BOOKMARK_BEFORE_END = 2.0
 GATHER_SECONDS = 0.01
@@ -245,9 +250,7 @@ class Handler:
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
                 raise status.bad_request(f"the body of the request is no JSON: {error}") from None
         else:
-            raise status.unsupported_media_type(
-                "the body of the request was in an unknown format - accepted media types include: application/json, application/yaml"
-            )
+            raise status.unsupported_media_type(NO_PROTOBUF if "protobuf" in kind else UNKNOWN_FORMAT)
         # A body that opens fewer brackets than there may be levels is not looked through.
         if kind in YAML or data.count(b"{") + data.count(b"[") > self._limits.depth:
             _check_depth(found, self._limits.depth)

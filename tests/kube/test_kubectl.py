@@ -203,6 +203,10 @@ def test_session(kubectl: Kubectl, tmp_path: Path) -> None:
     assert "hi" in k("get", "events")
     assert "hi" in k("describe", "pod", "web")
 
+    # what a generator sends is sent as YAML
+    made = k("create", "namespace", "demo", "--dry-run=client", "-o", "yaml")
+    assert k("create", "-f", "-", stdin=made) == "namespace/demo created\n"
+
     # what is refused is refused in the server's words
     assert 'unknown field "spec.contaners"' in k(
         "create", "-f", "-", stdin=MANIFEST.replace("containers:", "contaners:"), code=1

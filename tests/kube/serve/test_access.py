@@ -155,6 +155,15 @@ async def test_body_that_is_none(client: Client, data: bytes, kind: str, code: i
     assert found["kind"] == "Status"
 
 
+async def test_protobuf_is_refused_with_the_way_round(client: Client) -> None:
+    headers = {"Content-Type": "application/vnd.kubernetes.protobuf"}
+    async with client.http.post(PODS, data=b"k8s\x00", headers=headers) as reply:
+        found = await reply.json()
+
+    assert found["reason"] == "UnsupportedMediaType"
+    assert "protobuf is not read here: have the client send JSON" in found["message"]
+
+
 async def test_yaml_is_taken(client: Client) -> None:
     text = "metadata: {name: web}\nspec: {containers: [{name: c, image: i}]}"
 

@@ -90,7 +90,7 @@ BEHAVIOURS: dict[int, Behaviour] = {
     SEARCHES_OF_THEIR_OWN: Behaviour(
         "searches-of-their-own",
         "0.1.0",
-        "The first 1,000 steps of a search for devices are the node's own, whatever other nodes took, and before it tries combinations it counts whether there are enough devices.",
+        "The first 1,000 steps of a search for devices are the node's own, whatever other nodes took, before it tries combinations it counts whether there are enough devices, and what many nodes reach is searched in vain once.",
     ),
 }
 """Number → what changed."""

@@ -13,7 +13,7 @@ from tidelog.plugins.dynamic_resources.inventory import DeviceKey
 class Allocated:
     """Counts, so that a claim can be taken out again. Allocations with admin access do not count."""
 
-    __slots__ = ("capacity", "shared", "taken", "versions")
+    __slots__ = ("capacity", "changes", "shared", "taken", "versions")
 
     def __init__(self, claims: Iterable[ResourceClaim] = ()) -> None:
         self.taken: dict[DeviceKey, int] = {}
@@ -24,6 +24,8 @@ class Allocated:
         """Shared device → capacity → what is consumed of it."""
         self.versions: dict[tuple[str, str], int] = {}
         """Driver and pool → how often something about its devices has changed."""
+        self.changes = 0
+        """How often anything has."""
         for claim in claims:
             self.add(claim)
 
@@ -39,6 +41,7 @@ class Allocated:
 
     def _change(self, result: DeviceResult, sign: int) -> None:
         key = (result.driver, result.pool, result.device)
+        self.changes += 1
         self.versions[key[:2]] = self.versions.get(key[:2], 0) + 1
         counts = self.taken if result.share_id is None else self.shared
         counts[key] = counts.get(key, 0) + sign

@@ -27,8 +27,9 @@ STEPS_OF_ATTEMPT = 400_000
 _KINDS_MAX = 16
 """So many kinds of claims are remembered. Arbitrary: pods of a few templates come at a time."""
 
+_STEPS_OF_ANSWER = 10
 _STEPS_OF_QUESTION = 50
-"""A search is worth so many steps before its first, in the attempt's turn."""
+"""So many steps is a known answer worth in the attempt's turn, and a search before its first step."""
 Allocations = tuple[AllocationResult, ...]
 Versions = tuple[int | None, ...]
 _encode = msgspec.msgpack.Encoder().encode
@@ -125,6 +126,10 @@ class Allocator:
         self._name_share = name_share
         self._of_own = of_own
         self.steps_left = STEPS_OF_ATTEMPT
+        self._in_vain: dict[int, tuple[Sequence[DevicePool], Versions]] = {}
+        """By the identity of a list of pools: the versions of them with which nothing was found there."""
+        self._latest: tuple[Sequence[DevicePool], int, Versions] = ((), -1, ())
+        """The pools that were asked about last, after how many changes, and their versions then."""
 
     def prepare(self, claim: ResourceClaim) -> PreparedClaim:
         """Read the claim, once for all nodes."""
@@ -160,6 +165,10 @@ class Allocator:
         if special is not None:
             claims = [*self._claims, special]
             return self._run(self._taken_up(node, pools, versions, claims), claims, node)
+        vain = self._in_vain.get(id(pools))
+        if vain is not None and vain[0] is pools and vain[1] == versions:
+            self._effort.spend(_STEPS_OF_ANSWER)
+            return None
         known, limit = self._known.nodes.get(name), self._limit()
         if known is not None and known.pools is pools and known.versions == versions:
             if known.steps > limit:
@@ -167,6 +176,7 @@ class Allocator:
                 raise given_up(limit)
             if not known.gave_up:
                 self._pay(known.steps)
+                self._note(pools, versions, known.found)
                 return known.found
         search = self._taken_up(node, pools, versions, self._claims)
         try:
@@ -174,9 +184,15 @@ class Allocator:
         except SearchGivenUp:
             self._known.nodes[name] = Remembered(pools, versions, None, limit + 1, gave_up=True)
             raise
+        self._note(pools, versions, found)
         if not _has_shares(found):
             self._known.nodes[name] = Remembered(pools, versions, found, search.steps)
         return found
+
+    def _note(self, pools: Sequence[DevicePool], versions: Versions, found: Allocations | None) -> None:
+        """Remember what was searched in vain: another node that reaches the same need not be searched."""
+        if found is None and self._of_own and not any(pool.tells_nodes_apart for pool in pools):
+            self._in_vain[id(pools)] = (pools, versions)
 
     def _taken_up(
         self, node: Node, pools: Sequence[DevicePool], versions: Versions, claims: Sequence[PreparedClaim]
@@ -221,7 +237,11 @@ class Allocator:
         return results(search, claims, node.metadata.name, self._name_share) if found else None
 
     def _versions(self, pools: Sequence[DevicePool]) -> Versions:
-        return tuple(self._allocated.versions.get((pool.driver, pool.name)) for pool in pools)
+        changes = self._allocated.changes
+        if self._latest[0] is not pools or self._latest[1] != changes:
+            versions = tuple([self._allocated.versions.get((pool.driver, pool.name)) for pool in pools])
+            self._latest = (pools, changes, versions)
+        return self._latest[2]
 
 
 def _identity(claims: Sequence[PreparedClaim]) -> bytes:

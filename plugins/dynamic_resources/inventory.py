@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
 from typing import Any
 
+import msgspec
+
 from tidelog.api.cel.errors import EvaluationError
 from tidelog.api.cel.values import CelMap
 from tidelog.api.device_selectors import value_of
@@ -23,6 +25,7 @@ from tidelog.plugins.dynamic_resources.errors import AllocationError
 
 DeviceKey = tuple[str, str, str]
 """Driver, pool, name."""
+_encode = msgspec.msgpack.Encoder().encode
 _ANSWERS_MAX = 64
 """Arbitrary: answers of this many different selectors are kept per device."""
 
@@ -101,6 +104,11 @@ class DevicePool:
         self.waits = False
         """Some device is ready only when conditions are met; such pools are tried last."""
 
+    @property
+    def tells_nodes_apart(self) -> bool:
+        """Some device says itself who reaches it."""
+        return any(device.of.spec.per_device_node_selection for device in self.devices)
+
     def __str__(self) -> str:
         return f"{self.driver}/{self.name}"
 
@@ -133,6 +141,30 @@ class _Slice:
         return self._devices
 
 
+class _Reach:
+    """Slices that the same nodes reach."""
+
+    __slots__ = ("_is_reached", "_where", "slices")
+
+    def __init__(self, first: ResourceSlice) -> None:
+        self.slices: list[_Slice] = []
+        spec, self._where = first.spec, f"slice {first.metadata.name}"
+        self._is_reached: Callable[[Node], bool] | SelectorError
+        if spec.all_nodes or spec.node_selector is None:
+            self._is_reached = lambda node: _is_relevant(first, node)
+            return
+        try:
+            self._is_reached = node_selector_matcher(spec.node_selector)
+        except SelectorError as problem:
+            self._is_reached = problem
+
+    def is_of(self, node: Node) -> bool:
+        """Whether the node reaches them. Raises AllocationError if their selector cannot be read."""
+        if isinstance(self._is_reached, SelectorError):
+            raise _unreadable(self._where, self._is_reached)
+        return self._is_reached(node)
+
+
 class Inventory:
     """All slices, by whom they concern."""
 
@@ -147,6 +179,10 @@ class Inventory:
         self._made: dict[str, _Slice] = {}
         self._of_node: dict[str, list[_Slice]] = {}
         self._shared: list[_Slice] = []
+        self._reaches: dict[object, _Reach] = {}
+        """The shared slices, by who reaches them."""
+        self._pools_of_shared: dict[tuple[bool, ...], list[DevicePool]] = {}
+        """Which of these a node reaches → their pools: one list for all such nodes."""
         self._of_pool: dict[tuple[str, str], list[_Slice]] = {}
         self._pools: dict[str, tuple[Node, list[DevicePool]]] = {}
         for found in sorted(slices, key=lambda s: s.metadata.name):
@@ -164,6 +200,8 @@ class Inventory:
             self._of_node.setdefault(spec.node_name, []).append(made)
         else:
             self._shared.append(made)
+            if not _has_groups(made.slice):
+                self._reaches.setdefault(_reach_key(made.slice), _Reach(made.slice)).slices.append(made)
         self._of_pool.setdefault((spec.driver, spec.pool.name), []).append(made)
 
     def _keep_pools(self, before: Inventory) -> None:
@@ -181,6 +219,8 @@ class Inventory:
             own = (*self._of_node.get(name, ()), *before._of_node.get(name, ()), *self._shared)
             if not any((made.slice.spec.driver, made.slice.spec.pool.name) in changed for made in own):
                 self._pools[name] = (node, pools)
+        if not any((made.slice.spec.driver, made.slice.spec.pool.name) in changed for made in self._shared):
+            self._pools_of_shared = before._pools_of_shared
 
     def concerns(self, node: str) -> bool:
         """Whether some slice may be for this node."""
@@ -195,10 +235,27 @@ class Inventory:
         return found[1]
 
     def _gathered(self, node: Node) -> list[DevicePool]:
+        own = [m for m in self._of_node.get(node.metadata.name, ()) if _is_relevant(m.slice, node)]
+        reached = tuple([reach.is_of(node) for reach in self._reaches.values()])
+        shared = self._pools_of_shared.get(reached)
+        if shared is None:
+            shared = self._pools_of_shared[reached] = self._pools_from(self._slices_of(reached))
+        if not own:
+            return shared
+        pools = self._pools_from(own)
+        apart = {(pool.driver, pool.name) for pool in shared}.isdisjoint((p.driver, p.name) for p in pools)
+        if not shared or (apart and len(pools) == len({_pool_of(made) for made in own})):
+            return sorted((*pools, *shared), key=_order) if shared else pools
+        return self._pools_from([*own, *self._slices_of(reached)])
+
+    def _slices_of(self, reached: tuple[bool, ...]) -> list[_Slice]:
+        of = zip(reached, self._reaches.values(), strict=True)
+        return [made for is_reached, reach in of if is_reached for made in reach.slices]
+
+    def _pools_from(self, slices: Sequence[_Slice]) -> list[DevicePool]:
+        """The pools of these slices, in the order in which they are tried."""
         groups: dict[tuple[str, str], list[_Slice]] = {}
-        for made in (*self._of_node.get(node.metadata.name, ()), *self._shared):
-            if not _is_relevant(made.slice, node):
-                continue
+        for made in slices:
             spec = made.slice.spec
             group = groups.setdefault((spec.driver, spec.pool.name), [])
             if group and spec.pool.generation < group[0].slice.spec.pool.generation:
@@ -207,7 +264,7 @@ class Inventory:
                 group.clear()
             group.append(made)
         pools = [pool for key, group in groups.items() if (pool := self._pool(key, group)) is not None]
-        return sorted(pools, key=lambda pool: (pool.waits, pool.driver, pool.name))
+        return sorted(pools, key=_order)
 
     def _pool(self, key: tuple[str, str], group: list[_Slice]) -> DevicePool | None:
         """None if a newer generation is on its way."""
@@ -231,6 +288,22 @@ class Inventory:
             elsewhere = [made for made in same if made.slice.metadata.name not in own]
         _fill(pool, group, elsewhere)
         return pool
+
+
+def _order(pool: DevicePool) -> tuple[bool, str, str]:
+    return pool.waits, pool.driver, pool.name
+
+
+def _pool_of(made: _Slice) -> tuple[str, str]:
+    return made.slice.spec.driver, made.slice.spec.pool.name
+
+
+def _reach_key(found: ResourceSlice) -> object:
+    """Equal for slices that the same nodes reach."""
+    spec = found.spec
+    if spec.all_nodes:
+        return "all"
+    return ("own", found.metadata.name) if spec.node_selector is None else _encode(spec.node_selector)
 
 
 def _fill(pool: DevicePool, group: list[_Slice], elsewhere: list[_Slice]) -> None:
@@ -300,6 +373,10 @@ def reaches(
     try:
         return node_selector_matcher(selector)(node)
     except SelectorError as problem:
-        raise AllocationError(
-            f"gather pool information: failed to perform node selection for {where}: failed to parse node selector: {problem}"
-        ) from None
+        raise _unreadable(where, problem) from None
+
+
+def _unreadable(where: str, problem: SelectorError) -> AllocationError:
+    return AllocationError(
+        f"gather pool information: failed to perform node selection for {where}: failed to parse node selector: {problem}"
+    )

@@ -69,6 +69,10 @@ class _Position(NamedTuple):
     start: int = 0
 
 
+_Step = Generator[_Position | None, int, int]
+"""Yields the position after it, and is sent what came of that; or nothing, where the search may be interrupted."""
+
+
 def given_up(limit: int) -> SearchGivenUp:
     """After so many steps; fewer than a node may take, where the attempt has taken all that it may."""
     after = f"after {limit} steps" if limit else "because other nodes took all steps of the attempt"
@@ -112,7 +116,7 @@ class Search:
         self.results: list[list[Taken]] = [[] for _ in claims]
         self.chosen: dict[tuple[int, int], int] = {}
         """(claim, request) → the alternative that was chosen."""
-        self._stack: list[Generator[_Position, int, int]] = []
+        self._stack: list[_Step] = []
         self._outcome: int | None = None
 
     @property
@@ -137,8 +141,10 @@ class Search:
                 spent, paid = paid - self._left, self._left
                 self.effort.spend(spent)
             try:
-                stack.append(self._place(stack[-1].send(self._outcome)))  # type: ignore[arg-type]
+                position = stack[-1].send(self._outcome)  # type: ignore[arg-type]
                 self._outcome = None
+                if position is not None:
+                    stack.append(self._place(position))
             except StopIteration as end:
                 stack.pop()
                 self._outcome = end.value
@@ -195,7 +201,7 @@ class Search:
 
     # --- the search -------------------------------------------------------------------------------------------------------
 
-    def _place(self, at: _Position) -> Generator[_Position, int, int]:
+    def _place(self, at: _Position) -> _Step:
         self._spend()
         if at.claim == len(self._claims):
             return DONE
@@ -223,7 +229,7 @@ class Search:
             return FAILED
         return (yield from self._any(at, wanted))
 
-    def _first_available(self, at: _Position, count: int) -> Generator[_Position, int, int]:
+    def _first_available(self, at: _Position, count: int) -> _Step:
         all_too_many = True
         for index in range(count):
             outcome = yield _Position(at.claim, at.request, index)
@@ -235,7 +241,7 @@ class Search:
                 return DONE
         return TOO_MANY if all_too_many else FAILED
 
-    def _next_of_all(self, at: _Position, wanted: Wanted) -> Generator[_Position, int, int]:
+    def _next_of_all(self, at: _Position, wanted: Wanted) -> _Step:
         device, pool = self._all[wanted][at.device]
         taken = self._take(at.claim, wanted, device, pool)
         if taken is None:
@@ -245,8 +251,10 @@ class Search:
             self._give_back(at.claim, taken)
         return outcome
 
-    def _any(self, at: _Position, wanted: Wanted) -> Generator[_Position, int, int]:
+    def _any(self, at: _Position, wanted: Wanted) -> _Step:
         for index in range(at.start, len(self._devices)):
+            if not index % _PAUSED_AFTER:
+                yield None
             self._spend()
             device, pool = self._devices[index]
             if self._is_in_use(at.claim, wanted, device) or not self._is_selectable(wanted, device):

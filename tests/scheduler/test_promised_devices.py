@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -12,6 +13,7 @@ from msgspec.structs import replace
 
 from tidelog.api.objects import Pod, ResourceClaim, ResourceClaimStatus
 from tidelog.eventlog.records import AttemptAborted, Reserved, decode_body
+from tidelog.framework.effort import Paused
 from tidelog.replay.driver import Driver
 from tidelog.replay.verify import recover, verify
 from tidelog.testing import builders as b
@@ -23,6 +25,7 @@ STEPS = (
     "pod",
     "attempt",
     "attempt",
+    "pause",
     "commit",
     "commit",
     "gang",
@@ -74,6 +77,10 @@ class World:
             driver.put(b.pod_group(name, min_count=2), *members)
         elif step == "attempt":
             driver.attempt()
+        elif step == "pause":
+            with contextlib.suppress(Paused):
+                decision = driver.core.attempt(driver.now, 49)
+                driver.submitted += [] if decision is None else [decision]
         elif step == "commit":
             driver.commit(most=1 + number % 2)
         elif step == "release" and isinstance(claim, ResourceClaim) and claim.status.allocation is not None:

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from tidelog.api.objects import Object, Pod, PodResourceClaim
 from tidelog.api.times import NANOS
 from tidelog.framework.effort import Paused
+from tidelog.plugins.dynamic_resources.search import Search
 from tidelog.plugins.registry import Registry
 from tidelog.queue.entity import Where
 from tidelog.replay.driver import Driver
@@ -134,3 +135,30 @@ def test_last_of_many_nodes_is_found_though_all_others_have_a_device_too_few() -
     decided(driver, 5_000)
 
     assert driver.placements() == {"default/p": f"n{nodes - 1:04}"}
+
+
+def test_devices_that_many_nodes_reach_are_searched_in_vain_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    searches = 0
+    run = Search.run
+
+    def counted(self: Search) -> bool:
+        nonlocal searches
+        searches += 1
+        return run(self)
+
+    monkeypatch.setattr(Search, "run", counted)
+    zone = {"key": b.ZONE, "operator": "In", "values": ["b"]}
+    own, far = ({"nodeSelectorTerms": [{"matchExpressions": [{**zone, "values": [name]}]}]} for name in "ab")
+    setup: list[Object] = [CLASS, d.resource_slice("host", ["h0"], node="n99")]
+    setup += [d.resource_slice(f"s{i:02}", ["d0"], nodeSelector=own if i % 2 else far) for i in range(40)]
+    setup += [b.node(f"n{i:02}").label({b.ZONE: "ab"[i % 2]}).build() for i in range(100)]
+    driver = Driver()
+    driver.start()
+    driver.put(*setup, d.claim("c", d.request("r", "gpu", "device.driver == 'other'")), claiming("p", "c"))
+
+    decided(driver, None)
+
+    assert searches == 3, "one for each zone, and one for the host with a device of its own"
+    driver.put(d.resource_slice("more", ["x"], node="n50", driver="other"), d.device_class())
+    driver.advance(60)
+    assert driver.placements() == {"default/p": "n50"}

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from tidelog.api.objects import Pod, Quantity, Volume
 from tidelog.api.quantity import parse_exact
 from tidelog.api.storage import ObjectReference, PersistentVolume, PersistentVolumeClaim, StorageClass
+from tidelog.api.well_known import HOSTNAME
 
 CLASS = "volume.beta.kubernetes.io/storage-class"
 BIND_COMPLETED = "pv.kubernetes.io/bind-completed"
@@ -74,6 +75,18 @@ def is_made_for(claim: PersistentVolumeClaim, pod: Pod) -> bool:
     """Whether the claim of an ephemeral volume is controlled by this very pod."""
     owner = next((o for o in claim.metadata.owner_references if o.controller), None)
     return owner is not None and owner.uid == pod_uid(pod)
+
+
+def host_of(volume: PersistentVolume) -> str | None:
+    """The one value of the label kubernetes.io/hostname with which nodes reach the volume, as they reach a disk of their own; None of others."""
+    affinity = volume.spec.node_affinity
+    terms = () if affinity is None or affinity.required is None else affinity.required.node_selector_terms
+    if len(terms) != 1:
+        return None
+    for asked in terms[0].match_expressions:
+        if asked.key == HOSTNAME and asked.operator == "In" and len(asked.values) == 1:
+            return asked.values[0]
+    return None
 
 
 def class_of(obj: PersistentVolumeClaim | PersistentVolume) -> str:

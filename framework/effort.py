@@ -21,6 +21,11 @@ class Effort:
         self.left: int | None = None
         """Steps of its turn, some two microseconds each; None: it is not to stop."""
 
+    def charge(self, steps: int) -> None:
+        """Count them; who next asks to `spend` some pays for them."""
+        if self.left is not None:
+            self.left -= steps
+
     def spend(self, steps: int) -> None:
         """Raises Paused when the turn is over. To be called where the work can be taken up again, or has become worth nothing."""
         if self.left is not None:

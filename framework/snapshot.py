@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from typing import Protocol
 
+from tidelog.api.well_known import HOSTNAME
 from tidelog.framework.changes import ChangeList
 from tidelog.framework.effort import Effort
 from tidelog.framework.label_keys import LabelKeys
@@ -60,6 +61,8 @@ class Snapshot:
         """Namespace and name of a claim → nodes with a pod that mounts it."""
         self._claims_of: dict[str, tuple[tuple[str, str], ...]] = {}
         """Node → the claims mounted there, as `_claims` has them; most have none."""
+        self._hosts: dict[str, dict[str, None]] = {}
+        """Value of the label for hosts → nodes with it."""
         self._images: dict[str, int] = {}
         """Image name → number of nodes that have it."""
         self._image_sizes: tuple[int, dict[str, int]] = (0, {})
@@ -101,6 +104,10 @@ class Snapshot:
     def nodes_with_claim(self, namespace: str, name: str) -> Collection[str]:
         """Names of the nodes with a pod that mounts this claim, those of ephemeral volumes aside; in no order that means anything."""
         return self._claims.get((namespace, name), ())
+
+    def nodes_of_host(self, host: str) -> Collection[str]:
+        """Names of the nodes with this value of the label kubernetes.io/hostname; in no order that means anything."""
+        return self._hosts.get(host, ())
 
     def image_nodes(self, image: str) -> int:
         """How many nodes have the image of this normalised name."""
@@ -173,7 +180,19 @@ class Snapshot:
             self.object_generation = self._object_changes.touch(name)
             self._count_images(old, -1)
             self._count_images(new, 1)
+            self._index_host(old, new)
         self._index_pods(name, new)
+
+    def _index_host(self, old: NodeInfo | None, new: NodeInfo | None) -> None:
+        before, now = (None if node is None else node.labels.get(HOSTNAME) for node in (old, new))
+        if before == now:
+            return
+        if old is not None and before is not None:
+            del self._hosts[before][old.name]
+            if not self._hosts[before]:
+                del self._hosts[before]
+        if new is not None and now is not None:
+            self._hosts.setdefault(now, {})[new.name] = None
 
     def _count_images(self, node: NodeInfo | None, by: int) -> None:
         if node is None:

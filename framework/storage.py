@@ -19,7 +19,7 @@ from tidelog.api.storage import (
     StorageClass,
     VolumeAttachment,
 )
-from tidelog.api.volumes import class_of
+from tidelog.api.volumes import class_of, host_of
 
 KINDS_OF_STORAGE = (
     PersistentVolumeClaim,
@@ -50,7 +50,13 @@ class Storage:
         """Grows with each change of a StorageClass or of what drivers say of themselves: rarely."""
         self._tables: dict[type, dict[tuple[str, str], Any]] = {kind: {} for kind in KINDS_OF_STORAGE}
         self._by_class = _Index[PersistentVolume](class_of)
-        self._free = _Index[PersistentVolume](lambda v: class_of(v) if v.spec.claim_ref is None else None)
+        self._free = _Index[PersistentVolume](
+            lambda v: class_of(v) if v.spec.claim_ref is None and host_of(v) is None else None
+        )
+        self._local = _Index[PersistentVolume](_class_and_host)
+        self._with_local = _Index[PersistentVolume](
+            lambda v: class_of(v) if v.spec.claim_ref is None and host_of(v) is not None else None
+        )
         self._promised = _Index[PersistentVolume](_claim_named_by)
         self._by_handle = _Index[PersistentVolume](_handle_of)
         self._users = _Index[PersistentVolumeClaim](lambda found: found.spec.volume_name or None)
@@ -61,7 +67,14 @@ class Storage:
         )
         self._indexes: dict[type, tuple[_Index[Any], ...]] = {
             PersistentVolumeClaim: (self._users,),
-            PersistentVolume: (self._by_class, self._free, self._promised, self._by_handle),
+            PersistentVolume: (
+                self._by_class,
+                self._free,
+                self._local,
+                self._with_local,
+                self._promised,
+                self._by_handle,
+            ),
             CSIStorageCapacity: (self._capacities,),
             VolumeAttachment: (self._attachments, self._attaching),
         }
@@ -131,8 +144,16 @@ class Storage:
         return self._by_class.of(name)
 
     def free_volumes_of_class(self, name: str) -> Sequence[PersistentVolume]:
-        """Those of the class that no claim has and that are promised to none, by name."""
+        """Those of the class that no claim has and that are promised to none, by name; those of a single host aside."""
         return self._free.of(name)
+
+    def has_local_volumes(self, name: str) -> bool:
+        """Whether there are such volumes of single hosts."""
+        return name in self._with_local
+
+    def local_volumes(self, name: str, host: str) -> Sequence[PersistentVolume]:
+        """Those of this host, by name. A change of one of them is a change of its nodes, and not of `offers_of_class`."""
+        return self._local.of(f"{name}/{host}")
 
     def volumes_promised_to(self, namespace: str, name: str) -> Sequence[PersistentVolume]:
         """Those that name the claim, by name."""
@@ -213,6 +234,11 @@ class _Index(dict[str, dict[tuple[str, str], _K]]):
                 return ()
             found = self._sorted[value] = tuple(named[key] for key in sorted(named))
         return found
+
+
+def _class_and_host(volume: PersistentVolume) -> str | None:
+    host = host_of(volume) if volume.spec.claim_ref is None else None
+    return None if host is None else f"{class_of(volume)}/{host}"
 
 
 def _claim_named_by(volume: PersistentVolume) -> str | None:

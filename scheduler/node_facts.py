@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from tidelog.api.objects import Object, ResourceClaim, ResourceSlice
 from tidelog.api.storage import CSINode, PersistentVolume, PersistentVolumeClaim, VolumeAttachment
+from tidelog.api.volumes import host_of
 from tidelog.framework.listers import Listers
 from tidelog.framework.snapshot import Snapshot
 
@@ -24,7 +25,9 @@ def nodes_told_of(obj: Object, snapshot: Snapshot, listers: Listers) -> Iterator
     elif isinstance(obj, PersistentVolumeClaim):
         yield from snapshot.nodes_with_claim(meta.namespace, meta.name)
     elif isinstance(obj, PersistentVolume):
-        storage = listers.storage
+        storage, host = listers.storage, host_of(obj)
+        if host is not None:
+            yield from snapshot.nodes_of_host(host)
         for claim in storage.claims_with_volume(meta.name):
             yield from snapshot.nodes_with_claim(claim.metadata.namespace, claim.metadata.name)
         for attachment in storage.attachments_of(meta.name):

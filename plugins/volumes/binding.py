@@ -36,6 +36,7 @@ from tidelog.api.volumes import (
 )
 from tidelog.api.writes import Write
 from tidelog.framework.arithmetic import round_half_away
+from tidelog.framework.effort import Effort
 from tidelog.framework.events import Action, ClusterEvent, EventRegistration, Hint, Resource, WaitingPod
 from tidelog.framework.interface import (
     SKIP,
@@ -83,6 +84,8 @@ DEFAULT_SHAPE = (
     UtilizationShapePoint(utilization=100, score=0),
 )
 _STATE = "VolumeBinding"
+_STEPS_OF_QUESTION = 20
+"""So much of an attempt's turn takes the plan for a node; arbitrary."""
 
 
 def mode_not_set(name: str) -> str:
@@ -105,11 +108,11 @@ class Claims:
         self._candidates: dict[int, Candidates] = {}
         self._provisioning: dict[int, Provisioning] = {}
 
-    def candidates(self, claim: PersistentVolumeClaim, storage: Storage) -> Candidates:
+    def candidates(self, claim: PersistentVolumeClaim, storage: Storage, effort: Effort) -> Candidates:
         """The volumes that would do for one of them. Raises SelectorError."""
         found = self._candidates.get(id(claim))
         if found is None:
-            found = Candidates(claim, volumes_for(claim, storage))
+            found = Candidates(claim, volumes_for(claim, storage), storage.local_volumes, effort)
             self._candidates[id(claim)] = found
         return found
 
@@ -134,8 +137,8 @@ class VolumeBinding(Plugin):
     name = "VolumeBinding"
     too_late: ClassVar[str] = "binding volumes: context deadline exceeded"
     Args = VolumeBindingArgs
-    filter_depends = Depends.NODE | Depends.STORAGE
-    score_depends = Depends.NODE | Depends.STORAGE
+    filter_depends = Depends.NODE | Depends.OCCUPANTS | Depends.STORAGE
+    score_depends = Depends.NODE | Depends.OCCUPANTS | Depends.STORAGE
     signed_depends: ClassVar[Depends] = Depends.STORAGE
 
     def __init__(self, args: VolumeBindingArgs, handle: Handle) -> None:
@@ -295,6 +298,8 @@ class VolumeBinding(Plugin):
                 to_make.append(claim)
             else:
                 return Lacking.VOLUMES
+        effort = self.handle.snapshot.effort
+        effort.spend(_STEPS_OF_QUESTION)
         bindings: list[Binding] = []
         taken: set[str] = set()
         if to_match:
@@ -302,7 +307,7 @@ class VolumeBinding(Plugin):
                 for claim in claims.by_size:
                     if SELECTED_NODE in claim.metadata.annotations:
                         continue
-                    volume = claims.candidates(claim, self._storage).on(node.labels, taken)
+                    volume = claims.candidates(claim, self._storage, effort).on(node.labels, taken)
                     if volume is None:
                         to_make.append(claim)
                     else:

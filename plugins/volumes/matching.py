@@ -1,12 +1,13 @@
 """Which of the volumes that are there a claim would get on a node.
 
 The volumes that will do anywhere are found once for a pod, smallest first; which of them a node reaches, for each node. Volumes whose node
-affinity asks for labels with given values are looked up by these, so that a node costs the volumes that it may reach, not all there are.
+affinity asks for labels with given values are looked up by these, so that a node costs the volumes that it may reach, not all there are. Volumes
+of a single host are not even looked at before that node is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from heapq import merge
 from typing import NamedTuple
@@ -15,9 +16,13 @@ from tidelog.api.objects import NodeSelector
 from tidelog.api.selectors import Matcher, label_matcher, volume_affinity_matcher
 from tidelog.api.storage import PersistentVolume, PersistentVolumeClaim
 from tidelog.api.volumes import FILESYSTEM, class_of, is_for, size
+from tidelog.api.well_known import HOSTNAME
+from tidelog.framework.effort import Effort
 from tidelog.framework.storage import Storage
 
 Labels = Mapping[str, str]
+_STEPS_OF_VOLUME = 5
+"""So much of an attempt's turn is a look at whether a node reaches a volume; arbitrary."""
 
 
 def reaches(selector: NodeSelector | None) -> Matcher:
@@ -51,7 +56,7 @@ def volumes_for(claim: PersistentVolumeClaim, storage: Storage) -> list[Persiste
 
 
 class _Candidate(NamedTuple):
-    rank: int
+    rank: tuple[Fraction, str]
     volume: PersistentVolume
     reaches: Matcher
 
@@ -59,20 +64,46 @@ class _Candidate(NamedTuple):
 class Candidates:
     """The volumes that would do for one claim, wherever they can be reached."""
 
-    def __init__(self, claim: PersistentVolumeClaim, volumes: Iterable[PersistentVolume]) -> None:
-        """`volumes` are those of the claim's class, by name. Raises SelectorError."""
+    def __init__(
+        self,
+        claim: PersistentVolumeClaim,
+        volumes: Iterable[PersistentVolume],
+        local: Callable[[str, str], Sequence[PersistentVolume]],
+        effort: Effort,
+    ) -> None:
+        """`volumes` are those of the claim's class, by name; but `local` tells of those of a class and host, as of now. `effort`: of the attempt. Raises
+        SelectorError."""
         self.claim = claim
+        self._local = local
+        self._effort = effort
+        self._selects = _everywhere if claim.spec.selector is None else label_matcher(claim.spec.selector)
         fitting = [volume for volume in volumes if _will_do(volume, claim)]
         self._promised = [volume for volume in fitting if is_for(volume, claim)]
         """Those that name this claim: the first decides, and no other will do then."""
         self._anywhere: list[_Candidate] = []
         self._by_label: dict[str, dict[str, list[_Candidate]]] = {}
-        self._index(_available([volume for volume in fitting if volume.spec.claim_ref is None], claim))
+        self._index(volume for volume in fitting if volume.spec.claim_ref is None)
 
-    def _index(self, volumes: Sequence[PersistentVolume]) -> None:
-        for rank, volume in enumerate(volumes):
-            selector = affinity_of(volume)
-            candidate = _Candidate(rank, volume, reaches(selector))
+    def _available(self, volumes: Iterable[PersistentVolume]) -> list[_Candidate]:
+        """Those that nobody has, as the claim wants them: the smallest first, and among equals the first by name."""
+        wanted, name = set(self.claim.spec.access_modes), class_of(self.claim)
+        found = [
+            _Candidate(
+                (Fraction(*size(volume.spec.capacity)), volume.metadata.name),
+                volume,
+                reaches(affinity_of(volume)),
+            )
+            for volume in volumes
+            if volume.status.phase == "Available"
+            and class_of(volume) == name
+            and wanted <= set(volume.spec.access_modes)
+            and self._selects(volume.metadata.labels)
+        ]
+        return sorted(found, key=_rank)
+
+    def _index(self, volumes: Iterable[PersistentVolume]) -> None:
+        for candidate in self._available(volumes):
+            selector = affinity_of(candidate.volume)
             labels = None if selector is None else _labels_asked_for(selector)
             if labels is None:
                 self._anywhere.append(candidate)
@@ -86,6 +117,7 @@ class Candidates:
             if promised.metadata.name not in taken:
                 return promised if reaches(affinity_of(promised))(labels) else None
         for candidate in self._near(labels):
+            self._effort.charge(_STEPS_OF_VOLUME)
             if candidate.volume.metadata.name not in taken and candidate.reaches(labels):
                 return candidate.volume
         return None
@@ -99,12 +131,16 @@ class Candidates:
         ]
         if self._anywhere:
             lists.append(self._anywhere)
+        if (host := labels.get(HOSTNAME)) is not None:
+            local = self._local(class_of(self.claim), host)
+            if local:
+                lists.append(self._available(v for v in local if _will_do(v, self.claim)))
         if len(lists) < 2:
             return iter(lists[0] if lists else ())
         return merge(*lists, key=_rank)
 
 
-def _rank(candidate: _Candidate) -> int:
+def _rank(candidate: _Candidate) -> tuple[Fraction, str]:
     return candidate.rank
 
 
@@ -118,20 +154,6 @@ def _will_do(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
         and (spec.volume_mode or FILESYSTEM) == (wanted.volume_mode or FILESYSTEM)
         and (spec.volume_attributes_class_name or "") == (wanted.volume_attributes_class_name or "")
     )
-
-
-def _available(volumes: Iterable[PersistentVolume], claim: PersistentVolumeClaim) -> list[PersistentVolume]:
-    """Those that nobody has, as the claim wants them: the smallest first, and among equals the first by name."""
-    selects = _everywhere if claim.spec.selector is None else label_matcher(claim.spec.selector)
-    found = [
-        volume
-        for volume in volumes
-        if volume.status.phase == "Available"
-        and class_of(volume) == class_of(claim)
-        and set(claim.spec.access_modes) <= set(volume.spec.access_modes)
-        and selects(volume.metadata.labels)
-    ]
-    return sorted(found, key=lambda v: (Fraction(*size(v.spec.capacity)), v.metadata.name))
 
 
 def _labels_asked_for(selector: NodeSelector) -> list[tuple[str, str]] | None:

@@ -12,9 +12,11 @@ from tidelog.api.objects import LabelSelector, Object, ObjectMeta
 from tidelog.api.quantity import parse_exact
 from tidelog.api.storage import CSIStorageCapacity
 from tidelog.configuration.configuration import resolve_configuration
-from tidelog.eventlog.records import Nominated, Unschedulable, decode_body
+from tidelog.eventlog.records import Nominated, Reserved, Unschedulable, decode_body
+from tidelog.framework.effort import Effort
+from tidelog.framework.storage import Storage
 from tidelog.plugins.registry import Registry
-from tidelog.plugins.volumes.matching import Candidates
+from tidelog.plugins.volumes.matching import Candidates, volumes_for
 from tidelog.replay.driver import Driver
 from tidelog.replay.verify import verify
 from tidelog.testing import builders as b
@@ -159,7 +161,11 @@ def test_looked_up_volume_is_the_one_that_trying_all_would_find(
         reached, key=lambda v: (parse_exact(v.spec.capacity["storage"]), v.metadata.name), default=None
     )
 
-    assert Candidates(claim, made).on({HOST: host}, set()) == best
+    storage = Storage()
+    for each in made:
+        storage.put(each)
+    candidates = Candidates(claim, volumes_for(claim, storage), storage.local_volumes, Effort())
+    assert candidates.on({HOST: host}, set()) == best
 
 
 @pytest.mark.parametrize("compat", ["default", "upstream"])
@@ -180,3 +186,31 @@ def test_driver_that_counts_space_no_more_wakes_pods_with_claims(compat: str) ->
     driver.advance(20)
 
     assert (driver.kinds()[-1] == "Reserved") is (compat == "default")
+
+
+def test_disk_of_a_host_that_comes_or_goes_is_seen_though_the_nodes_were_asked_before() -> None:
+    def disk(number: int, size: str = "9Gi") -> Object:
+        return s.volume(f"disk-{number}", size, "local", on={HOST: f"n{number:02}"})
+
+    driver = started(
+        s.local_class(), *(b.node(f"n{i:02}").label({HOST: f"n{i:02}"}).build() for i in range(20))
+    )
+    driver.put(disk(1, "1Gi"), *(s.claim(f"c{i}", "5Gi", "local") for i in range(5)))
+    driver.put(*(pod(f"p{i}", f"c{i}").build() for i in range(3)))
+    driver.settle()
+    assert not reserved(driver), "all nodes were asked, and none has a disk that is large enough"
+
+    driver.put(disk(7))
+    driver.advance(10)
+    driver.put(disk(1, "9Gi"), disk(9))
+    driver.delete(disk(9))
+    driver.advance(10)
+    driver.put(pod("p3", "c3").build())
+    driver.settle()
+
+    assert reserved(driver) == ["n07", "n01"]
+
+
+def reserved(driver: Driver) -> list[str]:
+    bodies = (decode_body(record) for record in driver.records)
+    return [body.node for body in bodies if isinstance(body, Reserved)]

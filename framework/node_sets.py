@@ -7,6 +7,7 @@ one at or after" are one machine-level pass over a few hundred bytes, whatever P
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import compress
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 if TYPE_CHECKING:
@@ -46,7 +47,10 @@ def places_in(bits: Bits) -> Iterator[int]:
 
 def picked(items: Sequence[T], bits: Bits) -> list[T]:
     """The items at the places of the set, in order."""
-    return [item for item, bit in zip(items, reversed(f"{bits:b}"), strict=False) if bit == "1"]
+    return list(compress(items, f"{bits:b}"[::-1].encode().translate(_DIGITS)))
+
+
+_DIGITS = bytes(digit == ord("1") for digit in range(256))
 
 
 def bits_of(places: Sequence[int], size: int) -> Bits:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 
 from tidelog.eventlog.records import Nominated
-from tidelog.plugins.default_preemption.candidates import Candidate, rank, ranked
+from tidelog.plugins.default_preemption.candidates import Candidate, Twin, rank, ranked
 from tidelog.plugins.default_preemption.plugin import DefaultPreemption
 from tidelog.replay.examine import examine
 from tidelog.scheduler.core import Core
@@ -40,7 +40,7 @@ def deciding_rule(core: Core, attempt: RecordedAttempt, key: str) -> str:
     return _difference(found, attempt.at)
 
 
-def _difference(found: list[Candidate], at: int) -> str:
+def _difference(found: list[Candidate | Twin], at: int) -> str:
     """Name the first of kube-scheduler's rules by which the best and the next one differ."""
     best, other = found[:2]
     place = next(

@@ -22,7 +22,7 @@ from tidelog.framework.disruption_budgets import Allowances
 from tidelog.framework.interface import CycleState, Depends, Status
 from tidelog.framework.node_info import NodeInfo, PodInfo
 from tidelog.framework.preemption_plan import PreemptionPort
-from tidelog.plugins.default_preemption.candidates import Candidate, possible_victims
+from tidelog.plugins.default_preemption.candidates import Candidate, Pattern, Twin, by_importance
 from tidelog.plugins.default_preemption.dry_run import Blocker
 
 SHAPES_MAX = 16
@@ -43,37 +43,9 @@ class Answer(NamedTuple):
     """Of the victims that come into question."""
     standings: tuple[bytes, ...]
     """Of the budgets in these, as far as there are any."""
-    found: Candidate | Status
+    found: Candidate | Twin | Status
     blockers: Sequence[Blocker]
     """Why the node is out, if it is for protected pods only."""
-
-
-class Pattern(NamedTuple):
-    """A candidate with places in the order of importance instead of pods."""
-
-    victims: tuple[int, ...]
-    protected: tuple[int, ...]
-    spared: tuple[int, ...]
-
-    @classmethod
-    def of(cls, candidate: Candidate, lower: Sequence[PodInfo]) -> Pattern:
-        """`lower` are the pods that came into question, the most important first."""
-        place = {pod.uid: i for i, pod in enumerate(lower)}
-        return cls(
-            tuple(place[pod.uid] for pod in candidate.victims),
-            tuple(sorted(place[uid] for uid in candidate.protected)),
-            tuple(place[pod.uid] for pod in candidate.spared),
-        )
-
-    def on(self, node: str, lower: Sequence[PodInfo]) -> Candidate:
-        """The candidate that a twin is."""
-        return Candidate(
-            node,
-            tuple([lower[i] for i in self.victims]),
-            0,
-            frozenset(lower[i].uid for i in self.protected),
-            tuple([lower[i] for i in self.spared]),
-        )
 
 
 class Answers:
@@ -133,6 +105,7 @@ class Recollection:
         self._allowances = allowances
         self._state = state
         self._pod = pod
+        self._known_standings: dict[tuple[str, ...], tuple[bytes, ...]] = {}
         self._has_twins = answers is not None and not (
             pod.pod.spec.node_name or port.tells_equal_nodes_apart(state)
         )
@@ -145,19 +118,25 @@ class Recollection:
         known = answers.by_node.get(node.name)
         if known is not None and known.generation == node.generation:
             standings = self._standings(known.namespaces)
-            if standings == known.standings and (not standings or self._circumstances(node) is not None):
+            if standings == known.standings and (not standings or self._victims(node) is not None):
                 return known
         if not self._has_twins:
             return None
-        circumstances = self._circumstances(node)
-        if circumstances is None or circumstances[1]:
+        victims = self._victims(node)
+        if victims is None or victims.standings:
             return None
-        lower = possible_victims(node, self._pod, self._state.at)
-        twin = answers.by_kind.get(_kind(node, lower))
+        twin = answers.by_kind.get(_kind(node, self._placed(victims)))
         if twin is None:
             return None
-        found = twin.on(node.name, lower) if isinstance(twin, Pattern) else twin
-        answer = answers.by_node[node.name] = Answer(node.generation, *circumstances, found, ())
+        found: Candidate | Twin | Status
+        if not isinstance(twin, Pattern):
+            found = twin
+        elif victims.started:
+            found = twin.on(node.name, by_importance(victims.pods, self._state.at))
+        else:
+            found = Twin(node, self._pod.priority, twin)
+        answer = Answer(node.generation, victims.namespaces, (), found, ())
+        answers.by_node[node.name] = answer
         return answer
 
     def keep(self, node: NodeInfo, found: Candidate | Status, blockers: Sequence[Blocker]) -> None:
@@ -165,50 +144,84 @@ class Recollection:
         answers = self._answers
         if answers is None or self._port.nominated(node.name):
             return
-        circumstances = self._circumstances(node)
-        if circumstances is None:
+        victims = self._victims(node)
+        if victims is None:
             return
-        answers.by_node[node.name] = Answer(node.generation, *circumstances, found, blockers)
-        if not self._has_twins or circumstances[1]:
+        answers.by_node[node.name] = Answer(
+            node.generation, victims.namespaces, victims.standings, found, blockers
+        )
+        if not self._has_twins or victims.standings:
             return
-        lower = possible_victims(node, self._pod, self._state.at)
+        kind = _kind(node, self._placed(victims))
         if isinstance(found, Candidate):
-            answers.by_kind[_kind(node, lower)] = Pattern.of(found, lower)
+            answers.by_kind[kind] = Pattern.of(found, by_importance(victims.pods, self._state.at))
         elif found.is_rejected:
-            answers.by_kind[_kind(node, lower)] = found
+            answers.by_kind[kind] = found
         if len(answers.by_kind) > KINDS_MAX:
             del answers.by_kind[next(iter(answers.by_kind))]
 
-    def _circumstances(self, node: NodeInfo) -> tuple[tuple[str, ...], tuple[bytes, ...]] | None:
-        """The victims' namespaces and how the budgets there stand; None if the answer depends on more than them and the node."""
-        started: bool | None = None
-        namespaces: dict[str, None] = {}
+    def _victims(self, node: NodeInfo) -> _Victims | None:
+        """The pods that come into question; None if the answer depends on more than them, the node and the budgets."""
         priority = self._pod.priority
-        for other in node.pods.values():
-            if other.priority >= priority:
-                continue
-            says = bool(other.pod.status.start_time)
-            if says is not started:
-                if started is not None:
-                    return None
-                started = says
-            namespace = other.namespace
-            namespaces[namespace] = None
-            if (
-                self._allowances.standing(namespace)
-                and not other.terminating
-                and self._port.is_evicted(other.uid)
-            ):
-                return None
-        found = tuple(namespaces)
-        return found, self._standings(found)
+        pods = [other for other in node.pods.values() if other.priority < priority]
+        started = {bool(other.pod.status.start_time) for other in pods}
+        if len(started) > 1:
+            return None
+        namespaces = tuple(dict.fromkeys([other.namespace for other in pods]))
+        standings = self._standings(namespaces)
+        if standings and self._has_asked_silently(pods):
+            return None
+        return _Victims(pods, True in started, namespaces, standings)
+
+    def _has_asked_silently(self, pods: Sequence[PodInfo]) -> bool:
+        """One of them that a budget may be about was asked to go, and does not show it."""
+        return any(
+            self._allowances.standing(pod.namespace)
+            and not pod.terminating
+            and self._port.is_evicted(pod.uid)
+            for pod in pods
+        )
 
     def _standings(self, namespaces: tuple[str, ...]) -> tuple[bytes, ...]:
-        standing = self._allowances.standing
-        return tuple([found for namespace in namespaces if (found := standing(namespace))])
+        known = self._known_standings.get(namespaces)
+        if known is None:
+            standing = self._allowances.standing
+            known = tuple([found for namespace in namespaces if (found := standing(namespace))])
+            self._known_standings[namespaces] = known
+        return known
+
+    def _placed(self, victims: _Victims) -> list[_Part]:
+        """The parts of each victim that the dry run looks at, in the order of importance."""
+        parts = [_part(pod) for pod in victims.pods]
+        if all(part == parts[0] for part in parts):
+            return parts  # In any order.
+        return [_part(pod) for pod in by_importance(victims.pods, self._state.at)]
 
 
-def _kind(node: NodeInfo, lower: Sequence[PodInfo]) -> tuple[object, ...]:
+class _Victims(NamedTuple):
+    """The pods on a node that come into question."""
+
+    pods: Sequence[PodInfo]
+    started: bool
+    """They say when they were started; else none of them does."""
+    namespaces: tuple[str, ...]
+    standings: tuple[bytes, ...]
+    """How the budgets there stand."""
+
+
+_Part = tuple[object, ...]
+
+
+def _part(pod: PodInfo) -> _Part:
+    return (
+        pod.priority,
+        pod.pod.spec.allow_disruption_by_priority_greater_than_or_equal,
+        pod.host_ports,
+        *pod.occupied.items(),
+    )
+
+
+def _kind(node: NodeInfo, lower: Sequence[_Part]) -> tuple[object, ...]:
     """Equal for twins: all that filters by resources, ports and taints, and the dry run itself, look at, budgets aside."""
     spec = node.node.spec
     return (
@@ -218,13 +231,5 @@ def _kind(node: NodeInfo, lower: Sequence[PodInfo]) -> tuple[object, ...]:
         tuple(node.requested.items()),
         len(node.pods),
         tuple([(port, *holders.items()) for port, holders in node.used_ports.items()]),
-        *[
-            (
-                pod.priority,
-                pod.pod.spec.allow_disruption_by_priority_greater_than_or_equal,
-                pod.host_ports,
-                *pod.occupied.items(),
-            )
-            for pod in lower
-        ],
+        *lower,
     )

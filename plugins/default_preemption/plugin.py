@@ -53,7 +53,7 @@ from tidelog.framework.preemption_plan import (
 )
 from tidelog.framework.reasons import nodes_message
 from tidelog.framework.tie_break import scan_start
-from tidelog.plugins.default_preemption.candidates import Candidate, ranked
+from tidelog.plugins.default_preemption.candidates import Candidate, Twin, ranked
 from tidelog.plugins.default_preemption.dry_run import Blocker, DryRun
 from tidelog.plugins.default_preemption.hints import budget_changed, pod_changed, pod_deleted, skip
 from tidelog.plugins.default_preemption.memory import Memory
@@ -75,7 +75,7 @@ class DefaultPreemptionArgs(PluginArgs, frozen=True, kw_only=True):
 class Search(NamedTuple):
     """The result of trying it out."""
 
-    candidates: Sequence[Candidate]
+    candidates: Sequence[Candidate | Twin]
     """Those without violations first, each in the order of the search."""
     statuses: Mapping[str, Status]
     """Node → why preemption there does not help, for those that were tried in vain."""
@@ -219,16 +219,17 @@ class DefaultPreemption(Plugin):
         wanted = self._candidates_wanted(len(names))
         run = DryRun(port, allowances, state, pod, guarded=self.guarded)
         memory = self._memory.recollection(port, allowances, state, pod, len(self.handle.snapshot.nodes))
-        keeping: list[Candidate] = []
-        violating: list[Candidate] = []
+        keeping: list[Candidate | Twin] = []
+        violating: list[Candidate | Twin] = []
         failed: dict[str, Status] = {}
         for name in names:
             node = self.handle.snapshot.get(name)
             assert node is not None, f"a status for node {name}, which is not in the snapshot"
             answer = memory.recall(node)
+            found: Candidate | Twin | Status
             if answer is None:
-                found = run.on(node)
-                memory.keep(node, found, run.blockers.get(name, ()))
+                found = tried = run.on(node)
+                memory.keep(node, tried, run.blockers.get(name, ()))
             else:
                 found = answer.found
                 if answer.blockers:
@@ -251,7 +252,11 @@ class DefaultPreemption(Plugin):
     # --- the evictions --------------------------------------------------------------------------------------------------
 
     def _evict(
-        self, port: PreemptionPort, allowances: Allowances, candidates: Sequence[Candidate], pod: PodInfo
+        self,
+        port: PreemptionPort,
+        allowances: Allowances,
+        candidates: Sequence[Candidate | Twin],
+        pod: PodInfo,
     ) -> tuple[PreemptionPlan | None, tuple[RefusedEviction, ...]]:
         """The first of the candidates whose protected victims are all granted; what was refused on the way."""
         refusals: list[RefusedEviction] = []
@@ -307,7 +312,7 @@ class DefaultPreemption(Plugin):
     def _plan(
         self,
         port: PreemptionPort,
-        candidate: Candidate,
+        candidate: Candidate | Twin,
         evictions: Sequence[PlannedEviction],
         pod: PodInfo,
         candidates: int,

@@ -20,7 +20,7 @@ from tidelog.framework.diagnosis import NO_NODES, FitError
 from tidelog.framework.framework import Feasible, Framework, NodeScores
 from tidelog.framework.interface import CycleState, Status
 from tidelog.framework.node_info import NodeInfo, PodInfo
-from tidelog.plugins.default_preemption.candidates import Candidate, rank
+from tidelog.plugins.default_preemption.candidates import Candidate, Twin, rank
 from tidelog.plugins.default_preemption.plugin import DefaultPreemption
 from tidelog.plugins.image_locality import ImageLocality, pod_images, score_of_size
 from tidelog.queue.entity import pod_uid
@@ -345,7 +345,7 @@ class RejectionJudge(PendingPod):
             return ModeVerdict("differs", view, best=names, reason=f"our victims are {victims}")
         return ModeVerdict("agreed", view, best=names, reason="preemption")
 
-    def _went(self, candidate: Candidate) -> bool:
+    def _went(self, candidate: Candidate | Twin) -> bool:
         """Our victims are as many as theirs, and each is among those that went, or as important as one of them."""
         if len(candidate.victims) != self.message.victims:
             return False

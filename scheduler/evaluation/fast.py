@@ -511,10 +511,10 @@ class _Attempt:
             return feasible
         column = self._beside(nominator)
         column.learn(beside)
-        return feasible & ~(beside & column.sets.get(False, 0))
+        return feasible & (column.sets.get(None, 0) | ~beside)
 
-    def _beside(self, nominator: Nominator) -> AnswerColumn[bool]:
-        """Whether the pod may go beside those that are nominated to a node: what is known for its shape, where that is the same for all its pods."""
+    def _beside(self, nominator: Nominator) -> AnswerColumn[Status | None]:
+        """The verdicts on going beside those that are nominated to a node: those known for its shape, where they are the same for all its pods."""
         prepared, shape = self._prepared, self.shape
         if (
             self.anew is not None
@@ -522,19 +522,30 @@ class _Attempt:
             or self._fast._ways.looking_beyond
             or nominator.is_nominated(self._pod.uid)
         ):
-            return AnswerColumn(None, self._index, self._fits_beside)
+            return AnswerColumn(None, self._index, self._verdict_beside)
         made_for = (nominator.generation, self._pod.priority)
-        if shape.beside is None or prepared.beside_generation != made_for:
-            shape.beside = AnswerColumn(None, self._index, self._fits_beside)
+        if shape.beside is None or prepared.beside_generation[1] != self._pod.priority:
+            shape.beside = AnswerColumn(None, self._index, self._verdict_beside)
+            prepared.beside_whom = {}
+        if prepared.beside_generation != made_for:
+            self._forget_beside_others(shape.beside, nominator)
             prepared.beside_generation = made_for
-        shape.beside.ask_from_now_on(self._fits_beside)
+        shape.beside.ask_from_now_on(self._verdict_beside)
         return shape.beside
 
-    def _fits_beside(self, node: NodeInfo) -> bool:
+    def _forget_beside_others(self, column: AnswerColumn[Status | None], nominator: Nominator) -> None:
+        """Other pods than before are nominated to some nodes."""
+        snapshot, before = self._framework.snapshot, self._prepared.beside_whom
+        now: dict[str, Sequence[PodInfo]] = {name: nominator.pods_on(name) for name in nominator.nodes()}
+        others = [name for name, pods in now.items() if before.get(name) != pods]
+        column.forget([snapshot.place_of(name) for name in others if snapshot.get(name) is not None])
+        self._prepared.beside_whom = now
+
+    def _verdict_beside(self, node: NodeInfo) -> Status | None:
         status = self._framework.run_filters(self._complete(), self._pod, node)
         if status is not None and not status.is_rejected:
             raise NotFast("a filter failed")
-        return status is None
+        return status
 
     # --- no node --------------------------------------------------------------------------------------------------------
 
@@ -580,18 +591,13 @@ class _Attempt:
         return FitError(self.among.bit_count(), prepared.nowhere[2])
 
     def _rejections_beside_nominated(self) -> dict[Status, Bits]:
-        """Return the verdicts on the nodes to which pods are nominated, one by one. Raises NotFast if a plugin fails."""
-        framework, snapshot = self._framework, self._framework.snapshot
-        assert isinstance(framework.nominated, Nominator)
-        found: dict[Status, Bits] = {}
-        for name in framework.nominated.nodes():
-            node = snapshot.get(name)
-            if node is None:
-                continue
-            bit = 1 << snapshot.place_of(name)
-            if self.examined & bit:
-                status = framework.run_filters(self._complete(), self._pod, node)
-                if status is None or not status.is_rejected:
-                    raise NotFast("a filter failed")
-                found[status] = found.get(status, 0) | bit
-        return found
+        """Return the verdicts on the nodes to which pods are nominated. Raises NotFast if a plugin fails."""
+        nominator = self._framework.nominated
+        assert isinstance(nominator, Nominator)
+        beside = self.examined & self._fast.nominated_bits(nominator)
+        if not beside:
+            return {}
+        groups = self._beside(nominator).groups(beside)
+        if any(status is None for status, _ in groups):
+            raise NotFast("a filter failed")
+        return {status: bits for status, bits in groups if status is not None}

@@ -79,6 +79,8 @@ class Prepared:
         """Versions of what plugins read beyond the nodes, when this was made."""
         self.beside_generation: tuple[int, int] = (-1, 0)
         """Of the nominations and the pod's priority for which the table's `beside` holds."""
+        self.beside_whom: dict[str, Sequence[PodInfo]] = {}
+        """These nominations: node → pods."""
         self.nowhere: tuple[Bits, list[tuple[Status, Bits]], Diagnosis] | None = None
         """The last time that no node was left: among which, who rejected which of them, and that as a diagnosis, which pods share."""
         self._all_skipped = self._skipped | {c.name for c in self.domains if c.name in ways.pre_filtering}

@@ -104,8 +104,8 @@ class Shape:
         columns: list[AnswerColumn[Status | None] | AnswerColumn[int]] = [*self.filters, *self.scorers]
         self._by_node = [c for c in columns if c.asked.way is Way.NODE]
         self._by_object = [c for c in columns if c.asked.way is Way.OBJECT]
-        self.beside: AnswerColumn[bool] | None = None
-        """Whether a pod of the shape may go beside those that are nominated to a node; kept while the nominations are the same."""
+        self.beside: AnswerColumn[Status | None] | None = None
+        """Verdicts on a pod of the shape beside those that are nominated to a node."""
         self.winners: Bits = 0
         """The equally good nodes of the latest choice."""
         table = self._joined() if seldom else None

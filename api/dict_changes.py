@@ -5,10 +5,14 @@ Values that were not replaced are the same object in both, so only identity is l
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TypeVar
 
 T = TypeVar("T")
+
+
+KEYS_PER_STEP = 50_000
+"""Arbitrary; some milliseconds."""
 
 
 def dict_changes(old: Mapping[str, T], new: Mapping[str, T]) -> tuple[list[str], dict[str, T]]:
@@ -18,8 +22,19 @@ def dict_changes(old: Mapping[str, T], new: Mapping[str, T]) -> tuple[list[str],
     """
     removed: list[str] = []
     put: dict[str, T] = {}
+    for _ in finding_changes(old, new, removed, put):
+        pass
+    return removed, put
+
+
+def finding_changes(
+    old: Mapping[str, T], new: Mapping[str, T], removed: list[str], put: dict[str, T]
+) -> Iterator[None]:
+    """Do as `dict_changes`, and yield between steps. Both answers are added to what is given."""
     rest = iter(old)
-    for key, value in new.items():
+    for number, (key, value) in enumerate(new.items(), 1):
+        if not number % KEYS_PER_STEP:
+            yield
         # The keys that stayed come first, in their old order; those that are passed over did not stay.
         for candidate in rest:
             if candidate == key:
@@ -30,4 +45,3 @@ def dict_changes(old: Mapping[str, T], new: Mapping[str, T]) -> tuple[list[str],
         else:
             put[key] = value
     removed.extend(rest)
-    return removed, put

@@ -15,11 +15,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
+from itertools import islice
 from typing import Any
 
 import msgspec
 
-from tidelog.api.dict_changes import dict_changes
+from tidelog.api.dict_changes import finding_changes
 from tidelog.api.errors import LogError
 from tidelog.api.kinds.registry import KIND_BY_NAME
 from tidelog.api.objects import Object
@@ -79,14 +80,16 @@ class Encoding:
         self._chunks: list[bytes] = []
 
     def work(self) -> Iterator[None]:
-        """Encode, a step at a time. What changed is found in one step, 50 nanoseconds an object."""
+        """Encode, a step at a time."""
         objects = self._capture.objects
         if self._since is not None:
-            self._removed, objects = dict_changes(self._since.objects, objects)
+            put: dict[str, Object] = {}
+            yield from finding_changes(self._since.objects, objects, self._removed, put)
+            objects = put
             yield
-        items = list(objects.items())
-        for start in range(0, len(items), OBJECTS_PER_STEP):
-            self._chunks.append(_encode(items[start : start + OBJECTS_PER_STEP]))
+        items = iter(objects.items())
+        while chunk := list(islice(items, OBJECTS_PER_STEP)):
+            self._chunks.append(_encode(chunk))
             yield
 
     def blob(self) -> bytes:

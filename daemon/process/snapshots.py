@@ -10,6 +10,7 @@ The first one of a process is whole, because there is nothing to compare with.
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 from collections.abc import Awaitable, Callable
 
@@ -26,6 +27,9 @@ from tidelog.scheduler.state import Capture, Encoding
 
 WAIT_SECONDS = 10.0
 """So often a snapshot is tried again for which there was no room."""
+
+LARGE = 100_000
+"""So many objects keep the collector busy for more than some 30 milliseconds."""
 
 _log = logging.getLogger("tidelog.scheduler")
 
@@ -66,6 +70,7 @@ class Keeper:
 
     async def keep(self, capture: Capture, durable: Callable[[int], Awaitable[None]]) -> None:
         """Put this state, and the objects, into the log. `durable` waits until a record is."""
+        _spare_the_collector(len(capture.objects))
         earlier, self._kept = self._capture, capture.seq
         await durable(capture.seq)
         if earlier is not None:
@@ -84,6 +89,7 @@ class Keeper:
         # Before the first wait: the table goes on.
         mark, earlier = table.mark(), self._mark
         self._mark = mark
+        _spare_the_collector(sum(map(len, mark.kinds.values())))
         await durable(mark.seq)
         if earlier is not None:
             await self._put(OBJECTS + CHANGES, mark.seq, await _encoded(TableEncoding(mark, earlier)))
@@ -100,6 +106,13 @@ class Keeper:
                 _log.warning("a snapshot waits to be written", extra=fields(name=name, error=str(error)))
                 await asyncio.sleep(WAIT_SECONDS)
         _log.debug("kept a snapshot", extra=fields(name=name, seq=seq, bytes=len(blob)))
+
+
+def _spare_the_collector(objects: int) -> None:
+    """Let it take what is there for old: while a copy of a dict is young, each entry is looked at twice, a million of them for half a second."""
+    if objects >= LARGE:
+        gc.freeze()
+        gc.unfreeze()
 
 
 async def _encoded(encoding: Encoding | TableEncoding) -> bytes:

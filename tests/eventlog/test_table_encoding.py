@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
 from msgspec.structs import replace
 
 from tidelog.eventlog.objects import ObjectTable
 from tidelog.eventlog.records import ObjectDeleted, ObjectPut, Record, encode_body
 from tidelog.eventlog.store import HASHED_AT_ONCE, Snapshot, whole_result
-from tidelog.eventlog.table_encoding import OBJECTS_PER_STEP, TableEncoding, encoded
+from tidelog.eventlog.table_encoding import OBJECTS_PER_STEP, TableEncoding, encoded, sorting
 from tidelog.testing import builders as b
 
 
@@ -83,3 +84,15 @@ def test_long_snapshot_is_hashed_in_steps_and_is_the_same() -> None:
     )
     assert made.is_sound
     assert not replace(made, blob=blob[:-1] + b"x").is_sound
+
+
+@pytest.mark.parametrize("count", [0, 1, 20, 999])
+def test_keys_are_sorted_in_steps_as_at_once(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tidelog.eventlog.table_encoding.WORDS_PER_STEP", 16)
+    words = [f"w{number * 7_919 % 1_009 % 500}" for number in range(count)]
+    found: list[str] = []
+
+    steps = sum(1 for _ in sorting(words, found))
+
+    assert found == sorted(words)
+    assert steps >= count // 16 - 1

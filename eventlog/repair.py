@@ -2,17 +2,22 @@
 
 Everything from the first record that is missing or does not match the chain on is dropped, because what comes after it
 cannot be trusted; the loss is recorded as a `LossAccepted` record in its place. The damaged files stay beside the log.
+
+A compacted log may have its oldest state some records behind its beginning. Where damage comes between the two, no state could be computed from
+what is before it, so that the log begins at that state instead, whose snapshot knows the chain, and goes on to the next damage.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
 
 import msgspec
+from msgspec.structs import replace
 
 from tidelog.api.errors import LogDamaged, LogError
 from tidelog.eventlog import database, opening, rebuild
@@ -22,7 +27,7 @@ from tidelog.eventlog.head_file import HeadReading
 from tidelog.eventlog.lock import WriterLock, read_holder
 from tidelog.eventlog.opening import log_path
 from tidelog.eventlog.records import ChainBroken, LossAccepted, Record, chain_digest, check_rows, encode_body
-from tidelog.eventlog.store import EMPTY, ROWS_PER_READ, Head, Progress, Snapshot
+from tidelog.eventlog.store import CHANGES, EMPTY, ROWS_PER_READ, Head, Progress, Snapshot
 
 
 class Repaired(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,6 +41,8 @@ class Repaired(msgspec.Struct, frozen=True, kw_only=True):
     """The damage; empty if there was none, and then nothing was changed."""
     backup: str = ""
     """Where the damaged database is kept."""
+    begins: int = 0
+    """Records up to this one are gone because the damage was before the first state that is left; 0: the log begins where it did."""
 
 
 async def repair(
@@ -129,14 +136,14 @@ def _build_anew(
     if os.path.exists(path):
         connection, _ = opening.connect_reading(path, disk)
     try:
-        kept, lost_last = _build(path, connection, reading, found, clock, disk, progress)
+        done = _build(path, connection, reading, found, clock, disk, progress)
     except sqlite3.Error as error:
         raise LogError(f"{path}: cannot be repaired: {error}") from error
     finally:
         if connection is not None:
             connection.close()
     backup = rebuild.install(path, disk)
-    return Repaired(kept=kept, lost_last=lost_last, reason=_reason(found), backup=backup)
+    return replace(done, backup=backup)
 
 
 def _with_note(path: str, reading: HeadReading) -> HeadReading:
@@ -159,20 +166,26 @@ def _build(
     clock: Callable[[], int],
     disk: Disk,
     progress: Progress | None,
-) -> tuple[int, int | None]:
-    """Build the new log; returns the last good record's seq, and that of the last lost one."""
-    build = rebuild.Rebuild(path, disk, EMPTY if connection is None else _anchor(connection))
+) -> Repaired:
+    """Build the new log."""
+    anchor = EMPTY if connection is None else _anchor(connection)
+    begin = anchor if connection is None else _beginning(connection, anchor)
+    build = rebuild.Rebuild(path, disk, begin)
     try:
         whole = connection is not None and _copy(connection, build, reading, progress)
         kept, known = build.head, reading.head or EMPTY
-        lost_last: int | None = kept.seq
-        if not whole:
-            lost_last = known.seq if known.seq > kept.seq and not reading.doubtful else None
+        first, last = kept.seq + 1, kept.seq if whole else None
+        if not whole and known.seq > kept.seq and not reading.doubtful:
+            last = known.seq
+        lost_last, begins = last, begin.seq if begin.seq > anchor.seq else 0
+        if whole and begins:
+            first, last = anchor.seq + 1, begins
+        if not whole or begins:
             epoch = max(known.epoch, kept.epoch)
-            loss = LossAccepted(first=kept.seq + 1, last=lost_last or 0, epoch=epoch, reason=_reason(found))
+            loss = LossAccepted(first=first, last=last or 0, epoch=epoch, reason=_reason(found))
             build.add([loss_record(kept, loss, clock())])
         build.commit()
-        return kept.seq, lost_last
+        return Repaired(kept=kept.seq, lost_last=lost_last, reason=_reason(found), begins=begins)
     finally:
         build.close()
 
@@ -220,6 +233,31 @@ def _anchor(connection: sqlite3.Connection) -> Head:
         if first is not None and first[0] == snapshot.seq + 1:
             return Head(seq=snapshot.seq, digest=snapshot.chain)
     return EMPTY
+
+
+def _beginning(connection: sqlite3.Connection, anchor: Head) -> Head:
+    """Where the new log is to begin: at the old one's anchor, unless that was compacted and what is good behind it comes to no state."""
+    if not anchor.seq:
+        return anchor
+    states = [found for found in _good_snapshots(connection) if not found.name.endswith(CHANGES)]
+    states.sort(key=lambda found: found.seq)
+    for begin in (anchor, *(_place_of(connection, state) for state in states if state.seq > anchor.seq)):
+        end = begin.seq
+        for records in _good_records(connection, begin):
+            end = records[-1].seq
+        if {s.name for s in states} == {s.name for s in states if begin.seq <= s.seq <= end}:
+            return begin
+    return anchor
+
+
+def _place_of(connection: sqlite3.Connection, state: Snapshot) -> Head:
+    """The place of a state in the chain, with its time if the record says it. Its epoch is that of the loss, or of a later start."""
+    at = 0
+    with contextlib.suppress(sqlite3.Error, ChainBroken):
+        at = next(
+            (row[1] for row in database.select(connection, state.seq, state.seq) if row[7] == state.chain), 0
+        )
+    return Head(seq=state.seq, at=at, digest=state.chain)
 
 
 def _good_records(connection: sqlite3.Connection, place: Head) -> Iterator[list[Record]]:

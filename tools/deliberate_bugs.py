@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import os
 import re
-import resource
 import shutil
 import signal
 import subprocess
@@ -26,14 +25,16 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from queue import SimpleQueue
+from threading import Lock
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
 TABLE = Path(__file__).with_suffix(".toml")
 CPU_SECONDS = 600
-"""So much of a processor a run of tests may take …"""
-SECONDS = 2400
-"""… and so long: a machine that does other work is no reason. What takes more hangs, which is noticed, and told."""
+"""A run of tests that takes more of a processor hangs, …"""
+IDLE_SECONDS = 90
+"""… and so does one that takes nothing of it for so long. Which is noticed, and told."""
+STARTED = re.compile(r"^(tests/\S+?\.py::.+?) ?(?:PASSED|FAILED|SKIPPED|XFAIL|$)", re.MULTILINE)
 FAILED = re.compile(r"^(?:FAILED|ERROR) (tests/\S+?\.py(?:::\S+)?)", re.MULTILINE)
 
 
@@ -104,38 +105,33 @@ def _write(file: Path, text: str) -> None:
         compiled.unlink()
 
 
-def _limited() -> None:
-    resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS))
-
-
 def told(tree: Path, tests: Sequence[str]) -> Verdict:
     """`passed`, `failed` by which test, or `hung`: how these tests end there, or a seed of the simulation."""
     if tests[0].startswith("seed "):
         command = ["-m", "tests.simulation.simulate", "--seed", tests[0].removeprefix("seed ")]
     else:
-        command = ["-m", "pytest", "-q", "-x", "-n", "0", "-p", "no:cacheprovider", *tests]
+        command = ["-m", "pytest", "-v", "-x", "-n", "0", "-p", "no:cacheprovider", *tests]
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
-    try:
-        done = subprocess.run(
+    with tempfile.TemporaryFile() as file:
+        running = subprocess.Popen(
             [sys.executable, *command],
-            check=False,
             cwd=tree,
             env=environment | {"PYTHONPATH": str(tree / ".pkg")},
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
+            stdout=file,
             stderr=subprocess.STDOUT,
-            timeout=SECONDS,
-            preexec_fn=_limited,
+            start_new_session=True,
         )
-    except subprocess.TimeoutExpired:
-        return Verdict("hung", tests[0])
-    if done.returncode in (-signal.SIGXCPU, -signal.SIGKILL):
-        return Verdict("hung", tests[0])
-    output = done.stdout.decode(errors="replace")
-    if done.returncode == 0:
+        ended = _ended(running)
+        file.seek(0)
+        output = file.read().decode(errors="replace")
+    if not ended:
+        started = STARTED.findall(output)
+        return Verdict("hung", started[-1] if started else tests[0])
+    if running.returncode == 0:
         return Verdict("passed")
     found = FAILED.search(output)
-    if done.returncode in (1, 2) and (found or command[1] != "pytest"):
+    if running.returncode in (1, 2) and (found or command[1] != "pytest"):
         return Verdict("failed", found[1] if found else tests[0])
     raise RuntimeError(f"{' '.join(command)}: {output[-2000:]}")
 
@@ -158,21 +154,42 @@ def tried(tree: Path, bug: Bug) -> Verdict:
     return Verdict("SURVIVED")
 
 
+def _ended(running: subprocess.Popen[bytes]) -> bool:
+    """Wait for it; False if it hangs."""
+    used, idle = -1.0, 0
+    while idle < IDLE_SECONDS and used < CPU_SECONDS:
+        try:
+            running.wait(5)
+            return True
+        except subprocess.TimeoutExpired:
+            now = _cpu_of(running.pid)
+            used, idle = now, idle + 5 if now == used else 0
+    os.killpg(running.pid, signal.SIGKILL)
+    running.wait()
+    return False
+
+
+def _cpu_of(pid: int) -> float:
+    """Seconds, with those of its children that have ended."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
+
+
 def _is_there(tree: Path, test: str) -> bool:
     return test.startswith("seed ") or (tree / test.partition("::")[0]).exists()
 
 
-def note(found: dict[str, str]) -> None:
-    """Write into the table by what each bug of these names was noticed."""
+def note(bug: Bug, by: str) -> None:
+    """Write into the table what noticed the bug."""
     lines: list[str] = []
     name = ""
     for line in TABLE.read_text(encoding="utf-8").splitlines():
         if line.startswith("name = "):
             name = line[8:-1]
-        if name not in found or not line.startswith("by = "):
+        if name != bug.name or not line.startswith("by = "):
             lines.append(line)
-        if name in found and line.startswith("tests = "):
-            lines.append(f'by = "{found[name]}"')
+        if name == bug.name and line.startswith("tests = "):
+            lines.append(f'by = "{by}"')
     TABLE.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
@@ -188,6 +205,7 @@ def main() -> int:
     chosen = [bug for bug in bugs() if arguments.only in bug.name]
     with tempfile.TemporaryDirectory(prefix="tidelog-bugs-") as folder:
         trees: SimpleQueue[Path] = SimpleQueue()
+        writing = Lock()
         for number in range(arguments.jobs):
             trees.put(copied(Path(folder, str(number), "tree")))
 
@@ -197,20 +215,17 @@ def main() -> int:
                 found = tried(tree, bug)
             finally:
                 trees.put(tree)
-            print(f"{found.word:13} {bug.name}{': ' if found.by else ''}{found.by}", flush=True)
+            with writing:
+                print(f"{found.word:13} {bug.name}{': ' if found.by else ''}{found.by}", flush=True)
+                if arguments.note and found.word.startswith("noticed"):
+                    note(bug, found.by)
             return found
 
         with ThreadPoolExecutor(arguments.jobs) as pool:
             verdicts = list(pool.map(judged, chosen))
-    noticed = {
-        bug.name: found.by
-        for bug, found in zip(chosen, verdicts, strict=True)
-        if found.word.startswith("noticed")
-    }
-    if arguments.note:
-        note(noticed)
-    print(f"{len(noticed)} of {len(chosen)} noticed")
-    return 0 if len(noticed) == len(chosen) else 1
+    noticed = sum(found.word.startswith("noticed") for found in verdicts)
+    print(f"{noticed} of {len(chosen)} noticed")
+    return 0 if noticed == len(chosen) else 1
 
 
 if __name__ == "__main__":

@@ -43,6 +43,10 @@ def run(args: argparse.Namespace) -> int:
         print(f"nothing to repair: {done.kept} records, chain ok, head ok")
     else:
         print(_sentence(done.kept, done.lost_last, done.reason))
+        if done.begins:
+            print(
+                f"it begins behind record {done.begins} now, where its oldest state is: of the records before, some were damaged"
+            )
         if done.backup:
             print(f"the damaged log is kept as {done.backup}")
     return 0

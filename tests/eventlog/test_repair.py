@@ -253,3 +253,40 @@ async def test_destroyed_anchor_of_a_log_that_was_never_compacted_was_its_beginn
 
     assert (done.kept, done.lost_last) == (20, 20)
     assert await read(path) == records
+
+
+@pytest.mark.parametrize("damaged", [6, 10])
+@pytest.mark.unreplayed("its states are none")
+async def test_log_damaged_before_its_oldest_state_begins_at_that_state(tmp_path: Path, damaged: int) -> None:
+    path = tmp_path / "c.db"
+    records = await make(path)
+    async with open_log(path) as log:
+        for name in ("objects", "scheduler"):
+            await log.put_snapshot(name, 12, b"the state")
+        await log.compact(4)
+    change(path, f"Pod/default/{damaged:03}".encode(), b"Pod/default/xxx")
+
+    done = await repair(path, accept_loss=True, clock=lambda: records[-1].at)
+
+    assert (done.kept, done.lost_last, done.begins) == (20, 20, 12)
+    *left, loss = await read(path)
+    assert left == records[12:]
+    assert decode_body(loss) == LossAccepted(first=5, last=12, epoch=1, reason=done.reason)
+    async with open_reader(path) as reader:
+        assert (reader.anchor.seq, reader.anchor.at) == (12, records[11].at)
+        assert await reader.snapshot("scheduler") is not None
+
+
+async def test_log_damaged_behind_a_state_begins_where_it_did(tmp_path: Path) -> None:
+    path = tmp_path / "c.db"
+    records = await make(path)
+    async with open_log(path) as log:
+        for seq in (8, 12):
+            await log.put_snapshot("objects", seq, b"the state")
+        await log.compact(4)
+    change(path, b"Pod/default/010", b"Pod/default/xxx")
+
+    done = await repair(path, accept_loss=True)
+
+    assert (done.kept, done.lost_last, done.begins) == (9, 20, 0)
+    assert (await read(path))[:-1] == records[4:9]

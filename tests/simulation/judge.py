@@ -103,6 +103,7 @@ class Judge:
         self._places: list[Head] = [EMPTY]
         """Where the log ended after each record."""
         self._dropped = self._droppable = 0
+        self._placed_by_chain = -1
         """Up to here records are gone for certain, and at most."""
         self._must_start = False
         """Nobody may write who had opened the log before it was compacted to its end: whoever comes next says that he has."""
@@ -202,9 +203,15 @@ class Judge:
         again._facts = {seq for seq in self._facts if seq <= left}
         again._unanswered = self._unanswered
         again._dropped, again._droppable = self._dropped, min(self._droppable, left)
+        again._placed_by_chain = self._placed_by_chain
         again.counts = self.counts
         vars(self).update(vars(again))
         self._count("loss")
+
+    def begins(self, seq: int) -> None:
+        """A repaired log begins behind this record, of which nobody need know more than the chain."""
+        self._dropped = self._droppable = seq
+        self._placed_by_chain = seq
 
     def opened(self, anchor: Head) -> None:
         """Somebody who may write found the log to begin behind this record. Raises Violation."""
@@ -213,7 +220,9 @@ class Judge:
             "dropped",
             f"the log begins behind record {anchor.seq}, between {self._dropped} and {self._droppable} it should",
         )
-        _hold(anchor == self._places[anchor.seq], "dropped", f"{anchor} is not {self._places[anchor.seq]}")
+        place = self._places[anchor.seq]
+        is_same = anchor.digest == place.digest if anchor.seq == self._placed_by_chain else anchor == place
+        _hold(is_same, "dropped", f"{anchor} is not {place}")
         self._dropped = anchor.seq
 
     def at_rest(self, core: Core) -> None:

@@ -71,6 +71,7 @@ from tidelog.eventlog.objects import ObjectTable
 from tidelog.eventlog.reader import LogReader
 from tidelog.eventlog.records import Body, Record, Row
 from tidelog.eventlog.socket import Handler, HandoverClient, HandoverServer
+from tidelog.eventlog.store import Head
 from tidelog.eventlog.verify import verify as verify_chain
 from tidelog.plugins.registry import Registry
 from tidelog.replay.history import History
@@ -462,7 +463,7 @@ class Machine:
         self.disk: SimDisk | RealDisk = self.files.disk
         self.disk.on_crash = self._crash
         self.files.on_durable = self._durable
-        self.files.on_opened = lambda anchor: self.judged(self.judge.opened, anchor)
+        self.files.on_opened = self._opened
         self.lock: _Held | None = None
         self.records: list[Record] = []
         """Durable, in order."""
@@ -476,7 +477,7 @@ class Machine:
         """Runs of `tidelog log …`; all there ever were."""
         self.processes: list[Process] = []
         """All there ever were."""
-        self.counts = {"starts": 0, "ends": 0, "power losses": 0, "kills": 0, "thefts": 0, "compactions": 0, "compactions refused": 0, "asked": 0, "answered": 0, "refused": 0, "given up": 0, "rests": 0, "repairs": 0, "imports": 0, "records lost to damage": 0, "standbys of a mended log": 0}  # fmt: skip
+        self.counts = {"starts": 0, "ends": 0, "power losses": 0, "kills": 0, "thefts": 0, "compactions": 0, "compactions refused": 0, "asked": 0, "answered": 0, "refused": 0, "given up": 0, "rests": 0, "repairs": 0, "imports": 0, "records lost to damage": 0, "standbys of a mended log": 0, "logs that begin later": 0}  # fmt: skip
         self._jumps = 0
         """By how much its clock was set forward, in nanoseconds."""
         self._stolen = 0
@@ -536,6 +537,11 @@ class Machine:
             record = Record(*row)
             self.records.append(record)
             self.judged(self.judge.consume, record)
+
+    def _opened(self, anchor: Head) -> None:
+        """Whoever was robbed while he opened it saw it as it was then."""
+        if all(program.process is not CURRENT.get() for program in self._robbed):
+            self.judged(self.judge.opened, anchor)
 
     def judged(self, judge: Callable[[T], None], what: T) -> None:
         """Have this judged; a violation ends the simulation, not whose work it is found in."""
@@ -756,7 +762,7 @@ class Machine:
             await asyncio.sleep(RESTART_SECONDS)
         else:
             raise Violation("lost", f"the log could not be mended in {TRIES} tries")
-        self._mended(mending.kept())
+        self._mended(mending.kept(), mending.begins)
         self.counts["repairs" if isinstance(step, Repair) else "imports"] += 1
         self.is_mending = False
         if standby is not None:
@@ -764,13 +770,16 @@ class Machine:
             self.loop.go_on(standby.process)
         self._start_all()
 
-    def _mended(self, kept: int) -> None:
-        """What came after this record is lost, and everybody has been told."""
+    def _mended(self, kept: int, begins: int) -> None:
+        """What came after this record is lost, and everybody has been told. The log may begin later, behind another one."""
         if kept < len(self.records):
             self.counts["records lost to damage"] += len(self.records) - kept
             del self.records[kept:]
             self._objects = ObjectTable()
             self.judge.accept_loss(self.records)
+        if begins:
+            self.counts["logs that begin later"] += 1
+            self.judge.begins(begins)
 
     async def _stop_all(self) -> None:
         daemons = [daemon for daemon in self.daemons.values() if daemon.process.alive]

@@ -27,6 +27,7 @@ from tidelog.eventlog.repair import repair
 from tidelog.eventlog.transfer import export_log, import_log
 
 SELECT = "SELECT seq, at, author, kind, key, cause, body, digest FROM records WHERE seq = ?"
+STATES = "SELECT seq FROM snapshots WHERE name NOT LIKE '%-changes'"
 LOSS = "LossAccepted"
 
 
@@ -39,10 +40,12 @@ class Mending:
         self._records = records
         self._export: list[bytes] = []
         self._is_import = isinstance(step, Reimport)
-        self._first, _ = self._rows()
+        self.begins = 0
+        """The log begins behind this record now, since the damage was before its oldest state; 0: where it did."""
+        self._first, _, self._states = self._rows()
         if isinstance(step, Repair):
             self._damage(step)
-        self._left = self._good(self._rows()[1])
+        self._left = self._good(self._rows()[1], self._first)
         """So many records are still good."""
 
     # --- damage ---------------------------------------------------------------------------------------------------------
@@ -55,7 +58,8 @@ class Mending:
             if content:
                 at = int(step.place * len(content))
                 self._files.disk.damage(path.name, at, bytes([content[at] ^ 0x5A]))
-        elif known:  # What a compacted log begins with is there once only: of such a log a record.
+        elif known:  # What a compacted log begins with is there once only: of such a log a record, and no state with it.
+            known = [record for record in known if record.seq not in self._states] or known
             digest = known[int(step.place * len(known))].digest
             for name in ("cluster.db", "cluster.db-wal"):
                 self._overwrite(name, digest)
@@ -97,34 +101,39 @@ class Mending:
 
     def kept(self) -> int:
         """The last record of those that were durable that is left. Raises Violation."""
-        first, rows = self._rows()
-        left = self._good(rows)
-        _hold(first == self._first, f"the log began with record {self._first}, and with {first} now")
+        first, rows, _ = self._rows()
+        left = self._good(rows, first)
+        if first != self._first:
+            explained = any(self._first - 1 <= seq <= self._left for seq in self._states)
+            is_state = first - 1 in self._states and not explained
+            _hold(is_state, f"the log began with record {self._first}, and with {first} now")
+            self.begins = first - 1
         _hold(left >= self._left, f"records {left + 1} to {self._left} were good, and are gone")
         more = [row for row in rows if row.seq > left]
-        if left < len(self._records):
+        if left < len(self._records) or self.begins:
             _hold(not self._is_import, f"of {len(self._records)} records {left} were imported")
             told = [row.kind for row in more]
             _hold(told == [LOSS], f"after record {left} come {told}, and nobody is told of the loss")
         return left
 
-    def _good(self, rows: Sequence[Record]) -> int:
-        """The last of the records up to which all are what was durable."""
-        left = self._first - 1
+    def _good(self, rows: Sequence[Record], first: int) -> int:
+        """The last of the records from the first one on up to which all are what was durable."""
+        left = first - 1
         for row in rows:
             if left >= len(self._records) or row != self._records[left]:
                 break
             left = row.seq
         return left
 
-    def _rows(self) -> tuple[int, list[Record]]:
-        """The first record that the log should have (0 where nobody can tell), and all from there on that can be read, of a copy of its files."""
+    def _rows(self) -> tuple[int, list[Record], set[int]]:
+        """Of a copy of the files: the first record that the log should have (0 where nobody can tell), all from there on that can be read, and at which
+        records it has states."""
         with tempfile.TemporaryDirectory(dir=Path(self._files.disk.folder).parent) as folder:
             for name in ("cluster.db", "cluster.db-wal"):
                 if (path := Path(self._files.disk.folder, name)).exists():
                     shutil.copy(path, folder)
             with contextlib.closing(sqlite3.connect(os.path.join(folder, "cluster.db"))) as connection:
-                first, rows = 0, list[Record]()
+                first, rows, states = 0, list[Record](), set[int]()
                 with contextlib.suppress(sqlite3.DatabaseError):
                     first = 1 + int(connection.execute("SELECT seq FROM anchor").fetchone()[0])
                 with contextlib.suppress(sqlite3.DatabaseError):
@@ -132,7 +141,9 @@ class Mending:
                     while row := connection.execute(SELECT, (seq,)).fetchone():
                         rows.append(Record(*row))
                         seq += 1
-                return first, rows
+                with contextlib.suppress(sqlite3.DatabaseError):
+                    states = {seq for (seq,) in connection.execute(STATES)}
+                return first, rows, states
 
 
 def _hold(holds: bool, text: str) -> None:

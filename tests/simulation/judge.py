@@ -646,6 +646,11 @@ class Judge:
         gates: Any = self.cluster.configuration["featureGates"]
         return bool(gates[name])
 
+    @property
+    def is_upstream(self) -> bool:
+        """It is decided as kube-scheduler would: some who wait are woken by the flush only, as there."""
+        return bool(self.cluster.configuration["compat"] == "upstream")
+
     # --- at rest --------------------------------------------------------------------------------------------------------
 
     def _judge_queue(self, core: Core) -> None:
@@ -681,6 +686,8 @@ class Judge:
     def _judge_sleepers(self, core: Core) -> None:
         """Who waits for an event could not go anywhere now, or the event that he waits for has been missed."""
         assert core.queue is not None
+        if self.is_upstream:
+            return
         waiting = self.cluster.reserved()
         for entity in core.queue.contents().unschedulable:
             pod = self.cluster.pods.get(f"Pod/{entity.key}")

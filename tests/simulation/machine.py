@@ -845,7 +845,7 @@ class Machine:
         for look in range(LOOKS):
             await asyncio.sleep(REST_SECONDS)
             core = await self._at_rest()
-            if self._is_simple():
+            if self._is_simple() or self.judge.is_upstream:
                 return core
             now = max(self.wall(), core.at)
             again = stuck(self.records, self.registry, now, self.judge)
@@ -932,7 +932,9 @@ class Machine:
         if len(writing) == 1 and all(task.done() for task in self._asking):
             self.counts["rests"] += 1
             self.judge.at_rest(core)
-            if self.counts["rests"] % SEARCH_EVERY == 0 and not self.judge.cluster.reserved():
+            if self.counts["rests"] % SEARCH_EVERY == 0 and not (
+                self.judge.cluster.reserved() or self.judge.is_upstream
+            ):
                 self._search(core)
 
     def _search(self, core: Core) -> None:

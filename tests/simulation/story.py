@@ -40,6 +40,7 @@ from tests.simulation.steps import (
     Stop,
     Story,
 )
+from tests.simulation.widening import widened
 from tidelog.api.objects import Object, PodGroup, Workload
 from tidelog.api.times import NANOS, format_time
 from tidelog.testing import builders as b
@@ -82,7 +83,7 @@ def make_story(seed: int, *, wide: bool = False) -> Story:
     A wide one has in it what only the product's own store and no narrow one has; without it, it is the same.
     """
     story = _Teller(seed).tell()
-    return mended(story) if wide else story
+    return mended(widened(story)) if wide else story
 
 
 class _App:

@@ -22,6 +22,7 @@ from tidelog.eventlog.log import Log, open_log
 from tidelog.eventlog.records import Draft, Tick
 from tidelog.eventlog.repair import repair
 from tidelog.eventlog.room import RESERVE_BYTES
+from tidelog.eventlog.sqlite import SqliteStore
 from tidelog.eventlog.verify import verify
 from tidelog.testing.faulty_disk import FaultyDisk, sqlite_error
 
@@ -457,3 +458,32 @@ async def test_log_that_cannot_be_opened_on_a_full_disk_says_what_to_do(
 
     async with open_log(tmp_path / "c.db") as log:
         await log.append([tick(1)])
+
+
+async def test_snapshot_leaves_the_room_that_appends_keep_free(tmp_path: Path) -> None:
+    disk = SmallDisk(lambda step: None)
+    blob = b"x" * 2**20
+    async with open_log(tmp_path / "c.db", disk=disk) as log:
+        await log.append([tick(0)])
+        disk.free = RESERVE_BYTES + len(blob) - 1
+        with pytest.raises(LogFull):
+            await log.put_snapshot("objects", 1, blob)
+
+        disk.free = RESERVE_BYTES + len(blob)
+        await log.put_snapshot("objects", 1, blob)
+        assert await log.snapshot("objects") is not None
+
+
+async def test_error_that_leaves_a_transaction_open_stops_the_log(tmp_path: Path) -> None:
+    """SQLite takes back what it had no room for; if it has not, a second try would commit the first one's part, too."""
+
+    def fail(connection: sqlite3.Connection) -> None:
+        connection.execute("BEGIN IMMEDIATE")
+        raise sqlite_error(sqlite3.SQLITE_FULL)
+
+    store = await SqliteStore.open(tmp_path / "c.db")
+    with pytest.raises(LogError):
+        await store._write(fail)
+    with pytest.raises(LogError, match="writing failed before"):
+        await store.check()
+    await store.close()

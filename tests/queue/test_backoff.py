@@ -43,11 +43,12 @@ def test_backoff_doubles_up_to_the_maximum(initial: int, maximum: int, seconds: 
 
 
 def test_a_groups_maximum_grows_with_the_root_of_its_size() -> None:
-    def group(count: int) -> QueuedGroup:
-        members = {str(i): pod(number=i) for i in range(4)}
+    def group(count: int, size: int = 4) -> QueuedGroup:
+        members = {str(i): pod(number=i) for i in range(size)}
         return QueuedGroup(key="g", timestamp=0, members=members, unschedulable_count=count, hints=True)
 
     assert [policy().expiry(group(n)) // NANOS for n in range(1, 8)] == [1, 2, 4, 8, 16, 20, 20]
+    assert [policy().expiry(group(9, size)) // NANOS for size in (1, 2, 3, 5)] == [10, 14, 17, 22]
 
 
 def test_errors_in_a_row_count_before_rejections() -> None:

@@ -324,12 +324,14 @@ async def test_checkpoints_compaction_and_snapshots_are_our_own_changes(tmp_path
 async def test_what_another_process_wrote_is_noticed_before_anything_is_put_behind_it(tmp_path: Path) -> None:
     path = tmp_path / "c.db"
     log = await open_log(path)
-    await log.append([tick()])
-    with contextlib.closing(sqlite3.connect(path)) as other:
-        other.execute("CREATE TABLE theirs (x)")
-        written = companion(path, "-wal").read_bytes()
-        with pytest.raises(LogError, match="-wal: another process has written to it"):
-            await log.append([tick()])
-        assert companion(path, "-wal").read_bytes() == written
-    with contextlib.suppress(LogError):
-        await log.close()
+    try:
+        await log.append([tick()])
+        with contextlib.closing(sqlite3.connect(path)) as other:
+            other.execute("CREATE TABLE theirs (x)")
+            written = companion(path, "-wal").read_bytes()
+            with pytest.raises(LogError, match="-wal: another process has written to it"):
+                await log.append([tick()])
+            assert companion(path, "-wal").read_bytes() == written
+    finally:
+        with contextlib.suppress(LogError):
+            await log.close()

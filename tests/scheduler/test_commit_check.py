@@ -60,6 +60,14 @@ def test_pod_that_is_created_anew_hurts_the_attempt_at_the_one_before_by_going()
     assert words(b.pod("p").build(), None) == "the pod is gone"
 
 
+def test_pod_that_asks_for_something_else_or_is_labelled_hurts_its_own_attempt() -> None:
+    pod = b.pod("p").request(cpu="1").label(app="web")
+
+    for changed in (pod.request(cpu="2"), pod.label(app="db")):
+        assert words(pod.build(), changed.build()) == "the pod changed"
+    assert words(pod.build(), pod.nominated("n1").build()) == ""
+
+
 def test_pod_that_takes_a_place_is_named_with_its_node() -> None:
     taken = words(b.pod("p").build(), b.pod("p").on("n1").build())
 

@@ -26,6 +26,7 @@ from tidelog.framework.node_info import PodInfo
 from tidelog.plugins.default_preemption.plugin import WAITING
 from tidelog.plugins.registry import Registry
 from tidelog.replay.verify import verify
+from tidelog.scheduler.permits import Permits
 from tidelog.scheduler.preemption import EXPIRY, Evictions, PendingEviction
 from tidelog.testing import builders as b
 
@@ -270,6 +271,32 @@ def test_gate_opens_when_the_last_untold_victim_has_gone() -> None:
     assert answers == ["", True, "Pod/default/p"]
     assert not evictions.is_deciding("uid-p")
     assert evictions.is_evicted("a")
+
+
+def test_eviction_is_told_when_it_is_in_the_log_and_not_when_it_is_decided() -> None:
+    evictions = Evictions()
+    evictions.decide(PendingEviction("a", "Pod/default/a", "Pod/default/p", 1, 0), "uid-p")
+
+    assert (evictions.is_evicted("a"), evictions.is_told("a")) == (True, False)
+    evictions.told("a")
+    assert evictions.is_told("a")
+    evictions.end("a")
+    assert not evictions.is_told("a")
+
+
+def test_wait_that_is_over_while_its_pod_is_to_be_evicted_ends_when_that_is_called_off() -> None:
+    evictions = Evictions()
+    permits = Permits(evictions)
+    waiting = Waiting(attempt=1, observed=1, at=0, epoch=1, node="n1", plugins=("Hold",), deadline=5)
+    permits.begin("Pod/default/a", "a", waiting)
+    evictions.decide(PendingEviction("a", "Pod/default/a", "Pod/default/p", 2, 0), "uid-p")
+
+    assert permits.take_due(10) is None
+    evictions.end("a")
+
+    due = permits.take_due(11)
+    assert due is not None
+    assert due.uid == "a"
 
 
 # --- what comes between decision and commit -----------------------------------------------------------------------------

@@ -26,7 +26,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Lock
-from typing import NamedTuple
+from typing import IO, NamedTuple
+
+import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 TABLE = Path(__file__).with_suffix(".toml")
@@ -35,7 +37,10 @@ CPU_SECONDS = 600
 IDLE_SECONDS = 90
 """… and so does one that takes nothing of it for so long. Which is noticed, and told."""
 STARTED = re.compile(r"^(tests/\S+?\.py::.+?) ?(?:PASSED|FAILED|SKIPPED|XFAIL|$)", re.MULTILINE)
-FAILED = re.compile(r"^(?:FAILED|ERROR) (tests/\S+?\.py(?:::\S+)?)", re.MULTILINE)
+FAILED = re.compile(
+    r"^(?:(?:FAILED|ERROR) (tests/.+?)(?: - .*)?|(tests/.+?) (?:FAILED|ERROR) +\[.*)$", re.MULTILINE
+)
+"""As it is told at the end, or when it has just happened: what is broken may keep the process from ending."""
 
 
 class Bug(NamedTuple):
@@ -122,17 +127,20 @@ def told(tree: Path, tests: Sequence[str]) -> Verdict:
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
-        ended = _ended(running)
+        is_over = _ended(running, file)
         file.seek(0)
         output = file.read().decode(errors="replace")
-    if not ended:
-        started = STARTED.findall(output)
+    failed, started = FAILED.search(output), STARTED.findall(output)
+    if failed:
+        return Verdict("failed", failed[1] or failed[2])
+    if not is_over:
         return Verdict("hung", started[-1] if started else tests[0])
     if running.returncode == 0:
         return Verdict("passed")
-    found = FAILED.search(output)
-    if running.returncode in (1, 2) and (found or command[1] != "pytest"):
-        return Verdict("failed", found[1] if found else tests[0])
+    if running.returncode < 0 or command[1] != "pytest":
+        return Verdict("failed", started[-1] if started else tests[0])
+    if running.returncode == pytest.ExitCode.USAGE_ERROR and "::" in tests[0]:
+        return Verdict("passed")  # There is no such test any more.
     raise RuntimeError(f"{' '.join(command)}: {output[-2000:]}")
 
 
@@ -154,16 +162,18 @@ def tried(tree: Path, bug: Bug) -> Verdict:
     return Verdict("SURVIVED")
 
 
-def _ended(running: subprocess.Popen[bytes]) -> bool:
-    """Wait for it; False if it hangs."""
+def _ended(running: subprocess.Popen[bytes], output: IO[bytes]) -> bool:
+    """Wait until it ends, or has told of a failure, which is enough; False if it hangs."""
     used, idle = -1.0, 0
     while idle < IDLE_SECONDS and used < CPU_SECONDS:
         try:
-            running.wait(5)
+            running.wait(3)
             return True
         except subprocess.TimeoutExpired:
             now = _cpu_of(running.pid)
-            used, idle = now, idle + 5 if now == used else 0
+            used, idle = now, idle + 3 if now == used else 0
+        if FAILED.search(os.pread(output.fileno(), 2**22, 0).decode(errors="replace")):
+            break
     os.killpg(running.pid, signal.SIGKILL)
     running.wait()
     return False
@@ -199,10 +209,11 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--only", metavar="TEXT", default="", help="those whose name has this in it")
+    parser.add_argument("--new", action="store_true", help="those of which it is not known what notices them")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="so many at once")
     parser.add_argument("--note", action="store_true", help="write into the table what noticed each")
     arguments = parser.parse_args()
-    chosen = [bug for bug in bugs() if arguments.only in bug.name]
+    chosen = [bug for bug in bugs() if arguments.only in bug.name and not (arguments.new and bug.by)]
     with tempfile.TemporaryDirectory(prefix="tidelog-bugs-") as folder:
         trees: SimpleQueue[Path] = SimpleQueue()
         writing = Lock()

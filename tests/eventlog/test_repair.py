@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sqlite3
 from pathlib import Path
 
@@ -290,3 +291,18 @@ async def test_log_damaged_behind_a_state_begins_where_it_did(tmp_path: Path) ->
 
     assert (done.kept, done.lost_last, done.begins) == (9, 20, 0)
     assert (await read(path))[:-1] == records[4:9]
+
+
+async def test_log_of_another_history_is_repaired_with_a_record_of_the_loss(tmp_path: Path) -> None:
+    """As long as the one whose head file stands beside it, but another one: what that had acknowledged is not there."""
+    path, other = tmp_path / "c.db", tmp_path / "other.db"
+    records = await make(path)
+    await make(other)
+    shutil.copyfile(f"{other}.head", f"{path}.head")
+
+    done = await repair(path, accept_loss=True)
+
+    assert (done.kept, done.lost_last) == (20, None)
+    *left, loss = await read(path)
+    assert left == records
+    assert decode_body(loss) == LossAccepted(first=21, epoch=1, reason=done.reason)

@@ -89,6 +89,8 @@ class MemoryServer:
         """(version, resource, type, object): the window."""
         self.window_from = 0
         """Events up to this version are forgotten."""
+        self.brief: dict[str, list[Json]] = {}
+        """Resource → objects that come and go while a list of them is streamed."""
         self.streams_lists = True
         self.held: dict[str, list[tuple[str, Json]]] = {}
         """Resources whose events wait: kinds come in another order then."""
@@ -248,6 +250,9 @@ class MemoryServer:
                 return
             for obj in self._visible(resource):
                 watch.send("ADDED", obj)
+            for obj in self.brief.get(resource, ()):
+                watch.send("ADDED", obj)
+                watch.send("DELETED", obj)
             mark = self._mark(resource)
             mark["metadata"]["annotations"] = {"k8s.io/initial-events-end": "true"}
             watch.send("BOOKMARK", mark)

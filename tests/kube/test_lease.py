@@ -19,6 +19,7 @@ from tidelog.eventlog.memory import MemoryStore
 from tidelog.kube.cluster.inbox import Inbox
 from tidelog.kube.cluster.lease import Lease, held_by_another
 from tidelog.kube.cluster.live import ClusterSettings
+from tidelog.kube.cluster.waiting import pause
 from tidelog.testing.virtual_time import VirtualClock
 
 SETTINGS = LeaseOptions()
@@ -121,6 +122,35 @@ async def test_leader_without_contact_stops_before_another_can_begin() -> None:
     server.unreachable = False
     await advance(clock, 30)
     assert first.lease.may_write()
+    await first.end()
+
+
+async def test_lease_counts_from_the_beginning_of_a_renewal_whose_answer_was_slow(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    server, clock = MemoryServer(), VirtualClock()
+    begun: list[int] = []
+    send = server.send
+
+    async def slow(request: Any) -> Any:
+        if request.method == "PUT":
+            begun.append(clock.now())
+            answer = await send(request)
+            await pause(clock, 4)
+            return answer
+        return await send(request)
+
+    monkeypatch.setattr(server, "send", slow)
+    first = Machine(server, clock, "a")
+    while len(begun) < 3:
+        await advance(clock, 0.5)
+    await advance(clock, 4.5)
+    renewed = begun[-2] if begun[-1] > clock.now() - 4 * NANOS else begun[-1]
+    server.unreachable = True
+    while first.lease.may_write():
+        await advance(clock, 0.5)
+
+    assert clock.now() - renewed <= (SETTINGS.renew_deadline + 0.5) * NANOS
     await first.end()
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
+
+import pytest
 
 from tests.kube.live_world import LiveWorld
 from tests.kube.memory_server import MemoryServer
@@ -92,6 +95,30 @@ async def test_nomination_comes_before_the_eviction_and_the_pod_follows_its_vict
         assert server.pod("high")["spec"]["nodeName"] == "n0"
         assert condition(server.pod("high"))["status"] == "True"
         assert len(world.core.promises) == 0
+        await world.verify()
+
+
+async def test_nobody_is_asked_to_go_before_the_nomination_is_answered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    server, answered = a_server(1), asyncio.Event()
+    send = server.send
+
+    async def slow(request: Request) -> Any:
+        if request.method == "PATCH" and "/high/" in request.path:
+            await answered.wait()
+        return await send(request)
+
+    monkeypatch.setattr(server, "send", slow)
+    async with LiveWorld(server, config=CONFIG) as world:
+        server.add_pod("high", cpu="1", priority=100)
+        await world.advance(2)
+        before = writes(server)
+        answered.set()
+        await world.quiet()
+
+        assert before == []
+        assert writes(server) == ["PATCH high status", "POST v0 eviction"]
         await world.verify()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,13 +18,16 @@ from tidelog.api.errors import LogError, LogFull
 from tidelog.api.pod_status import POD_SCHEDULED
 from tidelog.daemon.process.runtime import Limits
 from tidelog.eventlog.objects import ObjectTable
+from tidelog.eventlog.promises import Promise, PromisedEffect, Promises
+from tidelog.kube.cluster.lease import Leadership
 from tidelog.kube.cluster.port import Answer, Request
-from tidelog.kube.cluster.writer import WriterSettings
+from tidelog.kube.cluster.writer import Writer, WriterSettings
 from tidelog.plugins.registry import Registry
 from tidelog.replay.playback import Beginning, recover
 from tidelog.replay.redact import redact
 from tidelog.replay.verify import verify
 from tidelog.scheduler.state import load_state
+from tidelog.testing import builders as b
 
 
 def a_server(nodes: int = 3, cpu: str = "4") -> MemoryServer:
@@ -536,3 +540,29 @@ async def test_nothing_is_decided_before_all_that_was_listed_is_consumed() -> No
         assert len(server.bound()) == 5
         assert not await world.bodies("Unschedulable")
         assert all(body.feasible == 600 for body in await world.bodies("Scheduled"))
+
+
+def test_what_is_not_durable_is_not_sent_beside_what_is() -> None:
+    pod = b.pod("a").uid("a").build()
+    told = PromisedEffect(name="status", seq=5, at=0)
+    nominated = PromisedEffect(name="nominate", seq=9, at=0, node="n1")
+    promise = Promise(key="Pod/default/a", uid="a", base=pod, effects={"status": told, "nominate": nominated})
+    nothing: Any = SimpleNamespace(promises=Promises())
+    durable = 5
+    writer = Writer(
+        nothing,
+        nothing,
+        lambda: durable,
+        nothing,
+        nothing,
+        nothing,
+        Leadership(),
+        codec=nothing,
+        views={},
+        kinds={},
+        events=nothing,
+    )
+
+    assert writer._next(promise) == [told]
+    durable = 9
+    assert writer._next(promise) == [told, nominated]

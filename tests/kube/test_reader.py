@@ -416,3 +416,13 @@ async def assert_in_order(world: LiveWorld) -> None:
             last[meta.uid] = meta.resource_version
         elif isinstance(body, ObjectDeleted):
             ended.add(body.uid)
+
+
+async def test_object_that_is_deleted_while_it_is_listed_is_not_there() -> None:
+    server = a_server()
+    server.brief["pods"] = [server.add_pod("gone")]
+    server.delete("pods", "default", "gone")
+    async with recording(server) as world:
+        assert world.live.synced
+        assert_same(world)
+        await world.verify()

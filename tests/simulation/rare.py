@@ -22,9 +22,7 @@ from tests.simulation.simulate import is_real, simulate, story_of
 from tidelog.daemon.process.runtime import Runtime
 from tidelog.daemon.process.standby import Standby
 from tidelog.eventlog import repair
-from tidelog.eventlog.log import Log
 from tidelog.eventlog.repair import Repaired
-from tidelog.queue.in_flight import InFlight
 from tidelog.scheduler.commit_check import Disturbance
 from tidelog.scheduler.core import Core
 from tidelog.scheduler.disturbances import Notes
@@ -48,7 +46,6 @@ class Place(NamedTuple):
 
 
 PLACES: dict[str, Place] = {
-    "a repair goes on that was cut short behind its end": Place(repair, "_finish"),
     "a repaired log begins at its oldest state": Place(
         repair, "_build", lambda done, *_: isinstance(done, Repaired) and done.begins > 0
     ),
@@ -58,17 +55,15 @@ PLACES: dict[str, Place] = {
     "a group that waits for permits fails together": Place(
         Permits, "ending_with", lambda found, *_: len(found) > 1
     ),
-    "an eviction that waits for its victim is one of a pod that waits": Place(
+    "a pod is to be evicted that waits for a permit": Place(
         Permits, "_can_end", lambda can, _, permit: not can and not permit.is_ending
     ),
-    "a tick takes the place of the one before": Place(InFlight, "_unfile", lambda *_, newest=False: newest),
     "a budget forbids at the commit what it allowed": Place(
         Core, "conflict", lambda found, *_: found is not None and "budget" in str(found.reason)
     ),
-    "a node that was promised again takes a decision back": Place(
+    "a promise that is off may help somebody in flight": Place(
         Notes, "append", lambda _, notes, note: isinstance(note, Disturbance) and bool(note.opens)
     ),
-    "a group waits for room on the disk": Place(Log, "_wait_for"),
     "decisions wait for room on the disk": Place(Runtime, "_sleep"),
     "a standby has followed another log": Place(Standby, "_is_what_was_read", lambda same, *_: not same),
 }

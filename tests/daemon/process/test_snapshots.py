@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from tidelog.daemon.process.snapshots import changes_every
+from tests.worlds.objects import node
+from tidelog.daemon.process.snapshots import Keeper, changes_every
+from tidelog.eventlog.objects import ObjectTable
+from tidelog.replay.driver import Driver
+from tidelog.scheduler.state import capture_state
 
 MOST = 30_000
 """Records to play back: the most work that a look at a past moment may be. An object to load is half as much."""
@@ -23,3 +29,33 @@ def test_more_objects_leave_less_time_to_play_back_until_looking_for_changes_cos
     objects: int, expected: int
 ) -> None:
     assert changes_every(objects) == expected
+
+
+class Kept:
+    """A log and the facts of its objects, as far as a keeper needs them."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+        self.objects = ObjectTable()
+
+    async def put_snapshot(self, name: str, seq: int, blob: bytes) -> None:
+        self.names.append(name)
+
+    async def catch_up(self) -> None:
+        """Nobody hands facts in."""
+
+
+async def test_first_state_of_a_process_is_whole_and_those_behind_it_are_changes() -> None:
+    driver, kept = Driver(), Kept()
+    driver.start()
+    anything: Any = kept
+    keeper = Keeper(anything, anything, begin=driver.core.seq, every=1_000)
+
+    async def durable(seq: int) -> None:
+        """It is."""
+
+    await keeper.keep(capture_state(driver.core), durable)
+    assert kept.names == ["scheduler", "objects"]
+    driver.put(node("n1"))
+    await keeper.keep(capture_state(driver.core), durable)
+    assert kept.names[2:] == ["scheduler-changes", "objects-changes"]

@@ -99,6 +99,10 @@ postgres-torture: $(STAMP) ## kill, pause and promote PostgreSQL servers and the
 soak: $(STAMP) ## a daemon under churn for MINUTES: does it grow, does it slow down
 	$(BIN)/python tools/soak.py --minutes $(MINUTES)
 
+.PHONY: soak-operations
+soak-operations: $(STAMP) ## two daemons in turn under churn for MINUTES, with retention and readers: does it grow, does the file
+	$(BIN)/python tools/soak_operations.py --minutes $(MINUTES)
+
 .PHONY: retention
 retention: $(STAMP) ## a day of churn under --keep 100000: is the file bounded, do decisions pause, is all that lives explained (long)
 	$(BIN)/python tools/retention_day.py
@@ -109,7 +113,7 @@ live-soak: $(STAMP) ## a scheduler on a real API server that breaks, under churn
 mutation-score: $(STAMP) ## how many of SAMPLE deliberate mistakes in queue/ and scheduler/ the tests notice (long)
 	$(BIN)/python tools/mutation_score.py queue scheduler --sample $(SAMPLE) --seed $(SEED)
 
-mutants: $(STAMP) ## which of forty deliberate bugs, named in tools/deliberate_bugs.toml, the tests notice (long)
+mutants: $(STAMP) ## which of sixty deliberate bugs, named in tools/deliberate_bugs.toml, the tests notice (minutes)
 	$(BIN)/python tools/deliberate_bugs.py
 
 format: $(STAMP) ## format and repair what ruff can

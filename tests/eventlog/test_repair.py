@@ -257,7 +257,7 @@ async def test_destroyed_anchor_of_a_log_that_was_never_compacted_was_its_beginn
 
 
 @pytest.mark.parametrize("damaged", [6, 10])
-@pytest.mark.unreplayed("its states are none")
+@pytest.mark.unreplayed("the snapshots are made by hand")
 async def test_log_damaged_before_its_oldest_state_begins_at_that_state(tmp_path: Path, damaged: int) -> None:
     path = tmp_path / "c.db"
     records = await make(path)

@@ -14,6 +14,7 @@ from typing import Any
 
 from tidelog.api.kinds.kind import Redaction
 from tidelog.api.kinds.registry import KIND_BY_NAME
+from tidelog.api.resources import CLASS_PREFIX
 from tidelog.api.tie_number import TIE
 from tidelog.api.volumes import (
     BIND_COMPLETED,
@@ -39,6 +40,7 @@ _EVERYWHERE = Redaction(
     ),
     dropped=("error", "message", "opaque", "redaction", "source"),
     label_keys=("key",),
+    resources=("resourceName",),
 )  # fmt: skip
 """Fields of records, metadata, conditions and selectors; what a kind has besides is in its declaration."""
 _AMOUNTS = frozenset(("allocatable", "capacity", "hard", "limits", "overhead", "requests"))
@@ -58,6 +60,7 @@ class _Fields:
         self.dropped = frozenset((*_EVERYWHERE.dropped, *kind.dropped))
         self.label_keys = frozenset((*_EVERYWHERE.label_keys, *kind.label_keys))
         self.images = frozenset((*_EVERYWHERE.images, *kind.images))
+        self.resources = frozenset((*_EVERYWHERE.resources, *kind.resources))
 
 
 @cache
@@ -90,7 +93,9 @@ class Renaming:
         return text if _COINED.search(text) else self.name(text)
 
     def resource(self, text: str) -> str:
-        """The name of a resource."""
+        """The name of a resource, which may be that of a class of devices."""
+        if text.startswith(CLASS_PREFIX):
+            return CLASS_PREFIX + self.name(text.removeprefix(CLASS_PREFIX))
         return self.name(text) if "/" in text and not _COINED.search(text) else text
 
     def configuration(self, value: Any) -> Any:
@@ -154,6 +159,8 @@ class Renaming:
     def _text(self, fields: _Fields, field: str, text: str, label: str) -> str:
         if field in fields.label_keys:
             return self.label_key(text)
+        if field in fields.resources:
+            return self.resource(text)
         if field in fields.images:
             return self.image(text)
         if field == "reason":

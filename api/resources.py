@@ -16,6 +16,8 @@ from tidelog.api.quantity import parse_resource
 
 Requests = dict[str, int]
 
+CLASS_PREFIX = "deviceclass.resource.kubernetes.io/"
+"""A resource of this name is backed by the device class whose name follows."""
 CPU = "cpu"
 MEMORY = "memory"
 EPHEMERAL_STORAGE = "ephemeral-storage"

@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tidelog.api.objects import DeviceClass, DeviceTaintRule, Object, ResourceClaim, ResourceSlice
+from tidelog.api.resources import CLASS_PREFIX
 
-CLASS_PREFIX = "deviceclass.resource.kubernetes.io/"
-"""A resource of this name is backed by the class whose name follows."""
 CHANGES_MAX = 8192
 """So many changes of claims are remembered; arbitrary. A reader that is further behind looks at all claims."""
 

@@ -33,6 +33,8 @@ class Redaction(msgspec.Struct, frozen=True, kw_only=True):
     """Hold the keys of labels or taints; those that Kubernetes coined are kept."""
     images: tuple[str, ...] = ()
     """Hold names of container images."""
+    resources: tuple[str, ...] = ()
+    """Hold names of resources; those that are not somebody's own are kept."""
 
 
 class Kind(msgspec.Struct, frozen=True, kw_only=True, eq=False):

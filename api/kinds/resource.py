@@ -64,7 +64,9 @@ DEVICE_CLASS = Kind(
         column(DeviceClass, "EXTENDED RESOURCE", lambda c: c.spec.extended_resource_name),
         column(DeviceClass, "SELECTORS", lambda c: len(c.spec.selectors)),
     ),
-    redaction=Redaction(kept=("driver", "expression", "extendedResourceName"), dropped=("parameters",)),
+    redaction=Redaction(
+        kept=("driver", "expression"), dropped=("parameters",), resources=("extendedResourceName",)
+    ),
 )
 DEVICE_TAINT_RULE = Kind(
     name="DeviceTaintRule",

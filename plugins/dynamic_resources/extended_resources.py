@@ -24,8 +24,7 @@ from tidelog.api.objects import (
     ResourceClaimSpec,
 )
 from tidelog.api.quantity import parse_exact
-from tidelog.api.resources import is_extended, is_sidecar
-from tidelog.framework.devices import CLASS_PREFIX
+from tidelog.api.resources import CLASS_PREFIX, is_extended, is_sidecar
 
 ANNOTATION = "resource.kubernetes.io/extended-resource-claim"
 IN_MEMORY = "<extended-resources>"

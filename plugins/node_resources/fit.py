@@ -14,6 +14,7 @@ from tidelog.api.errors import FieldError
 from tidelog.api.features import FeatureGates
 from tidelog.api.objects import DeviceClass, Node, Pod
 from tidelog.api.resources import (
+    CLASS_PREFIX,
     CPU,
     EPHEMERAL_STORAGE,
     MEMORY,
@@ -27,7 +28,6 @@ from tidelog.api.resources import (
     pod_requests,
 )
 from tidelog.api.validation.names import label_key
-from tidelog.framework.devices import CLASS_PREFIX
 from tidelog.framework.events import Action, ClusterEvent, EventRegistration, Hint, Resource, WaitingPod
 from tidelog.framework.interface import (
     Code,

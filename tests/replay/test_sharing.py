@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from tests.golden.make import STORIES
 from tests.worlds.beginnings import behind, quiet_places
@@ -36,6 +37,8 @@ from tidelog.replay.to_test import packed, slice_of, to_test, unpacked, unpacked
 from tidelog.replay.verify import recover, verify
 from tidelog.scheduler.state import SNAPSHOT, encode_state, load_state
 from tidelog.testing import builders as b
+from tidelog.testing import devices as d
+from tidelog.testing import storage as s
 
 SECRETS = (
     "acme", "payroll", "vault", "registry.acme.example", "oracle", "team-x", "eu-secret-1", "quota-gate", "sidecar-acme",
@@ -129,6 +132,40 @@ def test_extended_resources_have_other_names_in_objects_and_in_settings_alike() 
     ] == []
     assert "cpu" in everything
     assert verify(made.records, Registry()).first_difference is None
+
+
+def test_names_of_devices_and_volumes_are_replaced_alike_wherever_they_stand() -> None:
+    driver = Driver()
+    driver.start()
+    zone = {b.ZONE: "oracle-zone"}
+    driver.put(
+        b.node("oracle-node").label(zone).capacity(cpu="8").build(),
+        d.device_class("oracle-class", extendedResourceName="oracle.example/chip"),
+        d.resource_slice("oracle-slice", ["oracle-0", "oracle-1", "oracle-2"], node="oracle-node"),
+        d.claim("oracle-claim", d.request("oracle-request", "oracle-class")),
+        s.storage_class("oracle-store", "oracle.csi.example", zones=["oracle-zone"]),
+        s.claim("oracle-data", storage_class="oracle-store"),
+    )
+    implicit = "deviceclass.resource.kubernetes.io/oracle-class"
+    for name, made in {
+        "claims": b.pod("oracle-1").claim("oracle-entry", claim="oracle-claim"),
+        "explicit": b.pod("oracle-2").request({"oracle.example/chip": 1}),
+        "implicit": b.pod("oracle-3").request({implicit: 1}),
+        "none left": b.pod("oracle-4").request({implicit: 1}),
+        "volume": b.pod("oracle-5").pvc("oracle-data"),
+    }.items():
+        pod = made.label(of=name).scheduler(SCHEDULER).build()
+        driver.put(replace(pod, metadata=replace(pod.metadata, uid=f"uid {name}")))
+        driver.settle()
+    kinds = [record.kind for record in driver.records]
+    assert (kinds.count("Reserved"), kinds.count("Unschedulable")) == (4, 1)
+
+    made_again = redact(driver.records, Registry())
+
+    everything = b" ".join(r.key.encode() + b" " + r.body for r in made_again.records)
+    assert b"oracle" not in everything
+    assert [record.kind for record in made_again.records] == kinds
+    assert verify(made_again.records, Registry()).first_difference is None
 
 
 def test_a_redacted_log_verifies_and_decides_the_same(secret: Driver) -> None:

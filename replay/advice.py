@@ -26,7 +26,7 @@ from tidelog.plugins.inter_pod_affinity.counts import Incoming
 from tidelog.plugins.node_resources.fit import REASON_TOO_MANY_PODS
 from tidelog.plugins.pod_topology_spread.constraints import Constraint
 from tidelog.plugins.pod_topology_spread.filter import SpreadCounts
-from tidelog.replay.device_advice import devices_advice
+from tidelog.replay.device_advice import devices_advice, failure_advice
 from tidelog.replay.examine import Examination
 from tidelog.replay.volume_advice import (
     binding_advice,
@@ -79,7 +79,7 @@ def _help(seen: Examination, plugin: str, about: NodeInfo | None) -> Help:
     advisor = _ADVISORS.get(plugin)
     failed = [s for s in own if s.code is Code.ERROR]
     if failed:
-        advice: list[str] = [f"it fails: {failed[0].message}"]
+        advice: list[str] = [f"it fails: {failed[0].message}", *failure_advice(failed[0].message)]
     elif advisor is None:
         advice = []
     else:

@@ -63,6 +63,13 @@ def devices_advice(seen: Examination, nodes: Sequence[NodeInfo]) -> Iterator[str
         yield from _Search(seen, nodes).told(wanted)
 
 
+def failure_advice(message: str) -> Iterator[str]:
+    """Help for a selector that fails about a device, which ends the attempt on every node."""
+    _, found, name = message.partition("CEL runtime error: no such key: ")
+    if found:
+        yield f"a selector that asks for {name} only where there is one: has(….{name}) && …, or ….?{name}.orValue(…)"
+
+
 def _allocated(claim: ResourceClaim) -> Iterator[str]:
     """The claim has its devices: where, and whether they are ready."""
     name, allocation = claim.metadata.name, claim.status.allocation

@@ -313,7 +313,7 @@ class Teller:
             case Reserved():
                 wait = format_duration(body.deadline - record.at)
                 chosen = f": score {body.score} among {body.feasible} nodes" if body.feasible > 1 else ""
-                text = f"attempt {body.attempt}: its place is {body.node}{chosen}; bound when {_wanted(body)}, at most {wait}"
+                text = f"its place is {body.node}{chosen}; bound when {_wanted(body)}, at most {wait}"
                 self._add_place(record, body, "reserved", text, *map(_written, body.writes))
             case AttemptAborted():
                 because = f" (record {body.conflict})" if body.conflict else ""
@@ -493,6 +493,23 @@ def _wanted(body: Reserved) -> str:
     return f"{'the write' if count == 1 else f'the {count} writes'} for {', '.join(body.plugins)} {'is' if count == 1 else 'are'} answered"
 
 
+def _written_to_claim(write: Write) -> str:
+    """Which devices the claim gets, and for whom."""
+    status, claim = write.patch.get("status", {}), short(write.key)
+    if "allocation" in status and status["allocation"] is None:
+        return f"gives the devices of {claim} back: nobody uses them, and no node that would do reaches them"
+    devices = (status.get("allocation") or {}).get("devices", {}).get("results", ())
+    named = [f"{one['driver']}/{one['pool']}/{one['device']}" for one in devices]
+    users = ", ".join(f"{one['resource']} {one['name']}" for one in status.get("reservedFor") or ())
+    if named:
+        return f"gives {', '.join(named)} to {claim}" + (f", for {users}" if users else "")
+    if users:
+        return f"reserves {claim} for {users}"
+    if "finalizers" in write.patch.get("metadata", {}):
+        return f"keeps {claim} from being deleted while it has devices"
+    return f"changes {', '.join(write.patch)} of {claim}"
+
+
 def _written(write: Write) -> str:
     if write.verb != "patch":
         return f"{write.verb}s {short(write.key)}"
@@ -502,4 +519,6 @@ def _written(write: Write) -> str:
     chosen = write.patch.get("metadata", {}).get("annotations", {}).get(SELECTED_NODE)
     if chosen:
         return f"selects node {chosen} for {short(write.key)}"
+    if write.key.startswith("ResourceClaim/"):
+        return _written_to_claim(write)
     return f"changes {', '.join(write.patch)} of {short(write.key)}"

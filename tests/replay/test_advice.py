@@ -346,6 +346,23 @@ CASES += [
         "n2",
     ),
     Case(
+        "a selector that fails about the first device",
+        [
+            node("n1").build(),
+            d.device_class(),
+            gpus("n1", d.device("g0"), d.device("g1", attributes={"model": "h100"})),
+            d.claim("c", d.request("r", "gpu", f"device.attributes['{d.DRIVER}'].model == 'h100'")),
+        ],
+        claiming("c"),
+        "a selector that asks for model only where there is one: has(….model) && …, or ….?model.orValue(…)",
+        put(
+            d.claim(
+                "c", d.request("r", "gpu", f"device.attributes['{d.DRIVER}'].?model.orValue('') == 'h100'")
+            )
+        ),
+        "n1",
+    ),
+    Case(
         "devices that have to agree",
         [*TWO, d.claim("c", d.request(count=3), constraints=[{"matchAttribute": LINK}])],
         claiming("c"),

@@ -88,7 +88,7 @@ torture: $(STAMP) ## kill, stop, rob, damage, unplug far more often than the tes
 	  tests/acceptance/test_real_faults.py tests/eventlog/test_crash_points.py tests/eventlog/test_power_loss.py
 
 client-loops: $(STAMP) ## client libraries' list-watch loops through cuts, compactions and restarts of the API server
-	TIDELOG_CLIENT_LOOPS=1 $(BIN)/python -m pytest -q -n 0 tests/kube/test_clients.py
+	TIDELOG_CLIENT_LOOPS=1 $(BIN)/python -m pytest -q -rP -n 0 tests/kube/test_clients.py
 
 simulate-database: $(STAMP) ## tell SEEDS random stories FROM a seed of a log in a database that breaks in every way
 	$(BIN)/python -m tests.simulation.database_story --seeds $(SEEDS) --from $(FROM)

@@ -71,9 +71,11 @@ def _collect_little() -> None:
 
 
 @asynccontextmanager
-async def asked(args: argparse.Namespace) -> AsyncIterator[tuple[History, QuestionTime]]:
-    """Open the log for a question about the moment that `--at` names, and show how far it is read."""
-    at = parse_at(args.at)
+async def asked(
+    args: argparse.Namespace, at: At | None = None
+) -> AsyncIterator[tuple[History, QuestionTime]]:
+    """Open the log for a question about the moment that `--at` names (or `at`, if that was parsed already), and show how far it is read."""
+    at = parse_at(args.at) if at is None else at
     async with open_history(log_path(args)) as history:
         with Progress("reading the log", "records") as progress, progress.reading(history.log):
             yield history, await _moment_of(log_path(args), history, at)

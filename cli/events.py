@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from tidelog.api.errors import UsageError
 from tidelog.api.kinds.registry import KIND_BY_NAME
 from tidelog.api.text import age, formatted, safe, table
-from tidelog.api.times import parse_duration
+from tidelog.api.times import format_time, parse_duration
 from tidelog.cli.commands.options import DEFAULT_NAMESPACE, log_path
 from tidelog.cli.moments import NOW, At, dated, parse_at, present, seq_of, tell_end
 from tidelog.cli.object_names import key_of, named_objects
@@ -33,14 +33,17 @@ def print_events(args: argparse.Namespace) -> int:
         raise UsageError("events have no labels: leave out -l, or name an object with --for")
     matches = field_matcher(fields_of(args.field_selector, "Event"), _field)
     at = parse_at(args.at)
-    found, now = asyncio.run(_read(log_path(args), at, _nanos(args.since)))
+    found, now, dropped = asyncio.run(_read(log_path(args), at, _nanos(args.since)))
     chosen = [event for event in found if _is_asked_for(event, args) and (matches is None or matches(event))]
     if args.output == "name":
         raise UsageError("events have no names here: -o table, wide, json or yaml")
     if args.output in ("json", "yaml"):
         print(formatted(chosen, args.output))
     elif not chosen:
-        print(f"no events in the last {args.since} of the log", file=sys.stderr)
+        of = " that are asked for" if found else ""
+        print(
+            f"no events{of} in the last {args.since} of the log{dropped and '; '}{dropped}", file=sys.stderr
+        )
     else:
         tell_end(at, now)
         print(_table(chosen, args, now))
@@ -54,14 +57,17 @@ def _nanos(text: str) -> int:
         raise UsageError(f"--since {text}: must be a duration such as 30m, 12h or 2d") from None
 
 
-async def _read(path: LogAddress, at: At, since: int) -> tuple[list[ToldEvent], int]:
-    """The events of the time before the moment, and the moment. Time counts from the log's last record: one that has stopped has events too."""
+async def _read(path: LogAddress, at: At, since: int) -> tuple[list[ToldEvent], int, str]:
+    """The events of the time before the moment, the moment, and what is missing from them. Time counts from the log's last record: one that has
+    stopped has events too."""
     async with open_reader(path) as log:
         at = await dated(log, at)
         last = await seq_of(log, at)
+        end = log.anchor.at if last <= log.anchor.seq else (await log.record(last)).at
+        is_short = log.anchor.seq > 0 and log.anchor.at > end - since
+        dropped = f"those until {format_time(log.anchor.at)} were dropped by compaction" if is_short else ""
         if last <= log.anchor.seq:
-            return [], time.time_ns()
-        end = (await log.record(last)).at
+            return [], time.time_ns(), dropped
         events = EventTable()
         first = max(await log.seq_at(end - since - 1), log.anchor.seq) + 1
         with Progress("reading the log", "records") as progress, progress.reading(log):
@@ -74,7 +80,7 @@ async def _read(path: LogAddress, at: At, since: int) -> tuple[list[ToldEvent], 
             for event in waiting:
                 event.message = body.message if isinstance(body, Unschedulable) else "as before"
     now = present(path, end) if at == NOW else at.time if at.time is not None else end
-    return events.events(), now
+    return events.events(), now, dropped
 
 
 def _is_asked_for(event: ToldEvent, args: argparse.Namespace) -> bool:

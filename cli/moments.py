@@ -59,6 +59,14 @@ async def dated(log: LogReader, at: At, now: int | None = None) -> At:
     return At(time=meant)
 
 
+async def settled(path: LogAddress, at: At) -> At:
+    """As `dated`, for who goes on to open the log once for each object."""
+    if not at.time_of_day:
+        return at
+    async with open_reader(path) as log:
+        return await dated(log, at)
+
+
 def present(path: LogAddress, end: int) -> int:
     """The moment that ages count to: now, but of a log that ended long ago, and that no process goes on writing, its end."""
     now = time.time_ns()
@@ -85,6 +93,9 @@ async def seq_of(log: LogReader, at: At) -> int:
             notice(
                 f"the log ends at record {seq}, {_to_the_millisecond(log.head.at)}: so it was from then on"
             )
+        if not seq and log.head.seq:
+            first = _to_the_millisecond((await log.record(1)).at)
+            notice(f"the log begins at {first}: there was nothing before")
         if seq and at.time < log.anchor.at:
             raise LogError(
                 f"{log.name}: what was at {format_time(at.time)} was dropped by compaction; "

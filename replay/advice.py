@@ -146,7 +146,7 @@ def _short_of(seen: Examination, name: str, nodes: Sequence[NodeInfo]) -> Iterat
         yield _without(seen, name, wanted, nodes)
     elif not large:
         largest = amount(name, max(node.allocatable[name] for node in holding))
-        none = _none_has(nodes, f"more than {largest}", f"no more than {largest}")
+        none = _none_has(holding, f"more than {largest}", f"no more than {largest}")
         yield f"a larger node: the pod asks for {amount(name, wanted)} {name}, and {none} even when empty"
     else:
         best = max(large, key=lambda n: _free(n, name))

@@ -42,18 +42,22 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Describe one after the other."""
+    import asyncio
+
     from tidelog.api.kinds.registry import find_kind
     from tidelog.api.text import formatted
-    from tidelog.cli.moments import parse_at
-    from tidelog.cli.object_names import named_objects
+    from tidelog.cli.moments import parse_at, settled
+    from tidelog.cli.object_names import EVENTS, named_objects
 
     words = args.objects
+    if words[0].lower().partition("/")[0] in EVENTS:
+        raise UsageError("events are listed: `tidelog get events --for pod/web-1`")
     if len(words) == 1 and "/" not in words[0] and find_kind(words[0].partition(",")[0]) is None:
         raise UsageError(f"{words[0]!r} is no kind of object: `tidelog describe pod {words[0]}`")
     wanted = named_objects([words[0].replace("pod ", "pod/"), *words[1:]])
     if any(kind.name not in ("Pod", "Node") or (kind.name == "Pod" and not name) for kind, name in wanted):
         raise UsageError("name pods or nodes: `tidelog describe pod web-1`, `tidelog describe nodes`")
-    at = parse_at(args.at)
+    at = asyncio.run(settled(log_path(args), parse_at(args.at)))
     found: list[Described] = []
     names = [name for kind, name in wanted if kind.name == "Node"]
     nodes = _nodes(args, [name for name in names if name], at, every=None in names) if names else iter(())
@@ -93,7 +97,7 @@ def _pod(args: argparse.Namespace, name: str, at: At) -> Described:
     key, path = pod_key(name, args.namespace), log_path(args)
 
     async def read() -> tuple[Pod | None, Why, str]:
-        async with asked(args) as (history, moment):
+        async with asked(args, at) as (history, moment):
             past = await history.past_of(key, moment.seq)
             now = present(path, history.log.head.at) if at == NOW else moment.at
             found = why(

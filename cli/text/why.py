@@ -177,6 +177,8 @@ def _choice(choice: NodeChoice, number: int) -> Iterator[str]:
 
 
 def _story(found: Why) -> Iterator[str]:
+    if not found.story.entries:
+        return  # Of a pod whose records were dropped.
     yield ""
     yield "what happened:"
     rows: list[Sequence[object]] = []

@@ -109,9 +109,30 @@ def test_events_at_an_earlier_moment(ask) -> None:
     assert [line.split()[3:5] for line in lines[1:]] == [["Scheduled", "pod/first"]]
 
 
+def test_events_that_a_compaction_dropped_are_said_to_be(tidelog: Tidelog, log: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy.db"
+    for file in log.parent.glob(f"{log.name}*"):
+        (tmp_path / file.name.replace(log.name, copy.name)).write_bytes(file.read_bytes())
+
+    assert tidelog("log", "compact", copy).code == 0
+
+    assert "were dropped by compaction" in tidelog("get", "events", "--log", copy).err
+    told = tidelog("why", "big", "--log", copy).out
+    assert ("was dropped by compaction" in told, "what happened" in told) == (True, False)
+
+
+def test_moment_before_the_log_is_said_to_be_that(ask) -> None:
+    assert "the log begins at 2023-11-14T22:13:20Z: there was nothing before" in ask("get", "pods", "--at", "2023-11-14T20:00:00Z").err  # fmt: skip
+
+
+def test_time_of_day_is_understood_once_for_all_objects(ask) -> None:
+    assert len(ask("describe", "pod", "first", "big", "--at", "00:20").err.splitlines()) == 1
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
+        (["describe", "events"], "events are listed: `tidelog get events --for pod/web-1`"),
         (["get", "events", "web"], "events have no names"),
         (["get", "events", "-l", "a=b"], "events have no labels"),
         (["get", "events", "--since", "soon"], "must be a duration"),

@@ -247,6 +247,9 @@ def test_version_says_what_it_runs_on(tidelog) -> None:
         (["replay", "what-if", "--without-node", "n3"], "--drop node/n3 leaves an object out"),
         (["apply", "-f", "x", "--dry-run=sever"], "ignored explicit argument 'sever'"),
         (["drain", "node-1"], "`kubectl drain` works on it"),
+        (["config", "view"], "`kubectl config` works on it"),
+        (["run", "web", "--image=x"], "`kubectl run` works on `tidelog serve`"),
+        (["get", "events", "--types=Warning"], "`tidelog get events --field-selector type=Warning` has it"),
         (["aply"], "did you mean `tidelog apply`?"),
     ],
 )

@@ -92,6 +92,14 @@ CASES = [
         "n2",
     ),
     Case(
+        "a larger node with what few have",
+        [node("n1").build(), node("g1").capacity({"cpu": "4", "pods": 10, "example.com/gpu": 2}).build()],
+        pod().request({"example.com/gpu": 3}).build(),
+        "a larger node: the pod asks for 3 example.com/gpu, and g1 has no more than 2 even when empty",
+        put(node("g2").capacity({"cpu": "4", "pods": 10, "example.com/gpu": 3}).build()),
+        "g2",
+    ),
+    Case(
         "two resources on one node",
         [node("n1").build(), node("n2").build(), pod("a").request(cpu="3").on("n1").build(), pod("c").request(memory="7Gi", cpu="3").on("n2").build()],
         pod().request(cpu="2", memory="4Gi").build(),

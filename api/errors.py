@@ -193,11 +193,13 @@ class LogFull(LogError):
 
     def __str__(self) -> str:
         return (
-            f"{self.path}: only {self._free()} are free on this disk, so nothing was written; "
+            f"{self.path}: only {self.room} are free on this disk, so nothing was written; "
             "make room (`tidelog log compact` may help) and try again"
         )
 
-    def _free(self) -> str:
+    @property
+    def room(self) -> str:
+        """Return what is free, as people write it."""
         return f"{self.free >> 20} MiB" if self.free >= 2**20 else f"{self.free >> 10} KiB"
 
 

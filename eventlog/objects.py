@@ -446,6 +446,8 @@ async def load_objects(log: LogReader, seq: int | None = None) -> ObjectTable:
             raise LogError(
                 f"{log.name}: the state at record {seq} is gone: the log was compacted to {log.anchor.seq}, and its oldest state is that of record {min(later)}"
             )
+        if found is not None:
+            raise another_version(log.name, log.anchor.seq)
         raise LogDamaged(
             log.name, 1, log.anchor.seq, "they were compacted, and no usable snapshot of the objects is left"
         )
@@ -453,3 +455,10 @@ async def load_objects(log: LogReader, seq: int | None = None) -> ObjectTable:
         for record in batch:
             table.apply(record)
     return table
+
+
+def another_version(name: str, anchor: int) -> LogError:
+    """The error of a compacted log whose state is whole, and cannot be read."""
+    return LogError(
+        f"{name}: the log was compacted to record {anchor}, and the state that is kept of it was written by another version of tidelog: use that one"
+    )

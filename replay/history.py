@@ -24,7 +24,7 @@ from tidelog.api.objects import Pod
 from tidelog.api.times import format_time
 from tidelog.configuration.configuration import SchedulerConfiguration, resolve_configuration
 from tidelog.eventlog.closing import Closing, opens
-from tidelog.eventlog.objects import load_objects
+from tidelog.eventlog.objects import another_version, load_objects
 from tidelog.eventlog.reader import LogReader, open_reader
 from tidelog.eventlog.records import (
     ConfigurationLoaded,
@@ -106,13 +106,15 @@ class History(Closing):
 
     async def core_from_snapshot(self, at_most: int | None = None) -> Core:
         """The newest state that a snapshot holds, at or before a record; that of an empty log if there is none."""
-        limit = at_most
+        limit, other = at_most, False
         while (found := await self.log.snapshot(SNAPSHOT, limit)) is not None:
             changes = [change.blob for change in await self.log.changes(found, at_most)]
             core = load_state(found.blob, self.registry, changes)
             if core is not None:
                 return core
-            limit = found.seq - 1
+            limit, other = found.seq - 1, True
+        if self.log.anchor.seq and other:
+            raise another_version(self.log.name, self.log.anchor.seq)
         if self.log.anchor.seq:
             raise LogError(
                 f"{self.log.name}: the log was compacted to record {self.log.anchor.seq}, and no snapshot of the scheduler's state "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shutil
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -17,10 +18,9 @@ if TYPE_CHECKING:
     from tidelog.daemon.process.retention import Retention
 
 DESCRIPTION = """\
-Make the log smaller: drop old records behind a snapshot of the objects and of the scheduler's state. The chain goes on from
-there, so that what is left can still be verified, and with --keep still be explained and replayed. What was dropped cannot be asked
-for any more; `tidelog log export` keeps a copy. Without --keep and --to everything goes. No daemon may be running on the log:
-`tidelog run --keep` drops old records while it runs."""
+Make the log smaller: drop old records, and keep the state behind them. The chain goes on from there, so what is left can still be
+verified, explained and replayed. What was dropped cannot be asked for any more; `tidelog log export` keeps a copy. Without --keep and
+--to everything goes. No daemon may be running on the log: `tidelog run --keep` drops old records while it runs."""
 EXAMPLES = """\
   tidelog log compact --keep 30d
   tidelog log compact --keep 100000 --dry-run
@@ -32,13 +32,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
     add_log(parser)
     what = parser.add_mutually_exclusive_group()
-    what.add_argument(
-        "--to", type=int, metavar="SEQ", help="drop the records up to this one (default: as many as can be)"
-    )
+    what.add_argument("--to", type=int, metavar="SEQ", help="drop the records up to this one (default: all)")
     what.add_argument(
         "--keep",
         metavar="N|DURATION",
-        help="keep so many records (100000), or those of so long (30d, 12h), from the snapshot before them on",
+        help="keep so many records (100000), or those of so long (30d, 12h)",
     )
     parser.add_argument(
         "--dry-run", action="store_true", help="only say what would be dropped, and what room it takes"
@@ -62,12 +60,12 @@ def run(args: argparse.Namespace) -> int:
 
     def begin(plan: CompactionPlan) -> None:
         if plan.last >= plan.first and args.output == "table":
-            notice(f"{path}: {plan}")
-            if plan.unexplained:
-                notice(
-                    f"warning: the scheduler's state at record {plan.last} is lost: records {plan.last + 1} to {plan.unexplained} stay, but `why` and `replay` cannot "
-                    "explain them any more; --keep drops only what leaves the rest explained"
-                )
+            free = (
+                ""
+                if plan.in_database
+                else f", which has {shutil.disk_usage(os.path.dirname(path) or '.').free:,} free"
+            )
+            notice(f"{path}: {plan}{free}")
 
     with Progress("compacting", "records") as progress:
         plan = asyncio.run(_compact(path, args.to, keep, begin, progress, dry_run=args.dry_run))
@@ -77,7 +75,7 @@ def run(args: argparse.Namespace) -> int:
         more = {"room_needed": plan.room, "dry_run": True} if args.dry_run else {"bytes_after": after}
         print(formatted(data | more, args.output))
     elif last < first:
-        print(f"nothing to drop: the log begins at record {first}{_why_nothing(plan)}")
+        print(f"nothing to drop: the log begins at record {first}")
     elif args.dry_run:
         print(
             f"records {first} to {last} would be dropped, the log would begin at record {last + 1}: nothing was changed"
@@ -117,22 +115,10 @@ async def _compact(
         plan = await planned(log, to, keep, time.time_ns())
         begin(plan)
         if plan.last >= plan.first:
-            # On a full disk fewer may go, if nothing was said of how many.
-            wanted = None if to is None and keep is None else plan.last
             with progress.reading(log):
-                last = await compact(log, installed_plugins(), wanted, whole=keep is None)
-            return msgspec.structs.replace(plan, last=last)
+                # On a full disk fewer may go.
+                return msgspec.structs.replace(plan, last=await compact(log, installed_plugins(), plan.last))
         return plan
-
-
-def _why_nothing(plan: CompactionPlan) -> str:
-    """A log can begin behind a snapshot only, so with --keep a young one stays as it is."""
-    if plan.wanted <= plan.last:
-        return ""
-    return (
-        ", and what is to be kept can only be explained and replayed from a snapshot before it, of which there is none yet (the scheduler makes one every 20,000 records); "
-        f"`--to {plan.wanted}` drops all the same, and gives that up"
-    )
 
 
 def _size(path: LogAddress) -> int:

@@ -1,4 +1,4 @@
-"""Making a log smaller: the states in snapshots at its end, then the records go. What `tidelog log compact` does.
+"""Making a log smaller: the states where it is to begin go into snapshots, then the records before go. What `tidelog log compact` does.
 
 After that states come from these snapshots and from nowhere else. So both are made anew, also where the log has some of this record: those may be
 damaged, or of another version, and whoever computes a state passes them over as long as there are records.
@@ -14,13 +14,11 @@ from tidelog.daemon.process.retention import Retention, beginning, last_not_kept
 from tidelog.eventlog.address import is_database
 from tidelog.eventlog.log import Log
 from tidelog.eventlog.objects import SNAPSHOT as OBJECTS
-from tidelog.eventlog.objects import ObjectTable, load_objects
+from tidelog.eventlog.objects import load_objects
 from tidelog.eventlog.reader import LogReader
 from tidelog.eventlog.records import decode_outcome
-from tidelog.eventlog.store import CHANGES
+from tidelog.eventlog.store import SNAPSHOTS_KEPT
 from tidelog.plugins.registry import Registry
-from tidelog.replay.history import History
-from tidelog.scheduler.core import Core
 from tidelog.scheduler.state import SNAPSHOT as SCHEDULER
 from tidelog.scheduler.state import encode_state
 
@@ -39,11 +37,6 @@ class CompactionPlan(msgspec.Struct, frozen=True, kw_only=True):
     """Bytes of the database now."""
     room: int
     """Bytes that must be free on the disk for the file to become smaller. Less drops the records all the same, and later ones take their place."""
-    wanted: int = 0
-    """The last record that need not be kept. More than `last` where no snapshot lets the log begin behind it."""
-    unexplained: int = 0
-    """The records that are left up to this one could be neither explained nor replayed, since the state before it is lost; 0: all of them can be."""
-
     in_database: bool = False
 
     def __str__(self) -> str:
@@ -57,81 +50,84 @@ class CompactionPlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def planned(log: LogReader, to: int | None, keep: Retention | None, now: int) -> CompactionPlan:
-    """Return the compaction up to a record. Raises LogError if there is no such record."""
+    """Return the compaction up to a record, or to one before it. Raises LogError if there is no such record."""
     await log.reload()
     end = log.head.seq
     if to is not None and to > end:
         raise LogError(f"{log.name}: there is no record {to}: the log ends at {end}")
-    last = wanted = to or end
-    if keep is not None:
-        wanted = await last_not_kept(log, keep, now)
-        last = await _between_attempts(log, wanted) or await beginning(log, wanted)
-    explained = to is None or last in (end, log.anchor.seq) or await beginning(log, last) == last
+    last = await _place(log, (to or end) if keep is None else await last_not_kept(log, keep, now))
     size, copied = await log.footprint()
-    states = sum(info.size for info in await log.snapshots() if info.seq >= last)
+    infos = await log.snapshots()
+    states = sum(info.size for info in infos if info.seq >= last)
+    made = sum(max((i.size for i in infos if i.name == name), default=0) for name in (SCHEDULER, OBJECTS))
     return CompactionPlan(
         first=log.anchor.seq + 1,
         last=last,
         size=size,
-        room=copied + 2 * states + STEP_BYTES,
-        wanted=wanted,
-        unexplained=0 if explained else end,
+        room=copied + states + made + STEP_BYTES,
         in_database=is_database(log.name),
     )
 
 
-async def compact(log: Log, registry: Registry, to: int | None = None, *, whole: bool = True) -> int:
+async def _place(log: LogReader, wanted: int) -> int:
+    """The last record up to this one behind which the log can begin: no attempt is under way there, and its state is known, or can be made and kept."""
+    if wanted >= log.head.seq:
+        return log.head.seq
+    place = max(wanted, log.anchor.seq)
+    while (early := await _popped_before(log, place)) is not None:
+        place = early
+    infos = await log.snapshots()
+    states = [info.seq for info in infos if info.name == SCHEDULER]
+    many = max(sum(info.name == name for info in infos) for name in (SCHEDULER, OBJECTS))
+    if many >= SNAPSHOTS_KEPT or (log.anchor.seq and not any(seq <= place for seq in states)):
+        return await beginning(log, wanted)
+    return place
+
+
+async def _popped_before(log: LogReader, seq: int) -> int | None:
+    """The record after which the first of the attempts was made that are under way behind `seq`; None if none is."""
+    found: list[int] = []
+    async for batch in log.read_batches(seq + 1):
+        for record in batch:
+            outcome = decode_outcome(record)
+            if outcome is not None and outcome.observed >= seq:
+                return min(found, default=None)
+            if outcome is not None:
+                found.append(outcome.observed)
+    return min(found, default=None)
+
+
+async def compact(log: Log, registry: Registry, to: int | None = None) -> int:
     """Drop the records up to `to`, by default all; returns the last one that is gone. Nobody schedules on the log.
 
-    With `whole` states at its end are made anew, because those that are there may be damaged, or of another version; otherwise the log begins
-    with the snapshot that is there, or with one that is made there. Costs what a recovery costs, two snapshots, and reading what is dropped.
+    Costs what a recovery costs, two snapshots, and reading what is dropped. On a full disk it begins behind a snapshot that is there.
     """
     end = log.head.seq
     if to is not None and to > end:
         raise LogError(f"{log.name}: there is no record {to}: the log ends at {end}")
-    if end == log.anchor.seq:
-        return end
-    if whole:
-        await _put_states(log, registry, needed=to is not None)
-    elif to is not None and (before := await beginning(log, to)) != to:
-        try:
-            await _put(log, await History(log, registry).core_at(to), await load_objects(log, to))
-        except LogFull:
-            to = before
-    dropped = await log.compact(to)
+    last = await _place(log, end if to is None else to)
+    if last <= log.anchor.seq:
+        return log.anchor.seq
+    try:
+        await _put_states(log, registry, last)
+    except LogFull as error:
+        # What there are snapshots for already can be dropped all the same, and makes room.
+        last = await beginning(log, last)
+        if last <= log.anchor.seq:
+            raise LogError(
+                f"{log.name}: only {error.room} are free on this disk, and there is no snapshot yet behind which records could be dropped: "
+                "make room and try again"
+            ) from error
+    dropped = await log.compact(last)
     await log.reclaim(whole=True)
     return dropped.seq
 
 
-async def _put_states(log: Log, registry: Registry, *, needed: bool) -> None:
+async def _put_states(log: Log, registry: Registry, seq: int) -> None:
     # The scheduler's state is there even if none has run yet: the first one begins with it.
-    core = await recovered_core(log, registry)
+    core = await recovered_core(log, registry, seq)
     if core.in_flight:
         raise CannotRecover(log.name, "an attempt at its end has only some of its outcomes")
-    table = await load_objects(log)
-    try:
-        await _put(log, core, table)
-    except LogFull:
-        # What there are snapshots for already can be dropped all the same, and makes room.
-        if needed or not any(not info.name.endswith(CHANGES) for info in await log.snapshots()):
-            raise
-
-
-async def _put(log: Log, core: Core, table: ObjectTable) -> None:
+    table = await load_objects(log, seq)
     await log.put_snapshot(SCHEDULER, core.seq, encode_state(core), urgent=True)
     await log.put_snapshot(OBJECTS, table.seq, table.encode(), urgent=True)
-
-
-async def _between_attempts(log: LogReader, seq: int) -> int:
-    """The newest record up to `seq` at which states can be made for the log to begin with, 0 if there is none.
-
-    No attempt is under way there, whose outcome would follow without it; and no snapshot of changes lies behind it, which would be read as changes since then.
-    """
-    history = History(log, Registry())
-    while seq > log.anchor.seq and (cut := await history.later(seq)):
-        seq = min(body.observed for body in map(decode_outcome, cut) if body is not None)
-    if seq <= log.anchor.seq or any(
-        info.seq > seq for info in await log.snapshots() if info.name.endswith(CHANGES)
-    ):
-        return 0
-    return seq

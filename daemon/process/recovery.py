@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 
 from tidelog.api.errors import LogDamaged, TidelogError
 from tidelog.daemon.process.logs import fields
+from tidelog.eventlog.objects import another_version
 from tidelog.eventlog.reader import LogReader
 from tidelog.eventlog.records import Record
 from tidelog.plugins.registry import Registry
@@ -44,22 +45,24 @@ class CannotRecover(TidelogError):
         )
 
 
-async def recovered_core(log: LogReader, registry: Registry) -> Core:
-    """The core after the newest record. Nobody may be writing the log, or only the caller."""
-    recovery = await begin_recovery(log, registry)
-    await follow(recovery, log)
+async def recovered_core(log: LogReader, registry: Registry, seq: int | None = None) -> Core:
+    """The core after record `seq`, behind which no attempt is under way, or after the newest. Nobody may be writing the log, or only the caller."""
+    recovery = await begin_recovery(log, registry, seq)
+    await follow(recovery, log, seq)
     await complete(recovery, log.name)
     return recovery.core
 
 
-async def begin_recovery(log: LogReader, registry: Registry) -> Recovery:
-    """A recovery that stands at the newest usable snapshot, or before the first record."""
-    found = await log.snapshot(SNAPSHOT)
+async def begin_recovery(log: LogReader, registry: Registry, seq: int | None = None) -> Recovery:
+    """A recovery that stands at the newest usable snapshot, up to `seq`, or before the first record."""
+    found = await log.snapshot(SNAPSHOT, seq)
     core = None
     if found is not None:
-        changes = [change.blob for change in await log.changes(found)]
+        changes = [change.blob for change in await log.changes(found, seq)]
         core = load_state(found.blob, registry, changes)
     if core is None:
+        if log.anchor.seq and found is not None:
+            raise another_version(log.name, log.anchor.seq)
         if log.anchor.seq:
             why = "they were compacted, and no usable snapshot of the scheduler's state is left"
             raise LogDamaged(log.name, 1, log.anchor.seq, why)
@@ -68,9 +71,9 @@ async def begin_recovery(log: LogReader, registry: Registry) -> Recovery:
     return Recovery(core)
 
 
-async def follow(recovery: Recovery, log: LogReader) -> None:
-    """Read what is there, and consume what of it is certain."""
-    async for batch in log.read_batches(recovery.read + 1):
+async def follow(recovery: Recovery, log: LogReader, last: int | None = None) -> None:
+    """Read what is there, up to `last`, and consume what of it is certain."""
+    async for batch in log.read_batches(recovery.read + 1, last):
         await take(recovery, batch, log.name)
 
 

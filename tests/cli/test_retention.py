@@ -7,11 +7,17 @@ import os
 import shutil
 from pathlib import Path
 
+import pytest
+
 from tests.acceptance.tasks.world import write
 from tests.cli.conftest import Tidelog
+from tests.golden.make import STORIES
+from tests.worlds.beginnings import quiet_places
 from tidelog.daemon.process.retention import Retention
 from tidelog.daemon.process.runtime import Limits
 from tidelog.daemon.process.scheduler import Scheduler
+from tidelog.eventlog.records import OUTCOME_KINDS
+from tidelog.replay.files import write_log
 from tidelog.testing import builders as b
 
 
@@ -90,9 +96,57 @@ def test_keep_option_of_log_compact_says_first_what_it_does_and_needs(
         == (tried.out.partition(":")[0])
     )
     assert path.stat().st_size < len(content)
+    assert "head ok" in tidelog("log", "verify", path, "--rebuild").out
     assert "identical" in tidelog("replay", "verify", path).out
     assert "nothing to drop" in tidelog("log", "compact", path, "--keep", "100").out
     assert "nothing to drop" in tidelog("log", "compact", path, "--keep", "30d").out
+
+
+@pytest.mark.parametrize("option", ["--keep", "--to"])
+@pytest.mark.parametrize("world", ["interrupted", "gangs", "device-placements", "random-1"])
+def test_log_without_snapshots_begins_close_to_where_it_was_asked_to_and_is_all_explained(
+    world: str, option: str, tmp_path: Path, tidelog: Tidelog
+) -> None:
+    """At the last record before which no attempt was under way there."""
+    driver = STORIES[world]()
+    end, quiet = len(driver.records), quiet_places(driver)
+    for wanted in range(1, end, max(end // 6, 1)):
+        path = tmp_path / f"{wanted}.db"
+        asyncio.run(write_log(path, driver.records))
+        place = max((seq for seq in quiet if seq <= wanted), default=0)
+
+        tried = tidelog(
+            "log", "compact", path, option, wanted if option == "--to" else end - wanted, "--dry-run"
+        )
+        done = tidelog("log", "compact", path, option, wanted if option == "--to" else end - wanted)
+
+        if not place:
+            assert done.out == "nothing to drop: the log begins at record 1\n"
+            continue
+        assert done.out.startswith(f"records 1 to {place} dropped, the log begins at record {place + 1}: ")
+        assert tried.out.startswith(f"records 1 to {place} would be dropped")
+        outcomes = sum(record.kind in OUTCOME_KINDS for record in driver.records[place:])
+        assert tidelog("replay", "verify", path).out == f"{outcomes} outcomes, {outcomes} identical\n"
+        assert tidelog("log", "verify", path, "--rebuild").code == 0
+
+
+def test_state_of_another_version_is_not_called_damage(
+    tmp_path: Path, tidelog: Tidelog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "c.db"
+    asyncio.run(make(path))
+    tidelog("log", "compact", path)
+    monkeypatch.setattr("tidelog.scheduler.state.VERSION", 9_999)
+    monkeypatch.setattr("tidelog.eventlog.objects.KIND_BY_NAME", {})
+
+    for words in (
+        ["get", "nodes", "--log"],
+        ["queue", "--log"],
+        ["replay", "verify"],
+        ["run", "--listen", "off", "--log"],
+    ):
+        ran = tidelog(*words, path)
+        assert (ran.code, "another version" in ran.err) == (1, True), ran
 
 
 def test_advice_after_a_compaction_is_the_advice_before(tmp_path: Path, tidelog: Tidelog) -> None:
@@ -123,7 +177,7 @@ def test_advice_after_a_compaction_is_the_advice_before(tmp_path: Path, tidelog:
 
 
 def _advice(told: str) -> str:
-    return told.partition("what would help")[2].partition("\n\n")[0]
+    return told.partition("what would help")[2].partition("\n\n")[0].strip()
 
 
 def test_log_without_snapshots_begins_between_two_attempts_wherever_it_is_cut(

@@ -68,6 +68,9 @@ class HeadFile:
         try:
             disk.write_at(fd, b"".join(_slot(head, generation) for generation in (0, 1)), 0)
             disk.sync(fd)
+        except OSError:
+            disk.remove(new)
+            raise
         finally:
             disk.close(fd)
         disk.rename(new, path)

@@ -32,6 +32,7 @@ class Rebuild:
         self._disk = disk
         self._new = path + ".ready.new"
         self._connection: sqlite3.Connection | None = None
+        self._is_committed = False
         self._remove()
         try:
             opening.create_database(self._new, disk, anchor)
@@ -67,6 +68,7 @@ class Rebuild:
         self._connection = None
         HeadFile.create(self._path + ".ready.head", self._disk, self.head)
         self._disk.rename(self._new, self._path + ".ready")
+        self._is_committed = True
         self._disk.sync_folder(self._path)
 
     def close(self) -> None:
@@ -74,6 +76,7 @@ class Rebuild:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
+        if not self._is_committed:
             self._remove()
 
     def _remove(self) -> None:
@@ -81,6 +84,8 @@ class Rebuild:
         for suffix in ("", "-wal", "-shm"):
             self._disk.remove(self._new + suffix)
             self._disk.remove(f"{self._new}.new{suffix}")
+        if not is_ready(self._path):
+            self._disk.remove(self._path + ".ready.head")
 
 
 def is_ready(path: str) -> bool:

@@ -255,6 +255,8 @@ class SqliteStore(_Reading):
                 if opened.identity is not None:
                     opened.identity.close()
                 await writer.close()
+            if not any(os.path.exists(name) for name in (path, path + ".head")):  # noqa: ASYNC240
+                lock.undo()
             lock.give_up()
             raise
 

@@ -15,12 +15,13 @@ import asyncio
 import base64
 import os
 import re
+import sqlite3
 from collections.abc import Callable, Iterable, Sequence
-from typing import Annotated, NoReturn, Protocol
+from typing import Annotated, NoReturn, Protocol, TypeVar
 
 import msgspec
 
-from tidelog.api.errors import LogError, printable_json
+from tidelog.api.errors import LogError, LogFull, printable_json
 from tidelog.eventlog import opening
 from tidelog.eventlog.address import LogAddress, is_database, needs_postgres
 from tidelog.eventlog.disk import Disk
@@ -29,6 +30,7 @@ from tidelog.eventlog.opening import log_path
 from tidelog.eventlog.reader import LogReader
 from tidelog.eventlog.rebuild import Rebuild, install
 from tidelog.eventlog.records import FORMAT, ChainBroken, Record, Row, check_rows
+from tidelog.eventlog.room import is_full
 from tidelog.eventlog.store import Head, Progress, Snapshot
 
 LINES_PER_WRITE = 1_000
@@ -174,6 +176,7 @@ class LogBuilder(Protocol):
 
 
 MakeBuilder = Callable[[Head], LogBuilder]
+T = TypeVar("T")
 
 
 async def import_log(
@@ -189,7 +192,9 @@ async def import_log(
     """
     if is_database(path):
         return await asyncio.to_thread(_import_into_database, path, lines, progress)
-    return await asyncio.to_thread(_import, log_path(path), lines, progress, disk or Disk())
+    return await asyncio.to_thread(
+        new_log, log_path(path), disk or Disk(), "tidelog log import", lambda make: _taken(lines, make, progress)
+    )
 
 
 def _import_into_database(
@@ -209,19 +214,24 @@ def _taken(lines: Iterable[bytes], make: MakeBuilder, progress: Callable[[int], 
     return work.head
 
 
-def _import(path: str, lines: Iterable[bytes], progress: Callable[[int], None] | None, disk: Disk) -> Head:
+def new_log(path: str, disk: Disk, what: str, fill: Callable[[MakeBuilder], T]) -> T:
+    """Let `fill` build a log aside and commit it, and put it in its place; of one that fails nothing is left."""
     opening.check_place(path, disk, create=True)
     opening.refuse_unfinished(path)
     for name in (path, path + ".head"):
         if os.path.exists(name):
-            raise LogError(f"{name}: is there already; import makes a new log")
-    lock = WriterLock(path, "tidelog log import")
+            raise LogError(f"{name}: is there already; choose a name for a new log")
+    lock = WriterLock(path, what)
     try:
-        head = _taken(lines, lambda anchor: Rebuild(path, disk, anchor), progress)
+        found = fill(lambda anchor: Rebuild(path, disk, anchor))
         install(path, disk)
         lock.release()
-        return head
-    except OSError as error:
+        return found
+    except LogFull as error:
+        raise LogFull(path, error.free) from error
+    except (OSError, sqlite3.Error) as error:
+        if is_full(error):
+            raise LogFull(path, disk.room(path)[0]) from error
         raise LogError(f"{path}: cannot be written: {error}") from error
     finally:
         lock.undo()

@@ -9,13 +9,11 @@ from typing import NamedTuple
 
 from tidelog.api.errors import LogError
 from tidelog.eventlog.disk import Disk
-from tidelog.eventlog.lock import WriterLock
 from tidelog.eventlog.objects import SNAPSHOT as OBJECTS
 from tidelog.eventlog.opening import log_path
-from tidelog.eventlog.rebuild import Rebuild, install
 from tidelog.eventlog.records import Record, chain_digest
-from tidelog.eventlog.sqlite import SqliteStore
-from tidelog.eventlog.store import EMPTY, Head, Snapshot, advance
+from tidelog.eventlog.store import EMPTY, Head, Snapshot
+from tidelog.eventlog.transfer import MakeBuilder, new_log
 from tidelog.replay.playback import Beginning
 from tidelog.scheduler.state import SNAPSHOT as SCHEDULER
 from tidelog.scheduler.state import encode_state
@@ -52,50 +50,27 @@ async def write_log(
 ) -> None:
     """Make a new log of these records, which must chain; `snapshots`: after which record → name and bytes. With `first` the records go on from there.
 
-    Raises LogError if there is a file already.
+    Nothing is at `path` before everything is there. Raises LogError if there is a file already.
     """
-    refuse_existing(path)
-    if first is not None:
-        await asyncio.to_thread(_write_from, log_path(path), first, records, progress)
-        return
-    store = await SqliteStore.open(path, create=True, what="writing a copy")
-    try:
-        head = EMPTY
-        for start in range(0, len(records), RECORDS_PER_WRITE):
-            if progress is not None:
-                progress(start, len(records))
-            part = records[start : start + RECORDS_PER_WRITE]
-            for record in part:
-                head = advance(head, record)
-            await store.append(part, head)
-        for seq, (name, blob) in sorted((snapshots or {}).items()):
-            await store.put_snapshot(Snapshot.make(name, seq, records[seq - 1].digest, blob))
-    finally:
-        await store.close()
+    states = [] if first is None else [*first.snapshots()]
+    begin = 0 if first is None else first.anchor.seq
+    for seq, (name, blob) in sorted((snapshots or {}).items()):
+        states.append(Snapshot.make(name, seq, records[seq - begin - 1].digest, blob))
 
+    def fill(make: MakeBuilder) -> None:
+        build = make(EMPTY if first is None else first.anchor)
+        try:
+            for start in range(0, len(records), RECORDS_PER_WRITE):
+                if progress is not None:
+                    progress(start, len(records))
+                build.add(records[start : start + RECORDS_PER_WRITE])
+            for state in states:
+                build.add_snapshot(state)
+            build.commit()
+        finally:
+            build.close()
 
-def _write_from(
-    path: str,
-    first: FirstState,
-    records: Sequence[Record],
-    progress: Callable[[int, int], object] | None,
-) -> None:
-    """As a compaction leaves a log."""
-    disk, lock = Disk(), WriterLock(path, "writing a copy")
-    build = Rebuild(path, disk, first.anchor)
-    try:
-        for snapshot in first.snapshots():
-            build.add_snapshot(snapshot)
-        for start in range(0, len(records), RECORDS_PER_WRITE):
-            if progress is not None:
-                progress(start, len(records))
-            build.add(records[start : start + RECORDS_PER_WRITE])
-        build.commit()
-        install(path, disk)
-        lock.release()
-    finally:
-        build.close()
-        lock.undo()
+    await asyncio.to_thread(new_log, log_path(path), Disk(), "writing a copy", fill)
 
 
 def rechained(records: Sequence[Record]) -> list[Record]:

@@ -340,7 +340,7 @@ def test_import_makes_no_log_over_another(two_pods: Tidelog, tmp_path: Path) -> 
     ran = two_pods("log", "import", tmp_path / "log.jsonl")
 
     assert ran.code == 1
-    assert "import makes a new log" in ran.err
+    assert "choose a name for a new log" in ran.err
 
 
 def test_import_of_a_file_that_is_not_there(tidelog: Tidelog, tmp_path: Path) -> None:

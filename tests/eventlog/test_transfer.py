@@ -181,7 +181,7 @@ async def test_changed_snapshot_is_refused(tmp_path: Path) -> None:
 
 async def test_import_does_not_touch_a_log_that_is_there(lines: list[bytes], tmp_path: Path) -> None:
     await import_log(tmp_path / "c.db", lines)
-    with pytest.raises(LogError, match="is there already; import makes a new log"):
+    with pytest.raises(LogError, match="is there already; choose a name for a new log"):
         await import_log(tmp_path / "c.db", lines)
     (tmp_path / "c.db").unlink()
     with pytest.raises(LogError, match="is there already"):

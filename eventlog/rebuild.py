@@ -84,8 +84,8 @@ class Rebuild:
         for suffix in ("", "-wal", "-shm"):
             self._disk.remove(self._new + suffix)
             self._disk.remove(f"{self._new}.new{suffix}")
-        if not is_ready(self._path):
-            self._disk.remove(self._path + ".ready.head")
+        for suffix in ("", ".new") if not is_ready(self._path) else ():
+            self._disk.remove(f"{self._path}.ready.head{suffix}")
 
 
 def is_ready(path: str) -> bool:

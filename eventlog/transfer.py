@@ -193,7 +193,11 @@ async def import_log(
     if is_database(path):
         return await asyncio.to_thread(_import_into_database, path, lines, progress)
     return await asyncio.to_thread(
-        new_log, log_path(path), disk or Disk(), "tidelog log import", lambda make: _taken(lines, make, progress)
+        new_log,
+        log_path(path),
+        disk or Disk(),
+        "tidelog log import",
+        lambda make: _taken(lines, make, progress),
     )
 
 

@@ -262,8 +262,8 @@ complete -c tidelog -n '__tidelog_verb log repair' -l feature-gates -x -d 'featu
 complete -c tidelog -n '__tidelog_verb log repair' -l debug -d 'show the traceback of an error'
 complete -c tidelog -n '__tidelog_verb log compact' -F
 complete -c tidelog -n '__tidelog_verb log compact' -s h -l help -d 'show this help message and exit'
-complete -c tidelog -n '__tidelog_verb log compact' -l to -x -d 'drop the records up to this one (default: as many as can be)'
-complete -c tidelog -n '__tidelog_verb log compact' -l keep -x -d 'keep so many records (100000), or those of so long (30d, 12h), from the snapshot before them on'
+complete -c tidelog -n '__tidelog_verb log compact' -l to -x -d 'drop the records up to this one (default: all)'
+complete -c tidelog -n '__tidelog_verb log compact' -l keep -x -d 'keep so many records (100000), or those of so long (30d, 12h)'
 complete -c tidelog -n '__tidelog_verb log compact' -l dry-run -d 'only say what would be dropped, and what room it takes'
 complete -c tidelog -n '__tidelog_verb log compact' -s o -l output -x -a 'table json yaml' -d 'the format (default: table)'
 complete -c tidelog -n '__tidelog_verb log compact' -l log -r -F -d 'the log (default: $TIDELOG_LOG)'

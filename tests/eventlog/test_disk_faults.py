@@ -23,6 +23,7 @@ from tidelog.eventlog.records import Draft, Tick
 from tidelog.eventlog.repair import repair
 from tidelog.eventlog.room import RESERVE_BYTES
 from tidelog.eventlog.sqlite import SqliteStore
+from tidelog.eventlog.transfer import export_log, import_log
 from tidelog.eventlog.verify import verify
 from tidelog.testing.faulty_disk import FaultyDisk, sqlite_error
 
@@ -271,6 +272,32 @@ async def test_repair_that_failed_at_any_step_can_be_run_again(tmp_path: Path) -
                 f"Pod/default/web-{n}" for n in range(5)
             ]
             assert log.head.seq == 6, fault.failed_at
+
+
+async def test_copy_that_failed_at_any_step_leaves_nothing_or_all_of_itself(tmp_path: Path) -> None:
+    """A repair finishes one that only is not in its place."""
+    async with open_log(tmp_path / "c.db") as log:
+        await log.append([tick(n) for n in range(5)])
+        exported: list[bytes] = []
+        await export_log(log, exported.append)
+    lines = b"".join(exported).splitlines()
+    steps = await count_steps(lambda disk: import_log(tmp_path / "reference.db", lines, disk=disk))
+    left = 0
+
+    for step in range(1, steps + 1):
+        folder = tmp_path / str(step)
+        folder.mkdir()
+        fault = FailAt()
+        fault.arm(step, ERRORS[2](), ERRORS[0]())
+        with pytest.raises(LogError, match=r"c\.db"):
+            await import_log(folder / "c.db", lines, disk=FaultyDisk(fault))
+        left += bool(list(folder.iterdir()))
+        if list(folder.iterdir()):
+            await repair(folder / "c.db", accept_loss=True)
+            async with open_log(folder / "c.db") as log:
+                assert log.head.seq >= 5, fault.failed_at
+
+    assert left < steps / 3
 
 
 @pytest.mark.parametrize("step", range(1, 13))

@@ -44,6 +44,8 @@ class Search:
         self._cells: list[Cell] = []
         """The index's list of changed cells that is followed, and how far."""
         self._followed = 0
+        self._left: list[Cell] = []
+        """Changed cells of traits that no node has any more: they are held when one has them again."""
 
     def find(
         self,
@@ -65,9 +67,13 @@ class Search:
     def _follow(self) -> None:
         changed = self._index.changed_cells
         if self._cells is not changed:
-            self._banks, self._cells, self._followed = {}, changed, 0
-        for cell in changed[self._followed :]:
+            self._banks, self._cells, self._followed, self._left = {}, changed, 0, []
+        todo, self._left = [*self._left, *changed[self._followed :]], []
+        for cell in todo:
             bank = self._banks.get(cell.traits)
+            if bank is None and cell.traits not in self._index.by_traits:
+                self._left.append(cell)
+                continue
             if bank is None:
                 bank = self._banks[cell.traits] = _Bank(self._sample_of(cell.traits))
             bank.hold(cell)

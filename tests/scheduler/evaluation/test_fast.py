@@ -11,6 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from tests.thorough import cases
+from tests.worlds.histories import random_history
 from tidelog.api.objects import ContainerStatus, LabelSelector, Node, Object, Pod, pod_condition
 from tidelog.configuration.configuration import resolve_configuration
 from tidelog.configuration.profiles import DEFAULT_PLUGINS
@@ -743,3 +744,10 @@ def test_pods_tell_nodes_apart_only_where_they_are_few_kinds_and_look_at_nodes_a
     assert apart(choosy, b.pod("near").pod_affinity("zone", "app=web")) is None
     assert apart(*(b.pod("p").label(app=f"{i}") for i in range(SHAPES_MAX + 1))) == []
     assert apart(*(b.pod("p").request(cpu=f"{i}m") for i in range(SHAPES_MAX + 1))) is None
+
+
+def test_changes_of_traits_that_no_node_has_any_more_are_followed_when_one_has_them_again() -> None:
+    """As in this history, in which only pods of a known shape are tried while a node has them for a while."""
+    driver = random_history(1, steps=150)
+
+    assert verify(driver.records, Registry()).first_difference is None

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from tidelog.api.errors import printable_json
-from tidelog.api.times import NANOS, format_time
+from tidelog.api.times import NANOS, format_duration, format_time
 
 Row = Sequence[object]
 
@@ -118,10 +118,19 @@ MOMENTS = frozenset(("at", "deadline", "first_rejected_at", "last_at", "since", 
 """Fields of answers and records that are moments: nanoseconds since 1970, which tools that count in doubles would cut."""
 
 
+DURATIONS = frozenset(("timeEventPeriod", "podMaxInUnschedulablePodsDuration", "desiredCountWait"))
+"""Settings in a recorded configuration that are nanoseconds."""
+
+
 def with_times(data: Any, *, is_moment: bool = False) -> Any:
-    """Plain data with its moments as RFC 3339; one that is 0, which means never, as null."""
+    """Plain data with its moments as RFC 3339, one that is 0, which means never, as null; and with durations as a configuration file has them."""
     if isinstance(data, dict):
-        return {name: with_times(part, is_moment=is_moment or name in MOMENTS) for name, part in data.items()}
+        return {
+            name: format_duration(part)
+            if name in DURATIONS and type(part) is int
+            else with_times(part, is_moment=is_moment or name in MOMENTS)
+            for name, part in data.items()
+        }
     if isinstance(data, list | tuple):
         return [with_times(part, is_moment=is_moment) for part in data]
     if is_moment and type(data) is int:

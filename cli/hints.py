@@ -12,8 +12,6 @@ KUBECTL = frozenset(
         "api-resources",
         "api-versions",
         "auth",
-        "autoscale",
-        "certificate",
         "cluster-info",
         "config",
         "cordon",

@@ -29,6 +29,7 @@ from tidelog.replay.advice import Help, advise
 from tidelog.replay.driver import Driver
 from tidelog.replay.examine import examine
 from tidelog.replay.kept import kept_room
+from tidelog.replay.waits import waits_of
 from tidelog.scheduler.core import Core
 from tidelog.scheduler.decision import Decision
 
@@ -135,12 +136,14 @@ class _Planning:
         pod = self.core.cluster.pod(key)
         if pod is not None and pod.spec.node_name:
             return PlannedPod(pod=name, node=pod.spec.node_name, message="it has its node already")
-        waiting = self.core.queue.get(name)
-        gate = "" if waiting is None else waiting.gating_plugin
-        if gate:
-            assert waiting is not None
-            return PlannedPod(pod=name, message=f"gated by {gate}: {', '.join(waiting.gating_reasons)}")
-        return PlannedPod(pod=name, message="no profile of this scheduler would try it")
+        waits = None if pod is None else waits_of(self.core, pod)
+        if waits is None:
+            return PlannedPod(pod=name, message="no profile of this scheduler would try it")
+        if waits.gate:
+            return PlannedPod(pod=name, group=waits.group, message=f"gated by {waits.gate}")
+        if waits.place == "incomplete member":
+            return PlannedPod(pod=name, message=f"waits for its group {waits.group}, which does not exist yet")
+        return PlannedPod(pod=name, group=waits.group, message=f"not tried at that moment: {waits.place}")
 
     def _note(self, decision: Decision) -> None:
         for key, body in decision.outcomes:

@@ -122,6 +122,18 @@ async def test_plan_at_an_earlier_record_sees_what_was_there(driver: Driver, tmp
     assert found.pods[0].node == "a"
 
 
+async def test_member_says_what_its_group_lacks(driver: Driver, tmp_path: Path) -> None:
+    (tmp_path / "more").mkdir()
+    member = pod("a").group("g").scheduler("default-scheduler").build()
+
+    alone = await planned(driver, tmp_path, member)
+    few = await planned(driver, tmp_path / "more", pod_group("g", min_count=3), member)
+
+    assert alone.pods[0].message == "waits for its group default/g, which does not exist yet"
+    assert few.pods[0].message.startswith("gated by GangScheduling: ")
+    assert few.pods[0].group == "default/g"
+
+
 async def test_invalid_object_is_refused_before_anything_is_planned(driver: Driver, tmp_path: Path) -> None:
     with pytest.raises(InvalidObjects, match="is invalid"):
         await planned(driver, tmp_path, pod("Not A Name").scheduler("default-scheduler").build())

@@ -214,6 +214,16 @@ def load(verb: Verb) -> CommandModule:
     return cast(CommandModule, importlib.import_module(f"tidelog.cli.commands.{verb.module}"))
 
 
+class HelpFormatter(argparse.HelpFormatter):
+    """Breaks the lines of descriptions by the width of the terminal, and leaves examples as they are."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        if text.startswith("examples:"):
+            return text
+        fill = super()._fill_text
+        return "\n\n".join(fill(paragraph, width, indent) for paragraph in text.split("\n\n"))
+
+
 def parser_of(verb: Verb) -> argparse.ArgumentParser:
     """The parser of one verb; also the source of docs/cli.md."""
     module = load(verb)
@@ -221,7 +231,7 @@ def parser_of(verb: Verb) -> argparse.ArgumentParser:
         prog=f"tidelog {verb.name}",
         description=module.DESCRIPTION,
         epilog=f"examples:\n{module.EXAMPLES.rstrip()}",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=HelpFormatter,
         allow_abbrev=False,
     )
     module.configure(parser)

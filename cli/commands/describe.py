@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 Described = tuple[list[str], dict[str, Any]]
 """An object in lines, and as data."""
 DESCRIPTION = """\
-Show pods as kubectl does: what they ask for, their conditions, what waits and what would help, and their events with the full text of each
+Show pods as kubectl does: what they ask for, their conditions, what they wait for and what would help, and their events with the full text of each
 failed attempt; the whole story is told by `tidelog why`. Or nodes: their taints, their pods, and what these have taken of each resource."""
 EXAMPLES = """\
   tidelog describe pod web-1

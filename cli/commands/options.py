@@ -52,7 +52,7 @@ def add_namespace(parser: argparse.ArgumentParser) -> None:
         "-n",
         "--namespace",
         metavar="NAMESPACE",
-        help=f"the namespace of what does not name one itself (default: {DEFAULT_NAMESPACE})",
+        help=f"the namespace, where none is named (default: {DEFAULT_NAMESPACE})",
     )
 
 

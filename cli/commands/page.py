@@ -35,7 +35,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--listen",
         metavar="ADDRESS:PORT",
         default="127.0.0.1:0",
-        help="where --open serves (default: a free port of %(default)s)",
+        help="where --open serves (default: %(default)s, a free port of this machine)",
     )
     parser.add_argument("--no-browser", action="store_true", help="with --open: only print the address")
     parser.add_argument(

@@ -74,13 +74,22 @@ async def _read(path: LogAddress, at: At, since: int) -> tuple[list[ToldEvent], 
             async for batch in log.read_batches(first, last):
                 for record in batch:
                     events.add(record)
+        told = await _dropped_rejections(path) if min(events.unknown, default=last) <= log.anchor.seq else {}
         for seq, waiting in events.unknown.items():
             # What a repetition refers to, where it is older than all this.
-            body = decode_body(await log.record(seq)) if seq > log.anchor.seq else None
+            body = decode_body(await log.record(seq)) if seq > log.anchor.seq else told.get(seq)
             for event in waiting:
                 event.message = body.message if isinstance(body, Unschedulable) else "as before"
     now = present(path, end) if at == NOW else at.time if at.time is not None else end
     return events.events(), now, dropped
+
+
+async def _dropped_rejections(path: LogAddress) -> dict[int, Unschedulable]:
+    """Return the rejections whose records a compaction dropped, by their number, as far as the state with which the log begins tells them."""
+    from tidelog.replay.history import open_history
+
+    async with open_history(path) as history:
+        return (await history.core_from_snapshot(await history.first_state())).last_rejections()
 
 
 def _is_asked_for(event: ToldEvent, args: argparse.Namespace) -> bool:

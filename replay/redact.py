@@ -102,9 +102,7 @@ class _Retelling:
             core, self.first = renamed_beginning(beginning, names, registry)
             self.driver = Driver(core=core, digest=self.first.anchor.digest)
             self.recorded = ObjectTable.decode(beginning.objects)
-            self.rejections = {
-                seq: body for _, seq, body in beginning.core.dump_without_objects()["rejected"]
-            }
+            self.rejections = beginning.core.last_rejections()
         self.ahead = RecordedAttempts(records)
 
     def run(self, progress: Progress | None) -> list[Record]:

@@ -131,16 +131,22 @@ class Teller:
         self.entries: list[StoryEntry] = []
         self.judged: deque[JudgedEvent] = deque(maxlen=JUDGED_KEPT)
         self.slept_through = 0
-        self._group = ""
+        self._pod = None if is_new else core.cluster.pod(key)
+        self._group = group_record_key(self._pod) if self._pod is not None else ""
         self._record: Record | None = None
         self._rejection: Unschedulable | None = None
-        """The content of the last rejection, to which repetitions refer."""
+        """The content of the last rejection, to which repetitions refer …"""
+        self._attempts = 0
+        """… and how many attempts there had been of the pod, before all this."""
         self._numbers: dict[int, int] = {}
         self._rule = ""
         """By which rule the preemption under way was chosen."""
         self._folding: StoryEntry | None = None
         """The last attempt, while nothing but wake-ups has happened since."""
-        self._pod = None if is_new else core.cluster.pod(key)
+        if self._pod is not None:
+            self._rejection = core.last_rejection(key) or core.last_rejection(self._group)
+            waiting = core.queue.get(self.name)
+            self._attempts = 0 if waiting is None else waiting.attempts
         self._heard: list[tuple[QueuedPod, str, ClusterEvent, str]] = []
         self._entered: list[tuple[Where, ClusterEvent, str]] = []
         self._listen()
@@ -225,7 +231,7 @@ class Teller:
         if not attempt:
             return 0
         if attempt not in self._numbers:
-            self._numbers[attempt] = len(self._numbers) + 1
+            self._numbers[attempt] = self._attempts + len(self._numbers) + 1
         return self._numbers[attempt]
 
     # --- what woke it -----------------------------------------------------------------------------------------------------

@@ -172,6 +172,15 @@ class Core:
         pod = self.cluster.pod(key)
         return self._rejections.in_full(key if pod is None else pod_uid(pod), body)
 
+    def last_rejection(self, key: str) -> Unschedulable | None:
+        """Return what was said last of the pod or group of this key, if it was rejected."""
+        pod = self.cluster.pod(key)
+        return self._rejections.last.get(key if pod is None else pod_uid(pod), (0, None))[1]
+
+    def last_rejections(self) -> dict[int, Unschedulable]:
+        """Return the last rejections of all pods and groups that wait, by the number of their record."""
+        return dict(self._rejections.last.values())
+
     def check(self, configuration: SchedulerConfiguration) -> None:
         """Raise what putting this configuration to work would raise: once it is a record, it is too late. Nothing here changes."""
         self._assembly.check(configuration)

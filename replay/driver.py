@@ -110,8 +110,11 @@ class Driver:
             self.submitted.append(decision)
         return decision
 
-    def commit(self, most: int | None = None) -> list[Decision]:
-        """Append the oldest decisions, or aborts in their place if something came in between; returns what was appended."""
+    def commit(self, most: int | None = None, outcomes: int | None = None) -> list[Decision]:
+        """Append the oldest decisions, or aborts in their place if something came in between; returns what was appended.
+
+        `outcomes`: only so many of each, as a repair may have left of it.
+        """
         committed = []
         count = len(self.submitted) if most is None else min(most, len(self.submitted))
         for _ in range(count):
@@ -119,7 +122,7 @@ class Driver:
             found = self.core.conflict(decision)
             if found is not None:
                 decision = self.core.aborted(decision, found)
-            self.append(*decision.drafts())
+            self.append(*decision.drafts()[:outcomes])
             committed.append(decision)
         return committed
 

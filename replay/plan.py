@@ -142,7 +142,9 @@ class _Planning:
         if waits.gate:
             return PlannedPod(pod=name, group=waits.group, message=f"gated by {waits.gate}")
         if waits.place == "incomplete member":
-            return PlannedPod(pod=name, message=f"waits for its group {waits.group}, which does not exist yet")
+            return PlannedPod(
+                pod=name, message=f"waits for its group {waits.group}, which does not exist yet"
+            )
         return PlannedPod(pod=name, group=waits.group, message=f"not tried at that moment: {waits.place}")
 
     def _note(self, decision: Decision) -> None:

@@ -25,6 +25,7 @@ from tidelog.eventlog.records import (
     OUTCOME_KINDS,
     Draft,
     Fact,
+    LossAccepted,
     ObjectPut,
     Outcome,
     Record,
@@ -104,6 +105,11 @@ class _Retelling:
             self.recorded = ObjectTable.decode(beginning.objects)
             self.rejections = beginning.core.last_rejections()
         self.ahead = RecordedAttempts(records)
+        lost = {record.seq for record in records if record.kind == LossAccepted.__name__}
+        self.cut = {
+            made.attempt: len(made.outcomes) for made in self.ahead if made.outcomes[-1][0].seq + 1 in lost
+        }
+        """Attempts of which a repair left so many outcomes, or perhaps all."""
 
     def run(self, progress: Progress | None) -> list[Record]:
         for number, record in enumerate(self.records):
@@ -124,7 +130,7 @@ class _Retelling:
             if driver.core.seq < record.seq:
                 if not driver.submitted:
                     raise self._another(record)
-                driver.commit(1)
+                driver.commit(1, self.cut.get(driver.submitted[0].attempt))
             self._check(record)
         else:
             draft = Draft(

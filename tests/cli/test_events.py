@@ -121,6 +121,25 @@ def test_events_that_a_compaction_dropped_are_said_to_be(tidelog: Tidelog, log: 
     assert ("was dropped by compaction" in told, "what happened" in told) == (True, False)
 
 
+def test_words_of_a_rejection_and_the_number_of_its_attempt_outlive_its_record(
+    tidelog: Tidelog, log: Path, tmp_path: Path
+) -> None:
+    copy = tmp_path / "copy.db"
+    for file in log.parent.glob(f"{log.name}*"):
+        (tmp_path / file.name.replace(log.name, copy.name)).write_bytes(file.read_bytes())
+    before = tidelog("why", "big", "--log", copy).out
+    assert "attempts 1 to " in before
+
+    assert tidelog("log", "compact", copy, "--keep", "8").code == 0
+
+    (event,) = json.loads(tidelog("get", "events", "--for", "pod/big", "-o", "json", "--log", copy).out)
+    assert event["message"].startswith("0/1 nodes are available: ")
+    story = tidelog("why", "big", "--log", copy).out.partition("what happened")[2]
+    assert "rejected: 0/1 nodes are available: " in story
+    last = before.partition("attempts so far")[0].split()[-1]
+    assert f" to {last}: " in story or f"attempt {last}: " in story
+
+
 def test_moment_before_the_log_is_said_to_be_that(ask) -> None:
     assert "the log begins at 2023-11-14T22:13:20Z: there was nothing before" in ask("get", "pods", "--at", "2023-11-14T20:00:00Z").err  # fmt: skip
 

@@ -362,9 +362,12 @@ def check_copy_from(driver: Driver, seq: int) -> None:
 @pytest.mark.parametrize("world", STORIES)
 def test_any_compacted_log_has_a_copy_that_verifies(world: str) -> None:
     driver = STORIES[world]()
+    assert verify(redact(driver.records, driver.registry).records, driver.registry).first_difference is None
     places = quiet_places(driver, 2)
     for seq in places[:: max(len(places) // 4, 1)]:
-        check_copy_from(driver, seq)
+        # An attempt of which a repair left a part stays under way for ever in logs from before behaviour 9.
+        if not behind(driver, seq).core.in_flight:
+            check_copy_from(driver, seq)
 
 
 def test_pods_that_wait_for_permits_have_the_events_since_in_the_copy_too() -> None:

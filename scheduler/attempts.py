@@ -76,6 +76,7 @@ class Attempts:
     def take_back(self, popped: Popped) -> None:
         """Undo the latest pop: its decision was paused."""
         assert isinstance(popped, QueuedPod), "only pods are limited"
+        self._cluster.snapshot.effort.left = None  # Others ask plugins between two turns: `why`, for one.
         self._cluster.queue.take_back(popped, self._flushed)
 
     def decide(self, popped: Popped, stamp: Stamp) -> Decision:

@@ -10,10 +10,12 @@ from msgspec.structs import replace
 from tidelog.api.objects import Object, Pod, PodResourceClaim
 from tidelog.api.times import NANOS
 from tidelog.framework.effort import Paused
+from tidelog.framework.node_info import PodInfo
 from tidelog.plugins.dynamic_resources.search import Search
 from tidelog.plugins.registry import Registry
 from tidelog.queue.entity import Where
 from tidelog.replay.driver import Driver
+from tidelog.replay.examine import Examination
 from tidelog.replay.verify import verify
 from tidelog.scheduler.state import encode_state
 from tidelog.testing import builders as b
@@ -60,6 +62,14 @@ def worlds() -> dict[str, tuple[list[Object], list[Object]]]:
     }
 
 
+def why_of(driver: Driver) -> object:
+    """All that `why` says about one of the pods that are still to be placed."""
+    core = driver.core
+    pod = next(o for o in core.objects.values() if isinstance(o, Pod) and not o.spec.node_name)
+    framework = core.frameworks["default-scheduler"]
+    return Examination(framework, PodInfo(pod)).blamed() or True
+
+
 def decided(driver: Driver, most: int | None) -> int:
     """Decide everything that there is to decide, in turns of so many steps; how many turns ended early."""
     paused = 0
@@ -71,6 +81,7 @@ def decided(driver: Driver, most: int | None) -> int:
             paused += 1
             assert paused < 10_000, "it comes to an end"
             assert encode_state(driver.core) == before, "nothing has happened"
+            assert why_of(driver), "who asks in between is answered"
             continue
         if decision is None:
             return paused

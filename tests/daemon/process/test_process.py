@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
+import sqlite3
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import partial
@@ -27,6 +28,7 @@ from tidelog.daemon.process.runtime import Limits
 from tidelog.daemon.process.scheduler import Scheduler, load_configuration
 from tidelog.daemon.process.standby import Standby
 from tidelog.eventlog.log import open_log
+from tidelog.eventlog.reader import open_reader
 from tidelog.eventlog.records import ConfigurationLoaded, Draft, Scheduled
 from tidelog.plugins.registry import Registry
 from tidelog.scheduler.core import Core
@@ -225,8 +227,16 @@ async def test_compacted_log_without_usable_snapshot_is_refused(
         await opened.compact()
         monkeypatch.setattr("tidelog.scheduler.state.VERSION", 2)
 
-        with pytest.raises(LogDamaged, match="no usable snapshot"):
+        with pytest.raises(LogError, match="written by another version of tidelog: use that one") as refused:
             await recovered_core(opened, Registry())
+        assert not isinstance(refused.value, LogDamaged)
+
+    with sqlite3.connect(log) as database:
+        database.execute("UPDATE parts SET data = zeroblob(3)")
+    database.close()
+    async with open_reader(log) as reader:
+        with pytest.raises(LogDamaged, match="no usable snapshot"):
+            await recovered_core(reader, Registry())
 
 
 async def test_compacted_log_goes_on(log: Path) -> None:

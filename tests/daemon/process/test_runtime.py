@@ -456,7 +456,7 @@ async def test_bug_in_the_core_ends_the_runtime(monkeypatch: pytest.MonkeyPatch)
     await cluster.__aenter__()
     await cluster.apply(a_node("n1"))
 
-    def broken(self: Core, now: int) -> Decision | None:
+    def broken(self: Core, now: int, most: int | None = None) -> Decision | None:
         raise RuntimeError("a bug")
 
     monkeypatch.setattr(Core, "attempt", broken)

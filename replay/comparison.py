@@ -28,7 +28,7 @@ class PodResult(msgspec.Struct, frozen=True, kw_only=True):
     """Empty: pending, or gone before it was placed."""
     attempts: int
     pending_seconds: float
-    """Until it was placed; of one that was not, until the log's end."""
+    """Until it was placed; of one that was not, until the later of the two ends."""
     evicted: bool
 
 
@@ -49,7 +49,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     outcomes: dict[str, int]
     """`recorded`, `what_if`, `identical`, `differing`, and `as_good`: those of the differing that differ by no more than an equally good node."""
     pods: dict[str, int]
-    """`same`, `as_good` (on another node, equally good), `another_node`, `placed_only_recorded`, `placed_only_what_if`."""
+    """`same`, `as_good` (on another node, equally good), `another_node`, `placed_only_…` and `evicted_only_…` in one of the two, `other`."""
     first_difference: Divergence | None
     figures: dict[str, Figures]
     """`recorded` and `what_if`."""
@@ -72,8 +72,12 @@ def compare(
     `beginning` is the encoded table of the objects before the first record, where that is not the log's first.
     """
     driver = made.driver
+    # One moment for both, so that a pod which waits in both has waited for as long.
+    end = max((records[-1].at for records in (recorded, driver.records) if records), default=0)
     rows = _rows(
-        _results(recorded, beginning), _results(driver.records, beginning), {key for key, _ in made.as_good}
+        _results(recorded, beginning, end),
+        _results(driver.records, beginning, end),
+        {key for key, _ in made.as_good},
     )
     before, waits = figures_and_waits(recorded, None, beginning, progress)
     after, _ = figures_and_waits(driver.records, waits, beginning, progress)
@@ -117,12 +121,11 @@ def _content(record: Record) -> dict[str, Any]:
     return {k: v if k not in ("sameAs", "conflict") else bool(v) for k, v in body.items() if k not in _BESIDE}
 
 
-def _results(records: Sequence[Record], beginning: bytes) -> dict[str, PodResult]:
-    """By pod key. A pod that was created again counts from then on."""
+def _results(records: Sequence[Record], beginning: bytes, end: int) -> dict[str, PodResult]:
+    """By pod key, at a moment behind the last record. A pod that was created again counts from then on."""
     table = ObjectTable.decode(beginning) if beginning else ObjectTable()
     created = {key: at for key, at in creation_times(table).items() if key.startswith("Pod/")}
     found = {key: _at_first(table.get(key)) for key in created}
-    end = records[-1].at if records else 0
     attachment = table.attachment
     for record in records:
         key = record.key
@@ -216,14 +219,19 @@ def _pods(rows: Iterable[PodRow]) -> dict[str, int]:
         "another_node": 0,
         "placed_only_recorded": 0,
         "placed_only_what_if": 0,
+        "evicted_only_recorded": 0,
+        "evicted_only_what_if": 0,
         "other": 0,
     }
     for row in rows:
         one, other = (r.node if r is not None else "" for r in (row.recorded, row.what_if))
+        lost, lost_too = (r is not None and r.evicted for r in (row.recorded, row.what_if))
         if not row.differs:
             counts["same"] += 1
         elif row.as_good:
             counts["as_good"] += 1
+        elif one and other and lost != lost_too:
+            counts["evicted_only_recorded" if lost else "evicted_only_what_if"] += 1
         elif one and other and one != other:
             counts["another_node"] += 1
         elif one and not other:

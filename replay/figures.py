@@ -40,7 +40,9 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     """One log, summed up."""
 
     placed: int
-    """Pods that were given a node by the scheduler."""
+    """Pods that were given a node by the scheduler, those included that were evicted or deleted later."""
+    on_nodes: int
+    """Pods that have a node at the end."""
     unplaced: int
     """Pods that are pending at the end."""
     deleted_while_pending: int = 0
@@ -132,6 +134,7 @@ class _Count:
         complete, group_waits, groups = self._groups(pods)
         return Figures(
             placed=len(pod_waits),
+            on_nodes=sum(bool(pod.spec.node_name) and not is_terminal(pod) for pod in pods),
             unplaced=sum(not pod.spec.node_name and not is_terminal(pod) for pod in pods),
             deleted_while_pending=self.gone,
             nodes=len(nodes),

@@ -37,7 +37,7 @@ def run(args: argparse.Namespace) -> int:
     async def ask() -> WhyNot:
         key = pod_key(args.pod, args.namespace)
         async with asked(args) as (history, moment):
-            return await history.why_not(key, args.node, seq=moment.seq)
+            return await history.why_not(key, args.node.removeprefix("node/"), seq=moment.seq)
 
     found = asyncio.run(ask())
     print_found(args, found, why_not_lines(found))

@@ -18,6 +18,8 @@ _WORDS = {
     "another_node": "placed on another node",
     "placed_only_recorded": "placed as recorded, not in the what-if",
     "placed_only_what_if": "placed in the what-if only",
+    "evicted_only_recorded": "evicted as recorded, not in the what-if",
+    "evicted_only_what_if": "evicted in the what-if only",
     "other": "different otherwise",
 }
 

@@ -17,7 +17,7 @@ const FOLLOW_MS = 1000;
 const SPANS_MS = 5000; // Bars are asked for less often: they are the largest answer.
 const WHOLE_MS = 300;
 // Figures whose own name would say something else: who still waits at the end is not among them.
-const FIGURES = { pending_seconds: "waits of the pods that were placed", group_seconds: "waits of the groups that are complete", unplaced: "pending at the end" };
+const FIGURES = { pending_seconds: "waits of the pods that were placed", group_seconds: "waits of the groups that are complete", on_nodes: "on a node at the end", unplaced: "pending at the end" };
 
 class Page {
   constructor(a, b) {

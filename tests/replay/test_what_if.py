@@ -482,9 +482,34 @@ def test_what_was_decided_before_the_beginning_stays(driver: Driver) -> None:
 
     assert made.driver.placements() == {"default/old": "n1", "default/waits": "new"}
     assert found.pods == {
-        "same": 1, "as_good": 0, "another_node": 0, "placed_only_recorded": 0, "placed_only_what_if": 1, "other": 0,
+        "same": 1, "as_good": 0, "another_node": 0, "placed_only_recorded": 0, "placed_only_what_if": 1,
+        "evicted_only_recorded": 0, "evicted_only_what_if": 0, "other": 0,
     }  # fmt: skip
     assert (found.figures["recorded"].nodes, found.figures["what_if"].nodes) == (1, 2)
+
+
+def test_pod_that_only_the_what_if_evicts_is_not_counted_as_placed_elsewhere(driver: Driver) -> None:
+    """And a pod that waits in both has waited for as long, though the what-if ends earlier."""
+    driver.put(node("n1", cpu="2").build(), node("n2", cpu="2").build(), pod("low", cpu="2").build())
+    driver.settle()
+    driver.advance(seconds=5)
+    driver.put(pod("high", cpu="2").priority(100).build(), pod("waits", cpu="9").build())
+    driver.settle()
+    driver.advance(seconds=400)
+
+    _, found = asked(driver, drop=["Node//n2"])
+
+    by_pod = {row.pod: (row.recorded, row.what_if) for row in found.by_pod}
+    lost = by_pod["default/low"]
+    assert lost[0] is not None
+    assert lost[1] is not None
+    assert (lost[0].evicted, lost[1].evicted) == (False, True)
+    assert (found.pods["evicted_only_what_if"], found.pods["another_node"]) == (1, 0)
+    assert (found.figures["recorded"].on_nodes, found.figures["what_if"].on_nodes) == (2, 1)
+    one, other = by_pod["default/waits"]
+    assert one is not None
+    assert other is not None
+    assert one.pending_seconds == other.pending_seconds
 
 
 def test_object_from_before_the_beginning_is_taken_away_there(driver: Driver) -> None:

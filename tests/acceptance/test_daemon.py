@@ -17,7 +17,7 @@ from tests.daemon.metrics.test_metrics import KUBE_SCHEDULER, OURS, rows
 from tidelog.api.manifests.manifests import dump_yaml
 from tidelog.api.objects import Node, Pod
 from tidelog.daemon.process.recovery import recovered_core
-from tidelog.eventlog import database, head
+from tidelog.eventlog import database, head_file
 from tidelog.eventlog.log import open_log
 from tidelog.eventlog.reader import open_reader
 from tidelog.eventlog.records import Record
@@ -283,7 +283,7 @@ def test_taken_port_is_told_before_the_log_is_touched(tmp_path: Path) -> None:
 async def test_log_of_a_newer_format_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = tmp_path / "c.db"
     monkeypatch.setattr(database, "FORMAT", 99)
-    monkeypatch.setattr(head, "FORMAT", 99)
+    monkeypatch.setattr(head_file, "FORMAT", 99)
     async with open_log(log):
         pass
 

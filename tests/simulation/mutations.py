@@ -91,8 +91,8 @@ def _dump_without_nominations(right: Any) -> Any:
 def _believe_less(right: Any) -> Any:
     """Adopting does something that the outcome does not tell."""
 
-    def attempt(self: Core, now: int) -> Any:
-        decision = right(self, now)
+    def attempt(self: Core, *moment: Any) -> Any:
+        decision = right(self, *moment)
         if decision is not None and isinstance(decision.outcomes[0][1], Unschedulable):
             pod = self.cluster.pod(decision.key)
             nodes = self.cluster.cache.node_names()

@@ -21,8 +21,6 @@ from unittest.mock import patch
 from tests.simulation.simulate import is_real, simulate, story_of
 from tidelog.daemon.process.runtime import Runtime
 from tidelog.daemon.process.standby import Standby
-from tidelog.eventlog import repair
-from tidelog.eventlog.repair import Repaired
 from tidelog.scheduler.commit_check import Disturbance
 from tidelog.scheduler.core import Core
 from tidelog.scheduler.disturbances import Notes
@@ -46,9 +44,6 @@ class Place(NamedTuple):
 
 
 PLACES: dict[str, Place] = {
-    "a repaired log begins at its oldest state": Place(
-        repair, "_build", lambda done, *_: isinstance(done, Repaired) and done.begins > 0
-    ),
     "a loss ends a group's attempt": Place(Outcomes, "lost"),
     "a preemption is called off": Place(Outcomes, "_call_off"),
     "a group's attempt is called off": Place(Outcomes, "group_aborted"),

@@ -70,7 +70,7 @@ CAUGHT: dict[str, tuple[int, str]] = {
     "do not write down what was dropped": (7, "Violation: dropped"),
     "keep the snapshots of a compaction in memory": (7, "LogDamaged"),
     "forget the epoch of what was dropped": (7, "Violation: dropped"),
-    "compact without looking for another who has": (22, "LogDamaged"),
+    "compact without looking for another who has": (134, "LogDamaged"),
     "write after a compaction without looking for its records": (100, "Violation: lost"),
     "do not sync commits": (1, "LogDamaged"),
     "name the head before its records": (1, "LogDamaged"),

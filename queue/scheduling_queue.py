@@ -284,7 +284,9 @@ class SchedulingQueue:
 
     def can_take_back(self, popped: AnyEntity, flushed: Sequence[AnyEntity]) -> bool:
         """Whether `take_back` may be called for these: for pods, if no gate was tried on their way into the active queue."""
-        return self._pops_early and all(isinstance(entity, QueuedPod) for entity in (popped, *flushed))
+        if not (self._pops_early and isinstance(popped, QueuedPod)):
+            return False
+        return not flushed or all(isinstance(entity, QueuedPod) for entity in flushed)
 
     def take_back(self, pod: QueuedPod, flushed: Sequence[AnyEntity]) -> None:
         """Undo the latest pop, this pod's, and before it the flush of these: as if nobody had asked for them. Nothing may have happened since."""

@@ -68,7 +68,7 @@ class Attempts:
         self._flushed = queue.flush_backoff(now)
         return queue.pop(self._cluster.seq, now)
 
-    def limit(self, popped: Popped, most: int | None) -> None:
+    def limit(self, popped: Popped, most: int) -> None:
         """Let its decision raise Paused after so many steps, if it is one that can be taken back."""
         can = not isinstance(popped, Permit) and self._cluster.queue.can_take_back(popped, self._flushed)
         self._cluster.snapshot.effort.left = most if can else None

@@ -366,7 +366,8 @@ class Core:
         popped = self._attempts.pop(now)
         if popped is None:
             return None
-        self._attempts.limit(popped, most)
+        if most is not None:
+            self._attempts.limit(popped, most)
         try:
             stamp = Stamp(self.attempts + 1, self.cluster.seq, now, self.epoch)
             decision = self._attempts.decide(popped, stamp)

@@ -328,6 +328,8 @@ class Plugin:
     """Extension points at which kube-scheduler's plugin of this name takes no part: with `compat: upstream` nor does this one, unless it is named there."""
     tries_resolvable_only: ClassVar[bool] = False
     """Of a PostFilter plugin: where no node has a status Unschedulable it looks at no state."""
+    reads_first_member: ClassVar[bool] = True
+    """Of a plugin for placements: whether it reads what PreFilter prepared for the group's first member. Where none of a profile does, that is spared."""
     scores_by_sums: ClassVar[bool] = False
     """Of a PlacementScore plugin: it looks at how many members a placement takes, and at sums over its nodes, but not at which member goes where."""
     gates_newcomers: ClassVar[bool] = True

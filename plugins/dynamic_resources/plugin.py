@@ -119,6 +119,7 @@ class DynamicResources(Plugin):
     signed_depends: ClassVar[Depends] = Depends.CLUSTER
     ours_at = ("placementGenerate", "placementState")
     tries_resolvable_only = True
+    reads_first_member = False
     too_late: ClassVar[str] = "device binding timeout"
 
     def __init__(self, args: DynamicResourcesArgs, handle: Handle) -> None:

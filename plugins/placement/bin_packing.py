@@ -21,6 +21,7 @@ class PlacementBinPacking(Plugin):
 
     name = "PlacementBinPacking"
     scores_by_sums = True
+    reads_first_member = False
 
     def score_placement(
         self, state: CycleState, group: GroupInfo, placement: Placement, assignment: Mapping[str, str]

@@ -26,6 +26,7 @@ class PlacementPodCountScorer(Plugin):
 
     name = "PlacementPodCountScorer"
     scores_by_sums = True
+    reads_first_member = False
 
     def score_placement(
         self, state: CycleState, group: GroupInfo, placement: Placement, assignment: Mapping[str, str]

@@ -48,6 +48,7 @@ class TopologyPlacement(Plugin):
     """Generates one placement for each value of the label; a group without constraints keeps what there is."""
 
     name = "TopologyPlacement"
+    reads_first_member = False
 
     def __init__(self, args: Any, handle: Handle) -> None:
         super().__init__(args, handle)

@@ -119,7 +119,8 @@ class _Cycle:
         self.options = options
         self.upstream = framework.handle.upstream
         self.state = CycleState(stamp.at, None, stamp.attempt)
-        self.pre_filtered = options.pre_filters and bool(framework.placement_generate)
+        self.pre_filters = options.pre_filters and bool(framework.placement_generate)
+        self.pre_filtered = False
         """`state` is what PreFilter makes of the first member."""
         self.generators: list[str] = []
         """Those that made something of what they were given."""
@@ -162,25 +163,37 @@ class _Cycle:
         """KEP-5732: "Placement generation is executed after PreFilter", here of the first member. Whom PreFilter rejects, the trials tell."""
         first = self.group.members[0]
         self.state = CycleState(self.stamp.at, self.waiting.get(first.uid), self.stamp.attempt)
+        self.pre_filtered = True
         status = self.framework.run_pre_filter(self.state, first).status
         if status is not None and not status.is_rejected:
             raise GroupFailure(status)
 
     def _generate(self) -> tuple[Sequence[Placement], Status | None]:
-        """All generators in order, each fed with what the one before made; the rejection that left nothing."""
-        if self.pre_filtered:
+        """All generators in order, each fed with what the one before made; the rejection that left nothing.
+
+        What PreFilter fails with comes before what they say. Where none of them reads its state, and they leave one placement, its trial runs PreFilter.
+        """
+        framework = self.framework
+        readers = (*framework.placement_generate, *framework.placement_state, *framework.placement_score)
+        if self.pre_filters and any(getattr(plugin, "reads_first_member", True) for plugin in readers):
             self._pre_filter()
-        placements: Sequence[Placement] = [whole(self.framework.snapshot.names)]
-        for plugin in self.framework.placement_generate:
-            made, status = self.framework.run_generate(plugin, self.state, self.group, placements)
-            if status is not None and not status.is_rejected:
-                raise GroupFailure(status)
+        placements: Sequence[Placement] = [whole(framework.snapshot.names)]
+        status: Status | None = None
+        for plugin in framework.placement_generate:
+            made, status = framework.run_generate(plugin, self.state, self.group, placements)
             if status is not None or not made:
-                return (), status or Status(Code.UNSCHEDULABLE, (NO_PLACEMENTS,), plugin.name)
+                status = status or Status(Code.UNSCHEDULABLE, (NO_PLACEMENTS,), plugin.name)
+                break
             if list(made) != list(placements):
                 self.generators.append(plugin.name)
             placements = made
-        return sorted(placements, key=lambda p: (p.rank, p.name)), None
+        if self.pre_filters and not self.pre_filtered and (status is not None or len(placements) > 1):
+            self._pre_filter()
+        if status is None:
+            return sorted(placements, key=lambda p: (p.rank, p.name)), None
+        if not status.is_rejected:
+            raise GroupFailure(status)
+        return (), status
 
     def _unlabeled(self) -> int:
         """How many nodes are in no domain, because they have no label of some level that must be kept."""

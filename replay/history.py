@@ -52,6 +52,20 @@ LOOK_AHEAD = 5_000
 """Number of records beyond a moment that are searched for outcomes of attempts in flight then."""
 
 
+async def cut_off(log: LogReader, seq: int, last: int | None = None) -> list[Record]:
+    """The outcomes after `seq`, up to `last`, of attempts that were popped before."""
+    found: list[Record] = []
+    async for batch in log.read_batches(seq + 1, last):
+        for record in batch:
+            body = decode_outcome(record)
+            if body is None:
+                continue
+            if body.observed >= seq:
+                return found
+            found.append(record)
+    return found
+
+
 @opens
 async def open_history(path: str | os.PathLike[str], registry: Registry | None = None) -> History:
     """Open a log read-only; somebody else may be writing it. `registry`: the plugins that its configuration names."""
@@ -149,16 +163,7 @@ class History(Closing):
 
     async def later(self, seq: int) -> list[Record]:
         """The outcomes after `seq` of attempts that were popped before."""
-        found: list[Record] = []
-        async for batch in self.log.read_batches(seq + 1, min(seq + LOOK_AHEAD, self.log.head.seq)):
-            for record in batch:
-                body = decode_outcome(record)
-                if body is None:
-                    continue
-                if body.observed >= seq:
-                    return found
-                found.append(record)
-        return found
+        return await cut_off(self.log, seq, min(seq + LOOK_AHEAD, self.log.head.seq))
 
     async def span_of(self, key: str, last: int | None = None) -> tuple[Record, Record] | None:
         """The oldest and the newest record about an object, up to `last`."""

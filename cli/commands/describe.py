@@ -90,23 +90,21 @@ def _pod(args: argparse.Namespace, name: str, at: At) -> Described:
     from tidelog.api.manifests.manifests import to_builtins
     from tidelog.api.objects import Pod
     from tidelog.cli.asking import asked, pod_key
-    from tidelog.cli.moments import NOW, present
     from tidelog.cli.text.describe import describe_lines, events_of
     from tidelog.replay.why import Why, why
 
-    key, path = pod_key(name, args.namespace), log_path(args)
+    key = pod_key(name, args.namespace)
 
     async def read() -> tuple[Pod | None, Why, str]:
         async with asked(args, at) as (history, moment):
             past = await history.past_of(key, moment.seq)
-            now = present(path, history.log.head.at) if at == NOW else moment.at
             found = why(
                 past.records,
                 past.core,
                 key,
                 later=past.later,
                 seq=moment.seq,
-                at=now,
+                at=moment.at,
                 progress=history.log.on_read,
             )
             return past.core.cluster.pod(key), found, past.dropped

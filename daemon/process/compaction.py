@@ -19,6 +19,7 @@ from tidelog.eventlog.reader import LogReader
 from tidelog.eventlog.records import decode_outcome
 from tidelog.eventlog.store import SNAPSHOTS_KEPT
 from tidelog.plugins.registry import Registry
+from tidelog.replay.history import cut_off
 from tidelog.scheduler.state import SNAPSHOT as SCHEDULER
 from tidelog.scheduler.state import encode_state
 
@@ -74,27 +75,14 @@ async def _place(log: LogReader, wanted: int) -> int:
     if wanted >= log.head.seq:
         return log.head.seq
     place = max(wanted, log.anchor.seq)
-    while (early := await _popped_before(log, place)) is not None:
-        place = early
+    while outcomes := [decode_outcome(record) for record in await cut_off(log, place)]:
+        place = min(outcome.observed for outcome in outcomes if outcome is not None)
     infos = await log.snapshots()
     states = [info.seq for info in infos if info.name == SCHEDULER]
     many = max(sum(info.name == name for info in infos) for name in (SCHEDULER, OBJECTS))
     if many >= SNAPSHOTS_KEPT or (log.anchor.seq and not any(seq <= place for seq in states)):
         return await beginning(log, wanted)
     return place
-
-
-async def _popped_before(log: LogReader, seq: int) -> int | None:
-    """The record after which the first of the attempts was made that are under way behind `seq`; None if none is."""
-    found: list[int] = []
-    async for batch in log.read_batches(seq + 1):
-        for record in batch:
-            outcome = decode_outcome(record)
-            if outcome is not None and outcome.observed >= seq:
-                return min(found, default=None)
-            if outcome is not None:
-                found.append(outcome.observed)
-    return min(found, default=None)
 
 
 async def compact(log: Log, registry: Registry, to: int | None = None) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -83,14 +84,21 @@ def a_pod(name: str, cpu: str = "100m") -> dict[str, object]:
     }
 
 
-@pytest.fixture
-def serving(tmp_path: Path) -> Iterator[Serving]:
-    found = Serving(tmp_path)
+@contextmanager
+def served(folder: Path) -> Iterator[Serving]:
+    """A log that is served, with three nodes."""
+    found = Serving(folder)
     try:
         found.apply(*(a_node(f"n{number}") for number in range(3)))
         yield found
     finally:
         found.end()
+
+
+@pytest.fixture
+def serving(tmp_path: Path) -> Iterator[Serving]:
+    with served(tmp_path) as found:
+        yield found
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ import yaml
 
 from tests.acceptance.daemons import Daemon
 from tests.acceptance.test_serve_command import Client
-from tests.kube.test_over_http import Serving, a_node, a_pod
+from tests.kube.test_over_http import Serving, a_pod, served
 from tests.patience import wait_until
 from tests.postgres.conftest import Logs
 from tidelog.eventlog.reader import open_reader
@@ -33,12 +33,8 @@ CONFIG = {
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[Serving]:
-    found = Serving(tmp_path)
-    try:
-        found.apply(*(a_node(f"n{number}") for number in range(3)))
+    with served(tmp_path) as found:
         yield found
-    finally:
-        found.end()
 
 
 @pytest.fixture

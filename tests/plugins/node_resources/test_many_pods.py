@@ -28,6 +28,19 @@ CPUS = (1, 7, 1_000, 3_920, 4_000, 7_910, 64_000)
 MEMORIES = (3, 4 << 30, 16 << 30, (16 << 30) - 12_345, 16_374_532 << 10)
 
 
+def drawn(
+    seed: int,
+) -> tuple[random.Random, NodeResourcesFit, NodeResourcesBalancedAllocation, tuple[int, int]]:
+    """What draws, the two plugins, and a node's cpu and memory."""
+    draw = random.Random(seed)
+    handle = FrameworkHandle(Snapshot(), Listers())
+    weights = (ResourceSpec(name="cpu", weight=1 + seed % 3), ResourceSpec(name="memory", weight=1))
+    args = NodeResourcesFit.Args(scoring_strategy=ScoringStrategy(resources=weights))
+    fit = NodeResourcesFit(args, handle)
+    balance = NodeResourcesBalancedAllocation(NodeResourcesBalancedAllocation.Args(), handle)
+    return draw, fit, balance, (draw.choice(CPUS), draw.choice(MEMORIES))
+
+
 def drawn_pod(draw: random.Random, number: int) -> PodInfo:
     made = b.pod(f"p{number}")
     if draw.random() < 0.85:
@@ -74,13 +87,7 @@ def lane_of(lanes: int, lane: int) -> int:
 
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_many_pods_are_judged_as_each_alone(seed: int) -> None:
-    draw = random.Random(seed)
-    handle = FrameworkHandle(Snapshot(), Listers())
-    weights = (ResourceSpec(name="cpu", weight=1 + seed % 3), ResourceSpec(name="memory", weight=1))
-    args = NodeResourcesFit.Args(scoring_strategy=ScoringStrategy(resources=weights))
-    fit = NodeResourcesFit(args, handle)
-    balance = NodeResourcesBalancedAllocation(NodeResourcesBalancedAllocation.Args(), handle)
-    cpu, memory = draw.choice(CPUS), draw.choice(MEMORIES)
+    draw, fit, balance, (cpu, memory) = drawn(seed)
     node = NodeInfo(b.node("n").capacity(cpu=f"{cpu}m", memory=str(memory)).build())
     pods = [drawn_pod(draw, number) for number in range(30)]
     sure = 0
@@ -103,13 +110,7 @@ def test_many_pods_are_judged_as_each_alone(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_many_uses_are_judged_as_each_alone_and_no_use_in_a_range_is_better_than_its_bound(seed: int) -> None:
-    draw = random.Random(seed)
-    handle = FrameworkHandle(Snapshot(), Listers())
-    weights = (ResourceSpec(name="cpu", weight=1 + seed % 3), ResourceSpec(name="memory", weight=1))
-    args = NodeResourcesFit.Args(scoring_strategy=ScoringStrategy(resources=weights))
-    fit = NodeResourcesFit(args, handle)
-    balance = NodeResourcesBalancedAllocation(NodeResourcesBalancedAllocation.Args(), handle)
-    cpu, memory = draw.choice(CPUS), draw.choice(MEMORIES)
+    draw, fit, balance, (cpu, memory) = drawn(seed)
     node = NodeInfo(b.node("n").capacity(cpu=f"{cpu}m", memory=str(memory)).build())
     ranges = [[drawn_use(draw, cpu, memory) for _ in range(draw.randint(1, 3))] for _ in range(30)]
     sure = 0

@@ -114,6 +114,15 @@ class ChunkInfo(NamedTuple):
     ends: float
 
 
+class _Chunk(msgspec.Struct):
+    """A chunk's steps, as they were encoded."""
+
+    steps: list[msgspec.Raw]
+
+
+_decode_chunk = msgspec.json.Decoder(_Chunk).decode
+
+
 class Backlog:
     """How many pods were in which place after each record, and the marks."""
 
@@ -364,6 +373,14 @@ class Fold:
         if number < len(self._packed):
             return self._packed[number]
         return gzip.compress(self._open_chunk(), 1, mtime=0)
+
+    def steps(self, number: int, after: int) -> bytes:
+        """Return a chunk's steps after a record as JSON, without the state: what somebody lacks who has the chunk as far as there."""
+        first, steps = self._first, self._steps
+        if number < len(self._packed):
+            first = self.infos[number].first
+            steps = [bytes(step) for step in _decode_chunk(gzip.decompress(self._packed[number])).steps]
+        return b'{"steps":[' + b",".join(steps[max(after + 1 - first, 0) :]) + b"]}"
 
 
 _NOT_WOKEN = (

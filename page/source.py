@@ -3,7 +3,7 @@
     meta                     name, first and last record, chunks, how far the log has been gone through
     state?seq=               the rows after a record, where no chunk has it yet
     backlog?bins=            how many pods waited where over the whole log, and the marks
-    chunk?n=                 a state and the steps behind it (`tidelog.page.fold`)
+    chunk?n=                 a state and the steps behind it (`tidelog.page.fold`); with after=SEQ only the steps behind that record
     spans?first=&last=       which pod was where in that part of the log
     why?pod=&seq=            what `tidelog why POD --at SEQ -o json` prints, with times as integers
     why-not?pod=&node=&seq=  what `tidelog why-not` prints
@@ -108,7 +108,10 @@ class LogSource:
             case "backlog":
                 return Reply(encode(self.fold.backlog.binned(_number(query, "bins", 1_200, most=10_000))))
             case "chunk":
-                return Reply(self.fold.chunk(_number(query, "n", 0)), gzipped=True)
+                number = _number(query, "n", 0)
+                if "after" in query:
+                    return Reply(self.fold.steps(number, _number(query, "after", 0)))
+                return Reply(self.fold.chunk(number), gzipped=True)
             case "spans":
                 first, last = _number(query, "first", 0), _number(query, "last", self.fold.seq)
                 return _zipped(self.spans(first, last))

@@ -15,6 +15,7 @@ const KEYS = [
 ];
 const FOLLOW_MS = 1000;
 const SPANS_MS = 5000; // Bars are asked for less often: they are the largest answer.
+const COMPUTE_MS = 5000; // A state that is computed costs the reader a second on a large log.
 const WHOLE_MS = 300;
 // Figures whose own name would say something else: who still waits at the end is not among them.
 const FIGURES = { pending_seconds: "waits of the pods that were placed", group_seconds: "waits of the groups that are complete", on_nodes: "on a node at the end", unplaced: "pending at the end" };
@@ -74,16 +75,25 @@ class Page {
     try {
       const before = this.a.meta;
       await this.a.refresh();
-      if (this.a.head !== before.head || this.a.meta.reached !== before.reached) {
-        await this.learn();
-        if (this.following) await this.moveTo(this.a.head);
-        else this.render();
-      }
+      const grown = this.a.head !== before.head || this.a.meta.reached !== before.reached;
+      if (grown) await this.learn();
+      const newest = this.following ? this.newest(grown, before.reached) : this.a.seq;
+      if (newest !== this.a.seq) await this.moveTo(newest);
+      else if (grown) this.render();
       byId("reached").classList.remove("bad");
     } catch (error) {
       byId("reached").textContent = `no answer: ${visible(error.message)}`;
       byId("reached").classList.add("bad");
     } finally { this.learning = false; }
+  }
+
+  /** Where to stand while following: at the newest record that has a step if the log's reader keeps up, so that nothing is computed twice. */
+  newest(grown, before) {
+    const { seq, meta, head } = this.a;
+    if (meta.reached > before && meta.reached >= seq) return meta.reached;
+    if (grown && performance.now() - (this.computedAt || 0) < COMPUTE_MS) return seq;
+    this.computedAt = performance.now();
+    return head;
   }
 
   // --- moving ----------------------------------------------------------------------------------------------------------

@@ -23,11 +23,16 @@ export class Model {
 
   async open() { this.meta = await this.port.ask("meta"); }
 
-  /** Learn what has come since; chunks that were open are asked for anew. */
+  /** Learn what has come since; of a chunk that was open, only the steps that are new are asked for. */
   async refresh() {
-    const before = this.meta.chunks.length;
+    const { first, chunks } = this.meta;
     this.meta = await this.port.ask("meta");
-    for (const n of [...this.chunks.keys()]) if (n >= before - 1) this.chunks.delete(n);
+    if (this.meta.first !== first) { this.chunks.clear(); this.current = -1; return; } // Retention has cut the log.
+    const n = chunks.length - 1;
+    const chunk = await this.chunks.get(n);
+    if (!chunk) return;
+    const { steps } = await this.port.ask("chunk", { n, after: chunk.first + chunk.steps.length - 1 });
+    chunk.steps.push(...steps);
   }
 
   get first() { return this.meta.first; }
@@ -37,7 +42,9 @@ export class Model {
 
   async load(n) {
     if (!this.chunks.has(n)) {
-      this.chunks.set(n, this.port.ask("chunk", { n }));
+      const asked = this.port.ask("chunk", { n });
+      asked.catch(() => this.chunks.delete(n));
+      this.chunks.set(n, asked);
       for (const old of [...this.chunks.keys()]) {
         if (this.chunks.size <= CHUNKS_KEPT) break;
         if (old !== n && old !== this.current) this.chunks.delete(old);

@@ -13,10 +13,13 @@ import pytest_asyncio
 
 from tests.page.browser import needs_browser, opened, until_page
 from tests.page.test_fold import stories_of_a_small_cluster
+from tidelog.api.objects import Pod
 from tidelog.api.times import NANOS
 from tidelog.api.well_known import ZONE
 from tidelog.configuration.configuration import SchedulerConfiguration
 from tidelog.eventlog.records import Record
+from tidelog.eventlog.sqlite import SqliteStore
+from tidelog.eventlog.store import Head
 from tidelog.page.export import export
 from tidelog.page.serving import page_server
 from tidelog.page.site import PageSite
@@ -83,6 +86,34 @@ async def test_every_record_shows_what_the_scheduler_had_there(browser: Any, add
             )
             assert await page.evaluate(PLACED) == placed, f"record {seq}"
         assert seen.errors == []
+
+
+async def test_page_that_follows_asks_for_what_is_new_and_shows_it(browser: Any, tmp_path: Path) -> None:
+    records = stories_of_a_small_cluster().records
+    third = len(records) // 3
+    path = tmp_path / "grows.db"
+    await write_log(path, records[:third])
+    store = await SqliteStore.open(path, create=False)
+    try:
+        with _served({"a": path}) as url:
+            async with opened(browser, url) as (page, seen), await open_history(path) as history:
+                for batch in (records[third : 2 * third], records[2 * third :]):
+                    last = batch[-1]
+                    await store.append(batch, Head(last.seq, last.at, store.head.epoch, last.digest))
+                    await until_page(page, f"tidelogPage.a.seq === {last.seq} && !tidelogPage.moving")
+
+                    history.log.refresh()
+                    core = await history.core_at(last.seq)
+                    placed = sorted(
+                        [key.removeprefix("Pod/"), obj.spec.node_name]
+                        for key, obj in core.objects.items()
+                        if isinstance(obj, Pod) and obj.spec.node_name
+                    )
+                    assert await page.evaluate(PLACED) == placed
+                assert [request for request in seen.requests if "after=" in request]
+                assert seen.errors == []
+    finally:
+        await store.close()
 
 
 async def test_keys_go_through_the_log(browser: Any, address: str) -> None:

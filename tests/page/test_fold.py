@@ -105,6 +105,18 @@ def test_small_chunks_cover_the_log_without_gaps(monkeypatch: pytest.MonkeyPatch
     assert (chunks[0].first, chunks[-1].last) == (1, len(records))
 
 
+def test_steps_behind_a_record_are_those_of_the_whole_chunk(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(folding, "CHUNK_BYTES_MIN", 3_000)
+    fold = folded(stories_of_a_small_cluster().records)
+
+    assert len(fold.chunks()) > 2
+    for number, (first, last, *_) in enumerate(fold.chunks()):
+        whole = json.loads(gzip.decompress(fold.chunk(number)))["steps"]
+        for after in (first - 1, first, (first + last) // 2, last, last + 9):
+            left = json.loads(fold.steps(number, after))["steps"]
+            assert left == [step for step in whole if step["seq"] > after]
+
+
 def test_stories_of_all_pods_are_those_told_one_by_one() -> None:
     driver = stories_of_a_small_cluster()
 

@@ -82,6 +82,11 @@ class LogSource:
         """The file's name, without the way to it."""
         return Path(self.history.log.name).name
 
+    @property
+    def head(self) -> int:
+        """The last record, when the log was last looked at."""
+        return self.history.log.head.seq
+
     # --- going through ------------------------------------------------------------------------------------------------
 
     async def grow(self) -> bool:

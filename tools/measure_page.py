@@ -3,9 +3,10 @@
     log     a log of RECORDS records on NODES nodes, most of its pods alive: as a file and served, first paint, when all is shown, the time of
             a step to a moment anywhere and to the next record, the script's memory, the file's size
     cost    SchedulingBasic without a page, with one that follows, with one that is scrubbed all the time, in turn: pods a second and
-            the scheduler's processor time, each as a share of that without
+            the scheduler's processor time, each as a share of that without. Beside them what tells the page's cost from that of sharing a
+            machine: a client that asks what a page asks, once a second and without a browser, and a loop that does nothing at all
 
-The browser works at the lowest priority, as if it were on another machine; the page's reader process works at its own.
+The browser, the client and the loop work at the lowest priority, as if they were on another machine; the page's reader process works at its own.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
 from tidelog.api.well_known import ZONE
 from tidelog.benchmarks.scheduling import measured
@@ -46,6 +48,7 @@ ARGUMENTS = [
 STEPS = 150
 ALIVE = 0.9
 """This share of the pods stays."""
+PAGES = ("following", "scrubbed", "asked", "loop")
 
 
 def made(nodes: int, records: int) -> Driver:
@@ -184,33 +187,69 @@ async def watch(url: str, scrubbed: bool) -> None:
             await asyncio.sleep(0.05 if scrubbed else 0.5)
 
 
+def ask_as_a_page(url: str) -> None:
+    """Ask what a page asks that follows, until the process is ended."""
+    os.nice(19)
+    chunk, reached = -1, 0
+
+    def get(question: str) -> bytes:
+        with urlopen(f"{url}api/a/{question}") as answer:
+            found: bytes = answer.read()
+            return found
+
+    while True:
+        meta = json.loads(get("meta"))
+        get("backlog?bins=1200")
+        if chunk >= 0:
+            get(f"chunk?n={chunk}&after={reached}")
+        if chunk != len(meta["chunks"]) - 1:
+            chunk = len(meta["chunks"]) - 1
+            get(f"chunk?n={chunk}")
+        reached = meta["reached"]
+        time.sleep(1)
+
+
+LOOP = "import os\nos.nice(19)\nwhile True: pass"
+
+
+@contextlib.contextmanager
+def beside(*words: str) -> Iterator[None]:
+    """Let a program run beside what is measured."""
+    process = subprocess.Popen([sys.executable, *words])
+    try:
+        yield
+    finally:
+        process.terminate()
+        process.wait()
+
+
 @contextlib.contextmanager
 def watcher(log: Path, how: str) -> Iterator[None]:
     """Open a page of the log beside what is measured, as soon as the log is there."""
     if how == "none":
         yield
-        return
-    with page_server("127.0.0.1:0", PageSite({"a": log})) as address:
-        words = [
-            sys.executable,
-            str(Path(__file__).resolve()),
-            "--watch",
-            f"http://{address}/ui/",
-            "--log",
-            str(log),
-            *(["--scrub"] if how == "scrubbed" else []),
-        ]
-        process = subprocess.Popen(words)
-        try:
+    elif how == "loop":
+        with beside("-c", LOOP):
             yield
-        finally:
-            process.terminate()
-            process.wait()
+    else:
+        with (
+            page_server("127.0.0.1:0", PageSite({"a": log})) as address,
+            beside(
+                str(Path(__file__).resolve()),
+                "--watch",
+                f"http://{address}/ui/",
+                "--how",
+                how,
+                "--log",
+                str(log),
+            ),
+        ):
+            yield
 
 
 def cost(rounds: int, nodes: int, pods: int) -> None:
     """Print what a page costs the scheduler."""
-    found: dict[str, list[dict[str, Any]]] = {"none": [], "following": [], "scrubbed": []}
+    found: dict[str, list[dict[str, Any]]] = {how: [] for how in ("none", *PAGES)}
     for turn in range(rounds):
         for how in list(found) if turn % 2 == 0 else reversed(list(found)):
             with tempfile.TemporaryDirectory(prefix="tidelog-page-") as folder:
@@ -224,7 +263,7 @@ def cost(rounds: int, nodes: int, pods: int) -> None:
                 flush=True,
             )
     base = {k: statistics.median(one[k] for one in found["none"]) for k in ("pods_per_second", "cpu_seconds")}
-    for how in ("following", "scrubbed"):
+    for how in PAGES:
         ratios = {k: round(statistics.median(one[k] for one in found[how]) / base[k], 3) for k in base}
         print(json.dumps({"page": how, "against": "none", **ratios}))
 
@@ -241,14 +280,16 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--watch", help=argparse.SUPPRESS)
     parser.add_argument("--log", help=argparse.SUPPRESS)
-    parser.add_argument("--scrub", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--how", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.watch:
         while not Path(args.log).exists():
             time.sleep(0.05)
         time.sleep(0.5)
         with contextlib.suppress(KeyboardInterrupt):
-            asyncio.run(watch(args.watch, args.scrub))
+            if args.how == "asked":
+                ask_as_a_page(args.watch)
+            asyncio.run(watch(args.watch, args.how == "scrubbed"))
     elif args.what == "cost":
         cost(args.rounds, args.nodes, args.pods)
     elif args.what == "log":

@@ -15,7 +15,6 @@ const KEYS = [
 ];
 const FOLLOW_MS = 1000;
 const SPANS_MS = 5000; // Bars are asked for less often: they are the largest answer.
-const COMPUTE_MS = 5000; // A state that is computed costs the reader a second on a large log.
 const WHOLE_MS = 300;
 // Figures whose own name would say something else: who still waits at the end is not among them.
 const FIGURES = { pending_seconds: "waits of the pods that were placed", group_seconds: "waits of the groups that are complete", on_nodes: "on a node at the end", unplaced: "pending at the end" };
@@ -91,9 +90,7 @@ class Page {
   newest(grown, before) {
     const { seq, meta, head } = this.a;
     if (meta.reached > before && meta.reached >= seq) return meta.reached;
-    if (grown && performance.now() - (this.computedAt || 0) < COMPUTE_MS) return seq;
-    this.computedAt = performance.now();
-    return head;
+    return grown && performance.now() < this.a.computeAfter ? seq : head;
   }
 
   // --- moving ----------------------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 export const PENDING = ["in flight", "permit", "answers", "active", "backoff", "unschedulable", "gated", "nowhere"];
 export const PROMISED = new Set(["permit", "answers"]); // They have a node, and are not on it yet.
 const CHUNKS_KEPT = 4;
+const COMPUTED_SHARE = 20; // A state that took a second to compute is not computed again for twenty, if the page only follows.
 
 export class Model {
   constructor(port) {
@@ -19,6 +20,7 @@ export class Model {
     this.current = -1;
     this.place = 0;
     this.undo = [];
+    this.computeAfter = 0;
   }
 
   async open() { this.meta = await this.port.ask("meta"); }
@@ -69,7 +71,9 @@ export class Model {
   /** A moment that the log's reader has not come to yet. */
   async computed(seq) {
     if (this.isComputed && this.seq === seq) return;
+    const began = performance.now();
     const found = await this.port.ask("state", { seq });
+    this.computeAfter = performance.now() + COMPUTED_SHARE * (performance.now() - began);
     this.current = -1;
     this.chunk = null;
     this.isComputed = true;

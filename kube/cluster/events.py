@@ -1,7 +1,7 @@
 """Events for people: `Scheduled`, `FailedScheduling`, `Preempted`, as kube-scheduler writes them, and fewer of them.
 
-They are the least of what is to be sent: beside the writes, a few at a time, the newest dropped when too many wait, and not tried again but once.
-What is said again of the same object is one event with a series: its first repetition is patched at once, later ones now and then.
+They are the least of what is to be sent: they get what the writes leave of the server, one at a time at least; they are not tried again, and
+the newest are dropped when too many wait. What is said again of the same object is one event with a series: its first repetition is patched at once, later ones now and then.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict, deque
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from tidelog.api.kinds.registry import KIND_OF_TYPE
@@ -22,7 +23,9 @@ from tidelog.kube.events import Saying, cut, preempted, rejected, scheduled
 
 WAITING_MAX = 20_000
 """So many wait; what comes then is dropped and counted. Arbitrary: 4 MB."""
-UNDER_WAY = 8
+BACKLOG = 10_000
+"""When so many wait, they are posted beside the writes, `BACKLOG_UNDER_WAY` at a time."""
+BACKLOG_UNDER_WAY = 8
 SERIES_NANOS = 360 * NANOS
 """A repetition after more than this is an event of its own."""
 SERIES_WRITTEN_NANOS = 1_800 * NANOS
@@ -50,9 +53,16 @@ class Events:
     """Posts what is said. `say` never waits."""
 
     def __init__(
-        self, port: ClusterPort, clock: Clock, identity: str, *, enabled: bool = True, scheduled: bool = True
+        self,
+        port: ClusterPort,
+        clock: Clock,
+        identity: str,
+        *,
+        enabled: bool = True,
+        scheduled: bool = True,
+        room: Callable[[], int] = lambda: BACKLOG_UNDER_WAY,
     ) -> None:
-        """`scheduled`: also for each pod that was bound, which is as many requests as there are bindings."""
+        """`scheduled`: also for each pod that was bound, which is as many requests as there are bindings. `room`: how many requests the writes leave now."""
         self.dropped = 0
         self.posted = 0
         self.enabled = enabled
@@ -60,6 +70,8 @@ class Events:
         self._port = port
         self._clock = clock
         self._identity = identity
+        self._room = room
+        self._under_way = 0
         self._waiting: deque[_Said] = deque()
         self._come = asyncio.Event()
         self._series: OrderedDict[tuple[str, ...], _Series] = OrderedDict()
@@ -97,21 +109,26 @@ class Events:
     async def run(self) -> None:
         """Post until cancelled."""
         async with asyncio.TaskGroup() as group:
-            for _ in range(UNDER_WAY):
-                group.create_task(self._work())
-
-    async def _work(self) -> None:
-        while True:
-            while not self._waiting:
+            while True:
+                while self._waiting and self._under_way < self._width():
+                    self._under_way += 1
+                    group.create_task(self._work(self._waiting.popleft()))
                 self._come.clear()
                 await self._come.wait()
-            said = self._waiting.popleft()
-            try:
-                await self._say(said)
-            except ClusterError as error:
-                self.dropped += 1
-                _log.info("an event was not posted", extra=fields(error=str(error)))
-                await pause(self._clock, 1.0)
+
+    def _width(self) -> int:
+        """How many may be under way: asked whenever one has ended or another has come."""
+        return max(self._room(), BACKLOG_UNDER_WAY if len(self._waiting) > BACKLOG else 1)
+
+    async def _work(self, said: _Said) -> None:
+        try:
+            await self._say(said)
+        except ClusterError as error:
+            self.dropped += 1
+            _log.info("an event was not posted", extra=fields(error=str(error)))
+            await pause(self._clock, 1.0)
+        self._under_way -= 1
+        self._come.set()
 
     async def _say(self, said: _Said) -> None:
         key = (said.regarding.metadata.uid, said.saying.reason, said.saying.note)

@@ -421,6 +421,7 @@ class LiveCluster(DecisionGate):
             self.identity,
             enabled=settings.events and self._may_post,
             scheduled=settings.scheduled_events,
+            room=lambda: 0 if self.writer is None else self.writer.room,
         )
         self._spawn("events", self.events.run())
         self.writer = Writer(

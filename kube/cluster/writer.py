@@ -149,6 +149,11 @@ class Writer:
         """Uid → how often its object was read back without what was answered well."""
         self._backoffs: dict[str, Backoff] = {}
 
+    @property
+    def room(self) -> int:
+        """How many more requests could be under way beside those that are, and that wait."""
+        return 0 if self._waiting else self.channel.width() - len(self._under_way)
+
     # --- its tasks ------------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:

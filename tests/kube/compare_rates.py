@@ -179,6 +179,9 @@ async def main() -> None:
     parser.add_argument("--what", default="t,k,q,d")
     parser.add_argument("--at-once", action="store_true")
     args = parser.parse_args()
+    os.environ.pop(
+        "PYTHONDONTWRITEBYTECODE", None
+    )  # What is installed is compiled once, and not at each start.
     kinds = args.what.split(",")
     with tempfile.TemporaryDirectory(prefix="tidelog-rates-") as folder:
         server = RealServer(Path(folder) / "server")

@@ -1,23 +1,28 @@
-"""HTTP/1.1 for many small requests: connections that are kept, and of an answer what `ClusterPort` needs.
+"""HTTP/1.1 for many small requests and long streams: connections that are kept, and of an answer what `ClusterPort` needs.
 
     pool = HttpPool(address, context)
     status, head, body = await pool.ask(b"POST /api/… HTTP/1.1\\r\\n…", seconds=5.0)
+    stream = await pool.stream(b"GET /api/…?watch=true HTTP/1.1\\r\\n…", seconds=90.0)      # a connection of its own
 
-A scheduler sends two requests for each pod that it binds, and a general client takes a third of its processor time for them. Here a request is one
-write of bytes and an answer one look at them. One request at a time goes over a connection. Streams, whose bodies have no end, are not read here.
+A scheduler sends two requests for each pod that it binds and is told of it three times; a general client takes a third of its processor time for
+that. Here a request is one write of bytes and an answer one look at them. One request at a time goes over a connection.
 """
 
 from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import AsyncIterator, Callable
+from typing import NamedTuple, TypeVar
 
 HEAD_BYTES_MAX = 64 * 2**10
 BODY_BYTES_MAX = 1 << 30
+PIECE_BYTES_MAX = 16 * 2**20
+"""Of a stream: no object of an API server is larger, since etcd takes 1.5 MiB."""
 IDLE_SECONDS = 60.0
 """A connection that was not used for longer is not used again: who knows what is between here and there."""
+GATHER_SECONDS = 0.01
+"""So long after a part of a stream the next one is left where it is: what comes one by one a few hundred times a second is dearer than what comes together."""
 
 
 class HttpAnswer(NamedTuple):
@@ -47,6 +52,8 @@ def _header(head: bytes, name: bytes) -> bytes:
 
 class HttpConnection(asyncio.Protocol):
     """One connection, with at most one request under way."""
+
+    chunk_bytes_max = BODY_BYTES_MAX
 
     def __init__(self) -> None:
         self.is_open = False
@@ -152,7 +159,7 @@ class HttpConnection(asyncio.Protocol):
             if end < 0:
                 return
             size = int(buffer[self._chunk_at : end].partition(b";")[0], 16)
-            if size < 0 or size > BODY_BYTES_MAX:
+            if size < 0 or size > self.chunk_bytes_max:
                 raise ValueError("a chunk has no size")
             if size == 0:
                 # Trailers end with an empty line, as a chunked body without any does at once.
@@ -185,6 +192,101 @@ class HttpConnection(asyncio.Protocol):
             waiter.set_exception(BrokenAnswer(why))
 
 
+class HttpStream(HttpConnection):
+    """One answer whose body is read as it comes, and no faster than that."""
+
+    chunk_bytes_max = PIECE_BYTES_MAX
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.answer: HttpAnswer
+        """Without its body."""
+        self._come = asyncio.Event()
+        self._has_begun = False
+        self._has_ended = False
+        self._lost = ""
+        self._gathers = False
+        self._is_paused = False
+
+    async def pieces(self, seconds: float) -> AsyncIterator[bytes]:
+        """The body. Raises TimeoutError after so many seconds without any of it, BrokenAnswer."""
+        while True:
+            if self._chunks:
+                data = b"".join(self._chunks)
+                self._chunks.clear()
+                self._go_on()
+                yield data
+            elif self._lost:
+                raise BrokenAnswer(self._lost)
+            elif self._has_ended:
+                return
+            else:
+                self._come.clear()
+                async with asyncio.timeout(seconds):
+                    await self._come.wait()
+
+    def data_received(self, data: bytes) -> None:
+        if self._has_ended:
+            return
+        self._buffer += data
+        try:
+            self._read()
+        except (ValueError, IndexError) as error:
+            self._fail(f"the answer is no HTTP: {error}")
+
+    def eof_received(self) -> None:
+        if self._has_begun and self._length < 0 and not self._is_chunked:
+            self._end(b"")
+
+    def _read(self) -> None:
+        if not self._has_begun:
+            if not self._read_head():
+                return
+            self._has_begun = True
+            self.answer = HttpAnswer(self._status, self._head, b"")
+            waiter, self._waiter = self._waiter, None
+            if waiter is not None and not waiter.done():
+                waiter.set_result(self.answer)
+        if self._is_chunked:
+            self._read_chunks()
+            del self._buffer[: self._chunk_at]
+            self._chunk_at = 0
+        else:
+            self._chunks.append(bytes(self._buffer))
+            self._buffer.clear()
+            if self._length >= 0:
+                self._length -= len(self._chunks[-1])
+                if self._length <= 0:
+                    self._end(b"")
+        if self._chunks and not self._has_ended:
+            self._come.set()
+            self._gathers = self._is_paused = True
+            self._transport.pause_reading()
+            asyncio.get_running_loop().call_later(GATHER_SECONDS, self._gathered)
+
+    def _gathered(self) -> None:
+        self._gathers = False
+        self._go_on()
+
+    def _go_on(self) -> None:
+        if self._is_paused and not self._gathers and not self._chunks and not self._transport.is_closing():
+            self._is_paused = False
+            self._transport.resume_reading()
+
+    def _end(self, body: bytes) -> None:  # noqa: ARG002
+        self._has_ended = True
+        self._come.set()
+
+    def _fail(self, why: str) -> None:
+        if not self._has_ended:
+            self._lost = self._lost or why
+        super()._fail(why)
+        self._come.set()
+
+
+ConnectionT = TypeVar("ConnectionT", bound=HttpConnection)
+
+
 class HttpPool:
     """Connections to one server, as many as there are requests at a time."""
 
@@ -208,26 +310,40 @@ class HttpPool:
         """
         async with asyncio.timeout(seconds):
             kept = self._kept()
-            connection = kept or await self._connected(connect_seconds)
+            connection = kept or await self._connected(HttpConnection, connect_seconds)
             sent(kept is not None)
             try:
                 answer = await connection.ask(data)
             except BaseException:
                 # Its answer may still come, and would be taken for another's.
-                self._drop(connection)
+                self.drop(connection)
                 raise
         if connection.is_open and not self._is_closed:
             connection.idle_since = asyncio.get_running_loop().time()
             self._idle.append(connection)
         else:
-            self._drop(connection)
+            self.drop(connection)
         return answer
+
+    async def stream(
+        self, data: bytes, *, seconds: float, connect_seconds: float, sent: Callable[[bool], None]
+    ) -> HttpStream:
+        """As `ask`, on a connection of its own, when the body begins. It is to be dropped in the end."""
+        connection = await self._connected(HttpStream, connect_seconds)
+        sent(False)
+        try:
+            async with asyncio.timeout(seconds):
+                await connection.ask(data)
+        except BaseException:
+            self.drop(connection)
+            raise
+        return connection
 
     def close(self) -> None:
         """Close them; requests under way are lost."""
         self._is_closed = True
         for connection in list(self._open):
-            self._drop(connection)
+            self.drop(connection)
 
     def _kept(self) -> HttpConnection | None:
         oldest = asyncio.get_running_loop().time() - IDLE_SECONDS
@@ -236,13 +352,13 @@ class HttpPool:
             connection = self._idle.pop()
             if connection.is_open and connection.idle_since >= oldest:
                 return connection
-            self._drop(connection)
+            self.drop(connection)
         return None
 
-    async def _connected(self, seconds: float) -> HttpConnection:
+    async def _connected(self, kind: type[ConnectionT], seconds: float) -> ConnectionT:
         async with asyncio.timeout(seconds):
             _, connection = await asyncio.get_running_loop().create_connection(
-                HttpConnection,
+                kind,
                 self._host,
                 self._port,
                 ssl=self._context,
@@ -251,7 +367,8 @@ class HttpPool:
         self._open.add(connection)
         return connection
 
-    def _drop(self, connection: HttpConnection) -> None:
+    def drop(self, connection: HttpConnection) -> None:
+        """Close it."""
         self._open.discard(connection)
         if connection.is_open:
             connection.close()

@@ -19,7 +19,7 @@ from tidelog.daemon.process.process import Options, Process
 from tidelog.daemon.process.runtime import Runtime
 from tidelog.kube.cluster.credentials import Access, Credentials
 from tidelog.kube.cluster.live import ClusterSettings, LiveCluster
-from tidelog.kube.cluster.session import Session, need_aiohttp
+from tidelog.kube.cluster.session import Session
 
 _log = logging.getLogger("tidelog.cluster")
 
@@ -36,7 +36,6 @@ class LiveProcess(Process):
         site: Site | None = None,
     ) -> None:
         """Raises what is wrong with the configuration, or with what is installed."""
-        need_aiohttp()
         super().__init__(options, site=site)
         self._access = access
         self._settings = settings

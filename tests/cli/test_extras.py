@@ -29,6 +29,7 @@ def run(program: str) -> subprocess.CompletedProcess[str]:
     [
         "tidelog.kube.opaque, tidelog.kube.patches, tidelog.kube.paths, tidelog.kube.resources, tidelog.kube.selectors, tidelog.kube.status",
         "tidelog.daemon.process.process, tidelog.daemon.actors.workload_controller",
+        "tidelog.kube.cluster.process",
         "tidelog.testing.api_server, tidelog.testing.pytest_plugin, tidelog.testing.sandbox",
         "tidelog",
     ],

@@ -14,7 +14,15 @@ from hypothesis import strategies as st
 
 from tests.patience import PATIENCE
 from tidelog.kube.cluster.credentials import Access, Credentials
-from tidelog.kube.cluster.http import IDLE_SECONDS, BrokenAnswer, HttpAnswer, HttpConnection, HttpPool
+from tidelog.kube.cluster.http import (
+    IDLE_SECONDS,
+    PIECE_BYTES_MAX,
+    BrokenAnswer,
+    HttpAnswer,
+    HttpConnection,
+    HttpPool,
+    HttpStream,
+)
 from tidelog.kube.cluster.port import ClusterError, NoAnswer, NotSent, Request
 from tidelog.kube.cluster.session import Session
 from tidelog.testing.virtual_time import VirtualClock
@@ -33,6 +41,16 @@ class Wire(asyncio.Transport):
         super().__init__()
         self.written = b""
         self.is_closed = False
+        self.is_paused = False
+
+    def is_closing(self) -> bool:
+        return self.is_closed
+
+    def pause_reading(self) -> None:
+        self.is_paused = True
+
+    def resume_reading(self) -> None:
+        self.is_paused = False
 
     def write(self, data: Any) -> None:
         self.written += data
@@ -97,6 +115,65 @@ def test_anything_that_comes_ends_in_an_answer_or_in_a_broken_one(data: bytes) -
             assert not connection.is_open
     finally:
         loop.close()
+
+
+LINES = b'{"a":1}\n{"b":22}\n{"c":333}\n'
+STREAMED = [
+    b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n8\r\n"
+    + LINES[:8]
+    + b"\r\n13\r\n"
+    + LINES[8:]
+    + b"\r\n0\r\n\r\n",
+    b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(LINES) + LINES,
+    b"HTTP/1.0 200 OK\r\n\r\n" + LINES,
+]
+
+
+@given(st.sampled_from(STREAMED), st.lists(st.integers(0, 120), max_size=8), st.booleans())
+def test_stream_is_the_same_however_its_bytes_are_cut(data: bytes, cuts: Sequence[int], whole: bool) -> None:
+    """`whole`: the last bytes are not cut off."""
+    has_end = b"chunked" in data or b"Length" in data
+    places = [0, *sorted(min(cut, len(data) - 1) for cut in cuts), len(data) if whole else len(data) - 1]
+
+    async def read() -> tuple[bytes, bool]:
+        stream, found = HttpStream(), b""
+        stream.connection_made(Wire())
+        answer = stream.ask(b"GET / HTTP/1.1\r\n\r\n")
+        for start, end in itertools.pairwise(places):
+            if start < end:
+                stream.data_received(data[start:end])
+        if not has_end:
+            stream.eof_received()
+        stream.connection_lost(None)
+        assert (await answer).status == 200
+        try:
+            async for piece in stream.pieces(PATIENCE):
+                found += piece
+        except BrokenAnswer:
+            return found, False
+        return found, True
+
+    found, ended = asyncio.run(read())
+
+    assert ended == (whole or not has_end)
+    assert LINES.startswith(found)
+    assert found == LINES or not whole
+
+
+async def test_stream_that_nobody_reads_is_left_where_it_is() -> None:
+    stream, wire = HttpStream(), Wire()
+    stream.connection_made(wire)
+    stream.ask(b"GET / HTTP/1.1\r\n\r\n")
+    stream.data_received(STREAMED[0][:60])
+    paused = [wire.is_paused]
+    stream._gathered()
+    paused.append(wire.is_paused)
+    pieces = stream.pieces(PATIENCE)
+    await anext(pieces)
+    paused.append(wire.is_paused)
+    wire.is_closed = True
+
+    assert paused == [True, True, False]
 
 
 # --- over a socket ----------------------------------------------------------------------------------------------------
@@ -278,3 +355,62 @@ async def test_pool_that_is_closed_keeps_nothing() -> None:
     with contextlib.suppress(BrokenAnswer):
         await asking
     assert pool._open == set()
+
+
+# --- streams over a socket --------------------------------------------------------------------------------------------
+
+
+async def lines_of(session: Session, seconds: float = PATIENCE) -> list[bytes]:
+    async with session.stream(Request(method="GET", path="/api", seconds=seconds)) as stream:
+        assert stream.status == 200
+        return [line async for lines in stream.lines() for line in lines]
+
+
+async def test_lines_of_a_stream_come_whole() -> None:
+    async with session_with(*STREAMED[:2]) as (session, script):
+        for _ in range(2):
+            assert b"\n".join(await lines_of(session)) + b"\n" == LINES
+
+    assert script.connections == 2
+    assert script.requests[0].startswith(b"GET /api HTTP/1.1\r\nHost: ")
+    assert b"\r\nAuthorization: Bearer t\r\n" in script.requests[0]
+
+
+async def test_stream_that_is_refused_says_why() -> None:
+    refused = b"HTTP/1.1 429 Too Many Requests\r\nRetry-After: 3\r\nContent-Length: 4\r\n\r\nslow"
+    async with session_with(refused) as (session, _), session.stream(get()) as stream:
+        assert (stream.status, stream.retry_after, await stream.read()) == (429, 3.0, b"slow")
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        (None, "ended before"),
+        (b"SSH-2.0-x\r\n\r\n", "no HTTP"),
+        (STREAMED[0][:-5] + b"xyz\r\n", "no HTTP"),
+        (b"", r"within 0\.2 s"),
+        (STREAMED[0][:-5], r"within 0\.2 s"),
+        (
+            b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n" + b"x" * (PIECE_BYTES_MAX + 1),
+            "a line of over",
+        ),
+        (
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n" % (PIECE_BYTES_MAX + 1),
+            "no size",
+        ),
+    ],
+    ids=["hangs up", "no HTTP", "broken chunk", "silent", "silent later", "long line", "long chunk"],
+)
+async def test_stream_that_breaks_has_no_answer(answer: bytes | None, why: str) -> None:
+    async with session_with(answer) as (session, _):
+        with pytest.raises(NoAnswer, match=why):
+            await lines_of(session, 0.2 if "within" in why else PATIENCE)
+
+
+async def test_stream_from_nobody_was_not_sent() -> None:
+    async with session_with() as (session, _):
+        pass
+    closed = Access(source="test", server=session.name)
+    async with Session(Credentials(closed, VirtualClock())) as other:
+        with pytest.raises(NotSent):
+            await lines_of(other)

@@ -399,22 +399,17 @@ def sweep(connection: sqlite3.Connection, parts: int) -> bool:
     return len(found) > parts
 
 
-def parts_of(blob: bytes) -> list[memoryview]:
-    """Blobs that are put part by part; views, because a blob may have hundreds of MiB."""
-    whole = memoryview(blob)
-    return [whole[start : start + PART_BYTES] for start in range(0, len(blob), PART_BYTES)]
-
-
-def put_part(connection: sqlite3.Connection, name: str, seq: int, part: int, data: memoryview) -> None:
+def put_part(connection: sqlite3.Connection, name: str, seq: int, part: int, data: bytes) -> None:
     """Add a part of a snapshot, within the transaction under way."""
     connection.execute("INSERT INTO parts VALUES (?, ?, ?, ?)", (name, seq, part, data))
 
 
-def finish_snapshot(connection: sqlite3.Connection, snapshot: Snapshot, parts: int) -> None:
+def finish_snapshot(connection: sqlite3.Connection, snapshot: Snapshot) -> None:
     """Make a snapshot whose parts are all there visible, and drop older ones, within the transaction under way."""
+    size = snapshot.size
     connection.execute(
         "INSERT INTO snapshots VALUES (?, ?, ?, ?, ?, ?)",
-        (snapshot.name, snapshot.seq, snapshot.chain, snapshot.digest, len(snapshot.blob), parts),
+        (snapshot.name, snapshot.seq, snapshot.chain, snapshot.digest, size, -(-size // PART_BYTES)),
     )
     name = snapshot.name
     for seq in superfluous(name, _seqs(connection, name), _seqs(connection, name.removesuffix(CHANGES))):
@@ -438,7 +433,7 @@ def get_snapshot(connection: sqlite3.Connection, name: str, seq: int) -> Snapsho
         "SELECT data FROM parts WHERE name = ? AND seq = ? ORDER BY part", (name, seq)
     ).fetchall()
     blob = b"".join(data for (data,) in parts if isinstance(data, bytes))
-    return Snapshot(name=name, seq=seq, chain=row[0], blob=blob, digest=row[1])
+    return Snapshot(name=name, seq=seq, chain=row[0], pieces=(blob,), digest=row[1])
 
 
 def list_snapshots(connection: sqlite3.Connection) -> list[SnapshotInfo]:

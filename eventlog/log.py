@@ -28,6 +28,7 @@ from typing import TypeVar
 
 from tidelog.api.errors import InternalError, LogBusy, LogClockWrong, LogError, LogFenced, LogFull
 from tidelog.api.kinds.registry import object_key
+from tidelog.api.steps import Steps
 from tidelog.api.times import NANOS, format_time
 from tidelog.eventlog.address import LogAddress, is_database, needs_postgres
 from tidelog.eventlog.closing import opens
@@ -265,8 +266,10 @@ class Log(LogReader):
 
         return (await self.append(start))[0]
 
-    async def put_snapshot(self, name: str, seq: int, blob: bytes, *, urgent: bool = False) -> None:
-        """Keep a state that was computed from the durable records up to `seq`. Appends go on meanwhile.
+    async def put_snapshot(
+        self, name: str, seq: int, content: bytes | Sequence[bytes], *, urgent: bool = False
+    ) -> None:
+        """Keep a state that was computed from the durable records up to `seq`, in one piece or several. Appends go on meanwhile.
 
         Raises `LogFull` if there is no room for it; an `urgent` one may use what is kept free for such needs.
         """
@@ -275,7 +278,8 @@ class Log(LogReader):
             raise InternalError(f"a snapshot at record {seq}, which is not in the log")
         async with self._housekeeping:
             self._check_writable()
-            snapshot = await _in_steps(Snapshot.making(name, seq, chain, blob))
+            pieces = (content,) if isinstance(content, bytes) else content
+            snapshot = await in_steps(Snapshot.making(name, seq, chain, pieces))
             await self._write(self._store.put_snapshot(snapshot, urgent=urgent))
 
     async def compact(self, seq: int | None = None) -> Head:
@@ -624,7 +628,7 @@ def _fenced(draft: Draft, epoch: int) -> int:
     return epoch
 
 
-async def _in_steps(work: Generator[None, None, T]) -> T:
+async def in_steps(work: Steps[T]) -> T:
     """The result of the work, between whose steps others have their turn."""
     while True:
         try:

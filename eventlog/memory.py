@@ -70,7 +70,7 @@ class MemoryStore:
     async def snapshots(self) -> list[SnapshotInfo]:
         """As in `Store`."""
         return [
-            SnapshotInfo(name=name, seq=seq, size=len(self._snapshots[name, seq].blob))
+            SnapshotInfo(name=name, seq=seq, size=self._snapshots[name, seq].size)
             for name, seq in sorted(self._snapshots)
         ]
 

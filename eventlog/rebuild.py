@@ -20,7 +20,7 @@ from tidelog.eventlog import database, opening
 from tidelog.eventlog.disk import Disk
 from tidelog.eventlog.head_file import HeadFile
 from tidelog.eventlog.records import Record
-from tidelog.eventlog.store import Head, Snapshot, advance
+from tidelog.eventlog.store import Head, Snapshot, advance, parts_of
 
 
 class Rebuild:
@@ -54,10 +54,9 @@ class Rebuild:
         connection = self._connection
 
         def put() -> None:
-            parts = database.parts_of(snapshot.blob)
-            for number, data in enumerate(parts):
+            for number, data in enumerate(parts_of(snapshot.pieces, database.PART_BYTES)):
                 database.put_part(connection, snapshot.name, snapshot.seq, number, data)
-            database.finish_snapshot(connection, snapshot, len(parts))
+            database.finish_snapshot(connection, snapshot)
 
         database.transaction(connection, put)
 

@@ -26,7 +26,14 @@ from tidelog.eventlog.lock import WriterLock
 from tidelog.eventlog.opening import Opened, log_path
 from tidelog.eventlog.records import ChainBroken, Record, Row
 from tidelog.eventlog.room import FILE_BYTES, Reserve, is_busy, is_full, kept_free
-from tidelog.eventlog.store import ROWS_PER_READ, Head, Snapshot, SnapshotInfo, SnapshotsUnreadable
+from tidelog.eventlog.store import (
+    ROWS_PER_READ,
+    Head,
+    Snapshot,
+    SnapshotInfo,
+    SnapshotsUnreadable,
+    parts_of,
+)
 
 SPARE_LOG_BYTES = 256 * 2**10
 """Room that there must be for the write-ahead log where records go to what is free in the file."""
@@ -409,32 +416,32 @@ class SqliteStore(_Reading):
 
     async def put_snapshot(self, snapshot: Snapshot, *, urgent: bool = False) -> None:
         """As in `Store`: a transaction a MiB."""
-        name, seq, parts = snapshot.name, snapshot.seq, database.parts_of(snapshot.blob)
+        name, seq, size = snapshot.name, snapshot.seq, snapshot.size
         if urgent:
             # Twice: in the write-ahead log, and then in the database. Half of it written would take the room that a compaction needs.
             free, _ = self._disk.room(self.name)
-            if free < 2 * len(snapshot.blob) + FILE_BYTES // 2:
+            if free < 2 * size + FILE_BYTES // 2:
                 raise LogFull(self.name, free)
         else:
-            self._check_room_for(len(snapshot.blob))
+            self._check_room_for(size)
         await self._write(_in_transaction, database.drop_snapshot, name, seq)
         try:
-            for number, data in enumerate(parts):
+            for number, data in enumerate(parts_of(snapshot.pieces, database.PART_BYTES)):
                 await self._write(self._confirmed, database.put_part, name, seq, number, data)
-            await self._write(self._confirmed, self._finish, snapshot, len(parts))
+            await self._write(self._confirmed, self._finish, snapshot)
         except LogFull:
             with contextlib.suppress(LogFull):
                 await self._write(_in_transaction, database.drop_snapshot, name, seq)
             raise
-        self._since_checkpoint += len(snapshot.blob)
+        self._since_checkpoint += size
         await self.tidy()
         while await self._write(database.sweep, STEPS[0][0]):
             await self.tidy()
 
-    def _finish(self, connection: sqlite3.Connection, snapshot: Snapshot, parts: int) -> None:
+    def _finish(self, connection: sqlite3.Connection, snapshot: Snapshot) -> None:
         """Make it visible, unless its record may be gone because another process has compacted."""
         self._check_anchor(database.read_anchor(connection))
-        database.finish_snapshot(connection, snapshot, parts)
+        database.finish_snapshot(connection, snapshot)
 
     async def compact(self, anchor: Head) -> None:
         """As in `Store`."""

@@ -9,14 +9,16 @@ files. Rows that come out of a store are unchecked; the log checks the chain bef
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from hashlib import sha256
 from itertools import pairwise
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 import msgspec
 
 from tidelog.api.errors import LogError, WithReason
+from tidelog.api.messagepack import array_head, bytes_head
+from tidelog.api.steps import Steps, whole_result
 from tidelog.eventlog.records import GENESIS, LossAccepted, Record, Row, SchedulerStarted, decode_body
 
 ROWS_PER_READ = 1_000
@@ -62,7 +64,6 @@ def _superfluous_changes(seqs: Sequence[int], whole: Sequence[int]) -> list[int]
 HASHED_AT_ONCE = 2**21
 """Bytes of a snapshot, of which a processor hashes one to two GiB a second, or a third of that without instructions for it."""
 
-T = TypeVar("T")
 Progress = Callable[[int, int], object]
 """Called now and then with how much is done, and of how much."""
 
@@ -102,47 +103,67 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     seq: int
     chain: bytes
     """Digest of record `seq`: a snapshot of another log, or of one that was cut and grew anew, is not used."""
-    blob: bytes
+    pieces: Sequence[bytes]
+    """Its content. Where one piece ends means nothing: they are as they came, because there may be hundreds of MiB of them."""
     digest: bytes
 
     @classmethod
     def make(cls, name: str, seq: int, chain: bytes, blob: bytes) -> Snapshot:
         """A snapshot with its digest."""
-        return whole_result(cls.making(name, seq, chain, blob))
+        return whole_result(cls.making(name, seq, chain, (blob,)))
 
     @classmethod
-    def making(cls, name: str, seq: int, chain: bytes, blob: bytes) -> Generator[None, None, Snapshot]:
-        """The same in steps of some milliseconds, between which others may work; a small blob takes one."""
-        digest = yield from _digest(name, seq, chain, blob)
-        return cls(name=name, seq=seq, chain=chain, blob=blob, digest=digest)
+    def making(cls, name: str, seq: int, chain: bytes, pieces: Sequence[bytes]) -> Steps[Snapshot]:
+        """The same in steps of some milliseconds, between which others may work; small content takes one."""
+        digest = yield from _digest(name, seq, chain, pieces)
+        return cls(name=name, seq=seq, chain=chain, pieces=pieces, digest=digest)
+
+    @property
+    def blob(self) -> bytes:
+        """Its content as one piece."""
+        return self.pieces[0] if len(self.pieces) == 1 else b"".join(self.pieces)
+
+    @property
+    def size(self) -> int:
+        """Bytes of its content."""
+        return sum(map(len, self.pieces))
 
     @property
     def is_sound(self) -> bool:
         """Whether it is still what was put."""
-        return self.digest == whole_result(_digest(self.name, self.seq, self.chain, self.blob))
+        return self.digest == whole_result(_digest(self.name, self.seq, self.chain, self.pieces))
 
 
-def whole_result(work: Generator[None, None, T]) -> T:
-    """The result of work that is done in steps, all at once."""
-    while True:
-        try:
-            next(work)
-        except StopIteration as done:
-            found: T = done.value
-            return found
+def parts_of(pieces: Iterable[bytes], size: int) -> Iterator[bytes]:
+    """The same content in parts of this size, made one after the other; only the last may be smaller."""
+    part = bytearray()
+    for piece in pieces:
+        view = memoryview(piece)
+        while view:
+            room = size - len(part)
+            part += view[:room]
+            view = view[room:]
+            if len(part) == size:
+                yield bytes(part)
+                part.clear()
+    if part:
+        yield bytes(part)
 
 
-def _digest(name: str, seq: int, chain: bytes, blob: bytes) -> Generator[None, None, bytes]:
-    """SHA-256 over the msgpack array of the four, without a copy of the blob, which may have hundreds of MiB."""
-    size = len(blob)
-    code, width = (0xC4, 1) if size < 1 << 8 else (0xC5, 2) if size < 1 << 16 else (0xC6, 4)
+def _digest(name: str, seq: int, chain: bytes, pieces: Sequence[bytes]) -> Steps[bytes]:
+    """SHA-256 over the msgpack array of the three and the content, without a copy of it."""
     head = b"".join(map(msgspec.msgpack.encode, (name, seq, chain)))
-    found = sha256(b"\x94" + head + bytes([code]) + size.to_bytes(width, "big"))
-    view = memoryview(blob)
-    for start in range(0, size, HASHED_AT_ONCE):
-        if start:
-            yield
-        found.update(view[start : start + HASHED_AT_ONCE])
+    found = sha256(array_head(4) + head + bytes_head(sum(map(len, pieces))))
+    done = 0
+    for piece in pieces:
+        view = memoryview(piece)
+        while view:
+            if done >= HASHED_AT_ONCE:
+                yield
+                done = 0
+            some, view = view[: HASHED_AT_ONCE - done], view[HASHED_AT_ONCE - done :]
+            found.update(some)
+            done += len(some)
     return found.digest()
 
 

@@ -11,8 +11,7 @@ An object costs a microsecond; to find what changed, and to bring keys into orde
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
@@ -20,6 +19,8 @@ import msgspec
 from tidelog.api.dict_changes import finding_changes
 from tidelog.api.features import FeatureGates
 from tidelog.api.kinds.registry import KINDS
+from tidelog.api.messagepack import array_head, map_head
+from tidelog.api.steps import Steps, sorting, whole_result
 from tidelog.eventlog.attachment import Attachment
 
 if TYPE_CHECKING:
@@ -39,9 +40,6 @@ BESIDE = "/"
 
 OBJECTS_PER_STEP = 500
 """Arbitrary; half a millisecond of encoding."""
-
-WORDS_PER_STEP = 20_000
-"""So many are sorted at once, more or less; ten milliseconds."""
 
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -63,14 +61,17 @@ class TableEncoding:
     def __init__(self, mark: Mark, since: Mark | None = None) -> None:
         self._mark = mark
         self._since = since
-        self._objects: dict[str, Any] = {}
+        self._objects: dict[str, list[bytes]] = {}
+        """By kind, encoded, in pieces."""
         self._gone: list[str] = []
 
-    def work(self) -> Iterator[None]:
+    def work(self) -> Steps[None]:
         """Encode; yields between steps."""
         is_first = True
-        beside: dict[str, Any] = {}
+        gone: list[str] = []
+        beside: list[bytes] = []
         """The rest of what there is to say of some entries."""
+        count = 0
         for kind in KINDS:
             entries = self._mark.kinds.get(kind.name)
             if not entries and not (self._since and self._since.kinds.get(kind.name)):
@@ -79,67 +80,56 @@ class TableEncoding:
             put: Mapping[str, ObjectEntry] = entries or {}
             if self._since is not None:
                 before, put = self._since.kinds.get(kind.name, {}), {}
-                gone: list[str] = []
-                yield from finding_changes(before, entries or {}, gone, put)
-                self._gone += [key for key in gone if key not in put]
-            keys: list[str] = []
-            yield from sorting(put, keys)
-            more: list[str] = []
+                removed: list[str] = []
+                yield from finding_changes(before, entries or {}, removed, put)
+                gone += [key for key in removed if key not in put]
+            keys = yield from sorting(put)
             for start in range(0, len(keys), OBJECTS_PER_STEP):
                 if not is_first and len(keys) > OBJECTS_PER_STEP:
                     yield
                 is_first = False
                 step = keys[start : start + OBJECTS_PER_STEP]
-                # Without what most entries lack.
-                chunks += [_encode((put[key].seq, put[key].object)) for key in step]
-                more += [key for key in step if put[key].place != 1 or put[key].opaque]
+                # Without what most entries lack. What an array begins with is the whole one's affair.
+                some = _encode([(put[key].seq, put[key].object) for key in step])
+                chunks.append(some[len(array_head(len(step))) :])
+                more = {
+                    key: (put[key].place, put[key].opaque)
+                    for key in step
+                    if put[key].place != 1 or put[key].opaque
+                }
+                if more:
+                    beside.append(_encode(more)[len(map_head(len(more))) :])
+                    count += len(more)
             if chunks:
-                self._objects[kind.name] = msgspec.Raw(_array_head(len(keys)) + b"".join(chunks))
-            beside.update((key, (put[key].place, put[key].opaque)) for key in more)
-            if self._since is not None and beside:
+                self._objects[kind.name] = [array_head(len(keys)), *chunks]
+            if beside and self._since is not None:
                 self._objects[BESIDE] = beside
         if beside:
+            beside.insert(0, map_head(count))
             self._objects[BESIDE] = beside
+        self._gone = yield from sorting(gone)
+
+    def pieces(self) -> list[bytes]:
+        """The bytes, once the work is done. They are never put together here: of a large table they are hundreds of MiB."""
+        mark, objects = self._mark, dict(self._objects)
+        if mark.attachment is not None:
+            objects[ATTACHMENT] = [_encode(mark.attachment)]
+        if mark.promises is not None:
+            objects[PROMISES] = [_encode(mark.promises)]
+        begin = (FORMAT, mark.seq, mark.at, mark.settings)
+        end = () if self._since is None else (self._since.seq, self._gone)
+        found = [array_head(len(begin) + 1 + len(end)), *map(_encode, begin), map_head(len(objects))]
+        for name, content in objects.items():
+            found += (_encode(name), *content)
+        return [*found, *map(_encode, end)]
 
     def blob(self) -> bytes:
-        """The bytes, once the work is done."""
-        mark, objects = self._mark, self._objects
-        if mark.attachment is not None:
-            objects[ATTACHMENT] = mark.attachment
-        if mark.promises is not None:
-            objects[PROMISES] = mark.promises
-        whole = (FORMAT, mark.seq, mark.at, mark.settings, objects)
-        return _encode(whole if self._since is None else (*whole, self._since.seq, sorted(self._gone)))
+        """The same as one piece."""
+        return b"".join(self.pieces())
 
 
 def encoded(mark: Mark, since: Mark | None = None) -> bytes:
     """The bytes, all at once."""
     encoding = TableEncoding(mark, since)
-    for _ in encoding.work():
-        pass
+    whole_result(encoding.work())
     return encoding.blob()
-
-
-def sorting(words: Iterable[str], found: list[str]) -> Iterator[None]:
-    """Add the words to `found`, in order; yields between steps."""
-    some = list(words)
-    if len(some) > WORDS_PER_STEP:
-        # What is between two of these is sorted by itself.
-        ends = sorted(some[:: WORDS_PER_STEP // 8])[8::8]
-        parts: list[list[str]] = [[] for _ in range(len(ends) + 1)]
-        for start in range(0, len(some), WORDS_PER_STEP):
-            yield
-            for word in some[start : start + WORDS_PER_STEP]:
-                parts[bisect_right(ends, word)].append(word)
-        for part in parts:
-            yield
-            found += sorted(part)
-    else:
-        found += sorted(some)
-
-
-def _array_head(length: int) -> bytes:
-    """As MessagePack begins an array of so many elements."""
-    if length < 16:
-        return bytes([0x90 | length])
-    return b"\xdc" + length.to_bytes(2, "big") if length < 2**16 else b"\xdd" + length.to_bytes(4, "big")

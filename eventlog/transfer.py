@@ -296,7 +296,7 @@ class _Import:
             seq=line.seq,
             chain=bytes.fromhex(line.chain),
             digest=bytes.fromhex(line.digest),
-            blob=line.blob,
+            pieces=(line.blob,),
         )
         if not snapshot.is_sound:
             self._refuse("the snapshot was changed")

@@ -109,7 +109,7 @@ class _Verification:
             snapshot = await self.log.stored_snapshot(info)
             if snapshot is not None and snapshot.is_sound:
                 if not info.name.startswith(SNAPSHOT):
-                    snapshot = replace(snapshot, blob=b"")  # It is not looked into.
+                    snapshot = replace(snapshot, pieces=())  # It is not looked into.
                 self.snapshots.setdefault(info.seq, []).append(snapshot)
             else:
                 self.problems.append(

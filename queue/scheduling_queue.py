@@ -39,6 +39,7 @@ import msgspec
 from tidelog.api.errors import InternalError
 from tidelog.api.objects import Pod
 from tidelog.api.pod_status import is_terminal
+from tidelog.api.steps import Steps, whole_result
 from tidelog.api.times import NANOS
 from tidelog.framework.events import (
     FORCE_ACTIVATE,
@@ -574,7 +575,11 @@ class SchedulingQueue:
 
         Pending pods are named, not copied: others have them.
         """
-        return state.dump(
+        return whole_result(self.dumping_state())
+
+    def dumping_state(self) -> Steps[dict[str, Any]]:
+        """The same in steps, between which nothing may happen to the queue."""
+        return state.dumping(
             self._pods,
             self._groups,
             self.in_flight,

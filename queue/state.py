@@ -9,7 +9,7 @@ Entities are tables, `{"fields": [...], "rows": [[...], ...]}`: compact, and yet
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 from operator import attrgetter, or_
 from typing import Any
@@ -19,6 +19,7 @@ import msgspec
 from tidelog.api.errors import InternalError
 from tidelog.api.kinds.registry import KIND_BY_NAME, KIND_OF_TYPE
 from tidelog.api.objects import Pod
+from tidelog.api.steps import Steps, sorting, whole_result
 from tidelog.framework.events import ACTION_BY_NAME, Action, ClusterEvent, Resource, Tick
 from tidelog.queue.entity import AnyEntity, QueuedGroup, QueuedPod, Where
 from tidelog.queue.groups import Groups
@@ -62,10 +63,13 @@ _FIRST_REJECTED_AT = _POD_FIELDS.index("first_rejected_at")
 
 _NAME_OF_ACTION = {action: name for name, action in ACTION_BY_NAME.items()}
 
+ROWS_PER_STEP = 2_000
+"""Arbitrary; a millisecond or two."""
+
 Table = dict[str, Any]
 
 
-def dump(
+def dumping(
     pods: Mapping[str, QueuedPod],
     groups: Groups,
     in_flight: InFlight,
@@ -73,24 +77,26 @@ def dump(
     order: Order,
     nominator: Nominator,
     scheduling_cycle: int,
-) -> dict[str, Any]:
-    """Everything, in an order that depends on the state only."""
+) -> Steps[dict[str, Any]]:
+    """Everything, in an order that depends on the state only. It must not change between two steps."""
     attempts, events = in_flight.state()
     gone = [attempt.pod for attempt, _ in attempts if pods.get(attempt.pod.key) is not attempt.pod]
     queued = [groups.queued[key] for key in sorted(groups.queued)]
     flying = list(groups.in_flight.values())
+    keys = yield from sorting(pods)
+    pending = yield from _table([pods[key] for key in keys], _POD_FIELDS)
     return {
         "scheduling_cycle": scheduling_cycle,
         "timestamps": order.issued,
         "parkings": places.pool.parkings,
-        "pods": _table((pods[key] for key in sorted(pods)), _POD_FIELDS),
-        "gone": _table(gone, _POD_FIELDS),
+        "pods": pending,
+        "gone": whole_result(_table(gone, _POD_FIELDS)),
         "gone_objects": [dump_object(pod.pod) for pod in gone],
         "attempts": [[a.pod.uid, a.number, a.seq, a.at, start] for a, start in attempts],
         "events": [_dump_event(event) for event in events],
-        "groups": _table(queued, _GROUP_FIELDS),
+        "groups": whole_result(_table(queued, _GROUP_FIELDS)),
         "members": [list(group.members) for group in queued],
-        "groups_in_flight": _table(flying, _GROUP_FIELDS),
+        "groups_in_flight": whole_result(_table(flying, _GROUP_FIELDS)),
         "popped": [_popped(group, pods, in_flight) for group in flying],
         "pending": {key: list(members) for key, members in sorted(groups.pending.items())},
         "incomplete": {key: list(members) for key, members in sorted(groups.incomplete.items())},
@@ -152,11 +158,13 @@ def load_object(dumped: Any) -> Any:
     return Tick(value) if name == "Tick" else msgspec.convert(value, KIND_BY_NAME[name].type)
 
 
-def _table(entities: Iterable[AnyEntity], fields: tuple[str, ...]) -> Table:
-    """Half a microsecond each: thousands may wait, and everything else does while a snapshot is taken of them."""
+def _table(entities: Sequence[AnyEntity], fields: tuple[str, ...]) -> Steps[Table]:
+    """Half a microsecond each."""
     read = attrgetter(*fields)
     rows = []
-    for entity in entities:
+    for number, entity in enumerate(entities, 1):
+        if not number % ROWS_PER_STEP:
+            yield
         row = list(read(entity))
         if isinstance(entity, QueuedPod):
             # The only one of the values that changes.

@@ -34,6 +34,7 @@ from msgspec.structs import replace
 from tidelog.api.errors import InternalError
 from tidelog.api.objects import Object, Pod
 from tidelog.api.pod_status import is_terminal, nominated_to, with_pod_condition
+from tidelog.api.steps import Steps, whole_result
 from tidelog.configuration.configuration import SchedulerConfiguration
 from tidelog.eventlog.promises import Broken, Promises
 from tidelog.eventlog.records import (
@@ -491,6 +492,10 @@ class Core:
 
         Other immutable values in it are as they are, too, for whoever encodes it or makes builtins of it. It costs a microsecond a pending pod.
         """
+        return whole_result(self.dumping())
+
+    def dumping(self) -> Steps[dict[str, Any]]:
+        """The same in steps, between which nothing may happen to the core."""
         assert not self._flights, "a state is dumped when no attempt is in flight"
         # Left out in a log that no cluster is attached to, whose states stay as they were.
         live = (
@@ -499,6 +504,7 @@ class Core:
             else {}
         )
         unread = {"unread": dict(sorted(self.cluster.unread.items()))} if self.cluster.unread else {}
+        queue = None if self.configuration is None else (yield from self.queue.dumping_state())
         return {
             **live,
             **unread,
@@ -509,7 +515,7 @@ class Core:
             "last_tick_at": self.last_tick_at,
             "configuration": msgspec.to_builtins(self.configuration),
             "cache": msgspec.to_builtins(self.cluster.cache.layout()),
-            "queue": None if self.configuration is None else self.queue.dump_state(),
+            "queue": queue,
             "permits": self._permits.dump(),
             "evictions": self.evictions.dump(),
             "rejected": self._rejections.dump(),

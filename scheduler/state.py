@@ -1,10 +1,11 @@
 """The core's state as bytes, for snapshots from which a scheduler comes back without reading the whole log.
 
-    capture = capture_state(core)                  at a moment with nothing in flight; costs what is pending, not what there is
+    capture = capture_state(core)                  at a moment with nothing in flight; costs what is pending, not what there is;
+                                                   or in steps, between which nothing may happen to the core: capturing(core)
     encoding = capture.encoding()                  all of it, or …
     encoding = capture.encoding(since=earlier)     … only the objects that are others than at an earlier capture
     for _ in encoding.work(): …                    the objects, a few hundred at a time; the core may go on meanwhile
-    blob = encoding.blob()
+    blob = encoding.blob()                         … or encoding.pieces(), which put together are the same
     core = load_state(blob, registry, changes)     `changes`: the blobs of what changed since, each since the one before
 
 Objects are immutable, so that a capture only has to remember which there are. What was loaded is equal to what was captured: the same
@@ -13,7 +14,7 @@ digest, and the same decisions from there on. Encoding costs a microsecond an ob
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from itertools import islice
 from typing import Any
@@ -23,7 +24,9 @@ import msgspec
 from tidelog.api.dict_changes import finding_changes
 from tidelog.api.errors import LogError
 from tidelog.api.kinds.registry import KIND_BY_NAME
+from tidelog.api.messagepack import array_head, bytes_head, in_pieces
 from tidelog.api.objects import Object
+from tidelog.api.steps import Steps, whole_result
 from tidelog.plugins.registry import Registry
 from tidelog.scheduler.core import Core
 
@@ -61,9 +64,17 @@ class Capture:
         """The state beside the objects."""
         self.objects = objects
 
+        self._encoded: list[bytes] = []
+
+    def encoding_rest(self) -> Steps[list[bytes]]:
+        """The rest as bytes, in pieces, for all encodings of this capture."""
+        if not self._encoded:
+            self._encoded = yield from in_pieces(self.rest)
+        return self._encoded
+
     def forget_rest(self) -> None:
         """It will only be compared with from now on."""
-        self.rest = {}
+        self.rest, self._encoded = {}, []
 
     def encoding(self, since: Capture | None = None) -> Encoding:
         """The work of making bytes of it, or of what is another than `since`."""
@@ -77,11 +88,13 @@ class Encoding:
         self._capture = capture
         self._since = since
         self._removed: list[str] = []
+        self._rest: list[bytes] = []
         self._chunks: list[bytes] = []
 
-    def work(self) -> Iterator[None]:
+    def work(self) -> Steps[None]:
         """Encode, a step at a time."""
         objects = self._capture.objects
+        self._rest = yield from self._capture.encoding_rest()
         if self._since is not None:
             put: dict[str, Object] = {}
             yield from finding_changes(self._since.objects, objects, self._removed, put)
@@ -92,25 +105,35 @@ class Encoding:
             self._chunks.append(_encode(chunk))
             yield
 
+    def pieces(self) -> list[bytes]:
+        """The bytes, once the work is done. They are never put together here: of a large state they are hundreds of MiB."""
+        more = () if self._since is None else (self._since.seq, self._removed)
+        found = [array_head(3 + len(more)), _encode(VERSION), *self._rest, array_head(len(self._chunks))]
+        for chunk in self._chunks:
+            found += (bytes_head(len(chunk)), chunk)
+        return [*found, *map(_encode, more)]
+
     def blob(self) -> bytes:
-        """The bytes, once the work is done; to be asked for once, because nothing is kept beside them."""
-        chunks, self._chunks = self._chunks, []
-        if self._since is None:
-            return _encode((VERSION, self._capture.rest, chunks))
-        return _encode((VERSION, self._capture.rest, chunks, self._since.seq, self._removed))
+        """The same as one piece."""
+        return b"".join(self.pieces())
 
 
 def capture_state(core: Core) -> Capture:
     """Remember the state as it is; nothing may be in flight."""
-    return Capture(core.seq, core.dump_without_objects(), dict(core.objects))
+    return whole_result(capturing(core))
+
+
+def capturing(core: Core) -> Steps[Capture]:
+    """The same in steps, between which nothing may happen to the core."""
+    rest = yield from core.dumping()
+    return Capture(core.seq, rest, dict(core.objects))
 
 
 def encode_state(core: Core, since: Capture | None = None) -> bytes:
     """The state as bytes, all at once."""
-    encoding = capture_state(core).encoding(since)
-    for _ in encoding.work():
-        pass
-    return encoding.blob()
+    found = capture_state(core).encoding(since)
+    whole_result(found.work())
+    return found.blob()
 
 
 def load_state(blob: bytes, registry: Registry, changes: Sequence[bytes] = ()) -> Core | None:

@@ -199,6 +199,11 @@ class StoreContract:
 
         await store.put_snapshot(large)
         assert await store.get_snapshot("a", 1) == large
+        await store.put_snapshot(replace(large, pieces=(large.blob[:7], large.blob[7:-1], large.blob[-1:])))
+        found = await store.get_snapshot("a", 1)
+        assert found is not None
+        assert found.is_sound
+        assert found.blob == large.blob
         await store.put_snapshot(small)
         assert await store.get_snapshot("a", 1) == small
         assert [(info.seq, info.size) for info in await store.snapshots()] == [(1, 5)]

@@ -43,7 +43,7 @@ from tidelog.daemon.process.clock import Bell, Clock
 from tidelog.daemon.process.logs import fields
 from tidelog.daemon.process.retention import Retention, retain
 from tidelog.daemon.process.snapshots import Keeper
-from tidelog.eventlog.log import AppendMoment, Log
+from tidelog.eventlog.log import AppendMoment, Log, in_steps
 from tidelog.eventlog.objects import ObjectTable
 from tidelog.eventlog.records import (
     KIND_OF_BODY,
@@ -57,7 +57,7 @@ from tidelog.eventlog.records import (
 from tidelog.framework.effort import Paused
 from tidelog.scheduler.core import Core
 from tidelog.scheduler.decision import AUTHOR, Decision
-from tidelog.scheduler.state import capture_state
+from tidelog.scheduler.state import capturing
 
 T = TypeVar("T")
 
@@ -192,6 +192,8 @@ class Runtime:
         """There was nothing to decide when it was last tried."""
         self._holding = False
         """Nothing may be decided now: a snapshot is to be taken of a state with nothing in flight."""
+        self._capturing = False
+        """Nothing may be consumed now: it is being taken."""
         self._pauses = 0
         """How often the attempt that is next has been interrupted."""
         self._draining = False
@@ -373,6 +375,8 @@ class Runtime:
         async for batch in self.log.tail_batches(self._begun + 1):
             turn = _Turn(self)
             for record in batch:
+                while self._capturing:
+                    await self.changed.wait()
                 # Between two slices the check of a decision may have gone further.
                 if record.seq > self.core.seq:
                     self._apply(record, self.log.body_of(record))
@@ -577,9 +581,10 @@ class Runtime:
         try:
             while self.core.in_flight:
                 await self.changed.wait()
-            capture = capture_state(self.core)
+            self._capturing = True
+            capture = await in_steps(capturing(self.core))
         finally:
-            self._holding = False
+            self._holding = self._capturing = False
             self._resting = False
             self.changed.ring()
         await self._keeper.keep(capture, self._durable)

@@ -12,12 +12,12 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 from tidelog.api.errors import LogBusy, LogFull
 from tidelog.daemon.intake.facts import FactService
 from tidelog.daemon.process.logs import fields
-from tidelog.eventlog.log import Log
+from tidelog.eventlog.log import Log, in_steps
 from tidelog.eventlog.objects import SNAPSHOT as OBJECTS
 from tidelog.eventlog.store import CHANGES
 from tidelog.eventlog.table_encoding import Mark, TableEncoding
@@ -96,16 +96,16 @@ class Keeper:
         if whole:
             await self._put(OBJECTS, mark.seq, await _encoded(TableEncoding(mark)))
 
-    async def _put(self, name: str, seq: int, blob: bytes) -> None:
+    async def _put(self, name: str, seq: int, pieces: Sequence[bytes]) -> None:
         while True:
             # Each of changes is the continuation of the one before: none may be left out.
             try:
-                await self._log.put_snapshot(name, seq, blob)
+                await self._log.put_snapshot(name, seq, pieces)
                 break
             except (LogFull, LogBusy) as error:
                 _log.warning("a snapshot waits to be written", extra=fields(name=name, error=str(error)))
                 await asyncio.sleep(WAIT_SECONDS)
-        _log.debug("kept a snapshot", extra=fields(name=name, seq=seq, bytes=len(blob)))
+        _log.debug("kept a snapshot", extra=fields(name=name, seq=seq, bytes=sum(map(len, pieces))))
 
 
 def _spare_the_collector(objects: int) -> None:
@@ -115,7 +115,6 @@ def _spare_the_collector(objects: int) -> None:
         gc.unfreeze()
 
 
-async def _encoded(encoding: Encoding | TableEncoding) -> bytes:
-    for _ in encoding.work():
-        await asyncio.sleep(0)
-    return encoding.blob()
+async def _encoded(encoding: Encoding | TableEncoding) -> list[bytes]:
+    await in_steps(encoding.work())
+    return encoding.pieces()

@@ -19,10 +19,18 @@ from typing import Any, TypeAlias
 
 import asyncpg
 
-from tidelog.eventlog.database import checked_anchor, parts_of
+from tidelog.eventlog.database import PART_BYTES, checked_anchor
 from tidelog.eventlog.postgres.schema import set_anchor
 from tidelog.eventlog.records import Record, Row
-from tidelog.eventlog.store import CHANGES, ROWS_PER_READ, Head, Snapshot, SnapshotInfo, superfluous
+from tidelog.eventlog.store import (
+    CHANGES,
+    ROWS_PER_READ,
+    Head,
+    Snapshot,
+    SnapshotInfo,
+    parts_of,
+    superfluous,
+)
 
 _APPEND = """
 WITH held AS MATERIALIZED (SELECT term FROM lease WHERE term = $1 FOR KEY SHARE),
@@ -142,24 +150,22 @@ async def drop_snapshot(connection: Connection, term: int, name: str, seq: int) 
         await connection.execute("DELETE FROM parts WHERE name = $1 AND seq = $2", name, seq)
 
 
-async def put_part(
-    connection: Connection, term: int, name: str, seq: int, part: int, data: memoryview
-) -> None:
+async def put_part(connection: Connection, term: int, name: str, seq: int, part: int, data: bytes) -> None:
     """Add a part, or put it again."""
     async with connection.transaction():
         await hold(connection, term)
         await connection.execute(
             "INSERT INTO parts VALUES ($1, $2, $3, $4) ON CONFLICT (name, seq, part) DO UPDATE SET data = excluded.data",
-            name, seq, part, bytes(data),
+            name, seq, part, data,
         )  # fmt: skip
 
 
-async def finish_snapshot(connection: Connection, term: int, snapshot: Snapshot, parts: int) -> None:
+async def finish_snapshot(connection: Connection, term: int, snapshot: Snapshot) -> None:
     """Make a snapshot whose parts are all there visible, and drop older ones."""
     name = snapshot.name
     async with connection.transaction():
         await hold(connection, term)
-        await insert_snapshot(connection, snapshot, parts)
+        await insert_snapshot(connection, snapshot)
         seqs, whole = await _seqs(connection, name), await _seqs(connection, name.removesuffix(CHANGES))
         dropped = superfluous(name, seqs, whole)
         await connection.execute(
@@ -167,11 +173,12 @@ async def finish_snapshot(connection: Connection, term: int, snapshot: Snapshot,
         )
 
 
-async def insert_snapshot(connection: Connection, snapshot: Snapshot, parts: int) -> None:
+async def insert_snapshot(connection: Connection, snapshot: Snapshot) -> None:
     """Add its row, within the transaction under way; the same again changes nothing."""
+    size = snapshot.size
     await connection.execute(
         "INSERT INTO snapshots VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (name, seq) DO NOTHING",
-        snapshot.name, snapshot.seq, snapshot.chain, snapshot.digest, len(snapshot.blob), parts,
+        snapshot.name, snapshot.seq, snapshot.chain, snapshot.digest, size, -(-size // PART_BYTES),
     )  # fmt: skip
 
 
@@ -199,7 +206,8 @@ async def get_snapshot(connection: Connection, name: str, seq: int) -> Snapshot 
     parts = await connection.fetch(
         "SELECT data FROM parts WHERE name = $1 AND seq = $2 ORDER BY part", name, seq
     )
-    return Snapshot(name=name, seq=seq, chain=row[0], blob=b"".join(part[0] for part in parts), digest=row[1])
+    blob = b"".join(part[0] for part in parts)
+    return Snapshot(name=name, seq=seq, chain=row[0], pieces=(blob,), digest=row[1])
 
 
 async def list_snapshots(connection: Connection) -> list[SnapshotInfo]:
@@ -224,9 +232,8 @@ async def copy_records(connection: Connection, records: Sequence[Record], schema
 
 async def copy_snapshot(connection: Connection, snapshot: Snapshot) -> None:
     """Add a whole snapshot, within the transaction under way."""
-    parts = parts_of(snapshot.blob)
-    for number, data in enumerate(parts):
+    for number, data in enumerate(parts_of(snapshot.pieces, PART_BYTES)):
         await connection.execute(
-            "INSERT INTO parts VALUES ($1, $2, $3, $4)", snapshot.name, snapshot.seq, number, bytes(data)
+            "INSERT INTO parts VALUES ($1, $2, $3, $4)", snapshot.name, snapshot.seq, number, data
         )
-    await insert_snapshot(connection, snapshot, len(parts))
+    await insert_snapshot(connection, snapshot)

@@ -30,7 +30,7 @@ import asyncpg
 
 from tidelog.api.errors import LogBusy, LogError, LogFull, LogUnreachable
 from tidelog.eventlog.address import LogAddress
-from tidelog.eventlog.database import parts_of
+from tidelog.eventlog.database import PART_BYTES
 from tidelog.eventlog.postgres import statements
 from tidelog.eventlog.postgres.address import DatabaseAddress, parse_address
 from tidelog.eventlog.postgres.lease import Lease
@@ -40,7 +40,7 @@ from tidelog.eventlog.postgres.session import ANSWER_SECONDS, RETRY_SECONDS, Con
 from tidelog.eventlog.postgres.statements import Moved, Superseded
 from tidelog.eventlog.postgres.witness import Witness
 from tidelog.eventlog.records import Record
-from tidelog.eventlog.store import Head, Snapshot
+from tidelog.eventlog.store import Head, Snapshot, parts_of
 
 _log = logging.getLogger("tidelog.log")
 
@@ -217,11 +217,11 @@ class PostgresStore(DatabaseReading):
     async def put_snapshot(self, snapshot: Snapshot, *, urgent: bool = False) -> None:  # noqa: ARG002
         """As in `Store`: a transaction a MiB."""
         self._check_writable()
-        name, seq, parts = snapshot.name, snapshot.seq, parts_of(snapshot.blob)
+        name, seq = snapshot.name, snapshot.seq
         await self._beside(statements.drop_snapshot, name, seq)
-        for number, data in enumerate(parts):
+        for number, data in enumerate(parts_of(snapshot.pieces, PART_BYTES)):
             await self._beside(statements.put_part, name, seq, number, data)
-        await self._beside(statements.finish_snapshot, snapshot, len(parts))
+        await self._beside(statements.finish_snapshot, snapshot)
         await self._beside(statements.sweep)
 
     async def compact(self, anchor: Head) -> None:

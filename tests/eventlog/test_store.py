@@ -41,9 +41,9 @@ def test_snapshot_knows_when_it_was_changed() -> None:
 
     assert snapshot.is_sound
     for other in (
-        Snapshot(name="b", seq=1, chain=bytes(32), blob=b"state", digest=snapshot.digest),
-        Snapshot(name="a", seq=2, chain=bytes(32), blob=b"state", digest=snapshot.digest),
-        Snapshot(name="a", seq=1, chain=bytes(32), blob=b"stats", digest=snapshot.digest),
+        Snapshot(name="b", seq=1, chain=bytes(32), pieces=(b"state",), digest=snapshot.digest),
+        Snapshot(name="a", seq=2, chain=bytes(32), pieces=(b"state",), digest=snapshot.digest),
+        Snapshot(name="a", seq=1, chain=bytes(32), pieces=(b"stats",), digest=snapshot.digest),
     ):
         assert not other.is_sound
 

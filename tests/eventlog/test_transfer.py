@@ -287,7 +287,7 @@ async def test_snapshot_that_is_damaged_is_not_exported() -> None:
         store: Any = log.store
         for key, snapshot in store._snapshots.items():
             if snapshot.name == "other":
-                store._snapshots[key] = msgspec.structs.replace(snapshot, blob=b"another")
+                store._snapshots[key] = msgspec.structs.replace(snapshot, pieces=(b"another",))
 
         left = [line for line in await exported(log) if line.startswith(b'{"snapshot"')]
 

@@ -90,7 +90,7 @@ async def test_wrong_snapshots_are_problems() -> None:
         digests = {record.seq: record.digest async for record in log.read()}
         good = Snapshot.make(SNAPSHOT, 4, digests[4], table.encode())
         store._snapshots = {
-            ("a", 1): Snapshot(name="a", seq=1, chain=digests[1], blob=b"x", digest=bytes(32)),
+            ("a", 1): Snapshot(name="a", seq=1, chain=digests[1], pieces=(b"x",), digest=bytes(32)),
             ("b", 2): Snapshot.make("b", 2, bytes(32), b"x"),
             (SNAPSHOT, 4): good,
             ("c", 9): Snapshot.make("c", 9, bytes(32), b"x"),

@@ -202,7 +202,9 @@ class _File:
             self.ends.append((frame.rows[-1][0], place))
         if frame.snapshot is not None:
             name, seq, chain, blob, digest = frame.snapshot
-            self.snapshots[name, seq] = Snapshot(name=name, seq=seq, chain=chain, blob=blob, digest=digest)
+            self.snapshots[name, seq] = Snapshot(
+                name=name, seq=seq, chain=chain, pieces=(blob,), digest=digest
+            )
             mine = sorted(seq for kind, seq in self.snapshots if kind == name)
             whole = sorted(seq for kind, seq in self.snapshots if kind == name.removesuffix(CHANGES))
             for seq in superfluous(name, mine, whole):
@@ -308,7 +310,7 @@ class _Reading:
         """As in `ReadStore`."""
         self._file.read()
         return [
-            SnapshotInfo(name=name, seq=seq, size=len(self._file.snapshots[name, seq].blob))
+            SnapshotInfo(name=name, seq=seq, size=self._file.snapshots[name, seq].size)
             for name, seq in sorted(self._file.snapshots)
         ]
 

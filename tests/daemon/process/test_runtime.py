@@ -324,6 +324,33 @@ async def test_snapshot_waits_until_nothing_is_in_flight(tidelog_sandbox: MakeSa
     }
 
 
+async def test_state_of_many_that_wait_is_captured_in_steps_of_one_moment(
+    tidelog_sandbox: MakeSandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = await tidelog_sandbox(limits=Limits(snapshot_every=0))
+    await cluster.apply([a_pod(f"p{i}") for i in range(50)])
+    monkeypatch.setattr("tidelog.queue.state.ROWS_PER_STEP", 2)
+
+    keeping = asyncio.create_task(cluster.runtime.keep_snapshot())
+    asked = asyncio.create_task(cluster.apply(a_node("n1", cpu="64")))
+    behind = 0
+    while not keeping.done():
+        await asyncio.sleep(0)
+        behind = max(behind, cluster.runtime.behind)
+    await asked
+    await cluster.advance(seconds=30)
+
+    seq = keeping.result()
+    records = [record async for record in cluster.records()]
+    found = await cluster.log.snapshot(SNAPSHOT, seq)
+    assert found is not None
+    core = load_state(found.blob, cluster.registry)
+    assert core is not None
+    assert behind == 1  # The node was in the log already, and the core stood still.
+    assert (core.seq, core.digest()) == (seq, recover(records[:seq], cluster.registry).digest())
+    assert len(cluster.placements) == 50
+
+
 # --- when the log cannot be written ---------------------------------------------------------------------------------------
 
 

@@ -20,6 +20,7 @@ from tidelog.api.storage import (
     VolumeAttachment,
 )
 from tidelog.api.volumes import class_of, host_of
+from tidelog.framework.contents import MASK, number_of
 
 KINDS_OF_STORAGE = (
     PersistentVolumeClaim,
@@ -51,7 +52,8 @@ class Storage:
         self._tables: dict[type, dict[tuple[str, str], Any]] = {kind: {} for kind in KINDS_OF_STORAGE}
         self._by_class = _Index[PersistentVolume](class_of)
         self._free = _Index[PersistentVolume](
-            lambda v: class_of(v) if v.spec.claim_ref is None and host_of(v) is None else None
+            lambda v: class_of(v) if v.spec.claim_ref is None and host_of(v) is None else None,
+            has_versions=True,
         )
         self._local = _Index[PersistentVolume](_class_and_host)
         self._with_local = _Index[PersistentVolume](
@@ -60,7 +62,9 @@ class Storage:
         self._promised = _Index[PersistentVolume](_claim_named_by)
         self._by_handle = _Index[PersistentVolume](_handle_of)
         self._users = _Index[PersistentVolumeClaim](lambda found: found.spec.volume_name or None)
-        self._capacities = _Index[CSIStorageCapacity](lambda found: found.storage_class_name)
+        self._capacities = _Index[CSIStorageCapacity](
+            lambda found: found.storage_class_name, has_versions=True
+        )
         self._attachments = _Index[VolumeAttachment](lambda found: found.spec.node_name)
         self._attaching = _Index[VolumeAttachment](
             lambda found: found.spec.source.persistent_volume_name or None
@@ -176,7 +180,7 @@ class Storage:
         return self._capacities.of(name)
 
     def offers_of_class(self, name: str) -> tuple[int, int]:
-        """Others whenever free volumes of the class, or the space that is left for new ones, have changed."""
+        """Others whenever free volumes of the class, or the space that is left for new ones, have changed; the same again when that is undone."""
         return self._free.version(name), self._capacities.version(name)
 
     def attachments_to(self, node: str) -> Sequence[VolumeAttachment]:
@@ -199,10 +203,12 @@ class Storage:
 class _Index(dict[str, dict[tuple[str, str], _K]]):
     """Objects by one thing about them, and within that by namespace and name."""
 
-    def __init__(self, about: Callable[[_K], str | None]) -> None:
+    def __init__(self, about: Callable[[_K], str | None], *, has_versions: bool = False) -> None:
         """`about` tells None of an object that is not looked for."""
         super().__init__()
         self._about = about
+        self._has_versions = has_versions
+        self._numbers: dict[tuple[str, str], int] = {}
         self._versions: dict[str, int] = {}
         self._sorted: dict[str, tuple[_K, ...]] = {}
         """Answers of `of`, until one of them changes."""
@@ -215,15 +221,18 @@ class _Index(dict[str, dict[tuple[str, str], _K]]):
             if not named:
                 del self[before]
             self._sorted.pop(before, None)
-            self._versions[before] = self._versions.get(before, 0) + 1
+            if self._has_versions:
+                self._versions[before] = (self._versions[before] - self._numbers.pop(key)) & MASK
         now = None if new is None else self._about(new)
         if new is not None and now is not None:
             self.setdefault(now, {})[key] = new
             self._sorted.pop(now, None)
-            self._versions[now] = self._versions.get(now, 0) + 1
+            if self._has_versions:
+                number = self._numbers[key] = number_of((key, new))
+                self._versions[now] = (self._versions.get(now, 0) + number) & MASK
 
     def version(self, value: str) -> int:
-        """Grows with each change of what `of` tells."""
+        """The answer of `of` as a number (`tidelog.framework.contents`)."""
         return self._versions.get(value, 0)
 
     def of(self, value: str) -> Sequence[_K]:

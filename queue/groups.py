@@ -133,6 +133,16 @@ class Groups:
         group.disturbed = False
         return group.popped
 
+    def take_back(self, group: QueuedGroup, members: Sequence[QueuedPod], *, disturbed: bool) -> None:
+        """Undo `take_off`: these were its members, in this order."""
+        del self.in_flight[group.key]
+        self.queued[group.key] = group
+        group.members = {member.key: member for member in members}
+        group.popped, group.disturbed = (), disturbed
+        for member in members:
+            member.where = Where.MEMBER
+            member.attempts -= 1
+
     def exchange(self, old: QueuedPod, new: QueuedPod) -> None:
         """The attempt of a popped member is from now on that of another pod."""
         group = self.in_flight.get(old.group)

@@ -32,7 +32,7 @@ pool (`unschedulable.py`); a failed attempt costs the events that concern it (`i
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import msgspec
 
@@ -119,6 +119,16 @@ class QueueContents(msgspec.Struct, frozen=True, kw_only=True):
     incomplete_members: list[QueuedPod]
 
 
+class Popped(NamedTuple):
+    """The latest pop, as far as it takes more to undo it."""
+
+    where: Where
+    """The place it was in."""
+    tried: Mapping[QueuedPod, int]
+    """The pod, or the members in the group's order, and when they had been tried before."""
+    disturbed: bool = False
+
+
 class SchedulingQueue:
     """Every pending pod of the schedulers whose profiles it is given."""
 
@@ -126,14 +136,15 @@ class SchedulingQueue:
         "_group_of",
         "_groups",
         "_hints",
+        "_newcomers",
         "_order",
         "_places",
         "_pods",
         "_popped",
-        "_pops_early",
         "_upstream",
         "in_flight",
         "nominator",
+        "pops_early",
         "scheduling_cycle",
     )
 
@@ -170,9 +181,11 @@ class SchedulingQueue:
         self.nominator = Nominator()
         self.scheduling_cycle = 0
         """Number of pops."""
-        self._popped = (Where.GONE, 0)
-        """Where the pod was that was popped last, and when it had been tried before."""
-        self._pops_early = config.pop_from_backoff
+        self._popped = Popped(Where.GONE, {})
+        self._newcomers: list[QueuedPod] = []
+        """Members of the groups of the last flush that had never been active."""
+        self.pops_early = config.pop_from_backoff
+        """Nobody tries gates on the way from the backoff queue to the active one."""
         self.observe(observer)
 
     # --- what happens to pods ---------------------------------------------------------------------------------------
@@ -275,27 +288,33 @@ class SchedulingQueue:
         self.scheduling_cycle += 1
         entity.attempts += 1
         if isinstance(entity, QueuedPod):
-            self._popped = (was, entity.attempted_at)
+            self._popped = Popped(was, {entity: entity.attempted_at})
             self._take_off(entity, seq, now)
         else:
+            tried = {member: member.attempted_at for member in entity.members.values()}
+            self._popped = Popped(was, tried, entity.disturbed)
             for member in self._groups.take_off(entity):
                 member.attempts += 1
                 self._take_off(member, seq, now)
         return entity
 
-    def can_take_back(self, popped: AnyEntity, flushed: Sequence[AnyEntity]) -> bool:
-        """Whether `take_back` may be called for these: for pods, if no gate was tried on their way into the active queue."""
-        if not (self._pops_early and isinstance(popped, QueuedPod)):
-            return False
-        return not flushed or all(isinstance(entity, QueuedPod) for entity in flushed)
+    def take_back(self, popped: AnyEntity, flushed: Sequence[AnyEntity]) -> None:
+        """Undo the latest pop, this one's, and before it the flush of these: as if nobody had asked for them. Nothing may have happened since.
 
-    def take_back(self, pod: QueuedPod, flushed: Sequence[AnyEntity]) -> None:
-        """Undo the latest pop, this pod's, and before it the flush of these: as if nobody had asked for them. Nothing may have happened since."""
-        self.in_flight.end(pod.uid)
+        Gates must not have been tried on their way into the active queue (`pops_early`).
+        """
+        before = self._popped
         self.scheduling_cycle -= 1
-        pod.attempts -= 1
-        pod.where, pod.attempted_at = self._popped
-        self._places.restore(pod)
+        popped.attempts -= 1
+        popped.where = before.where
+        for pod, attempted_at in before.tried.items():
+            self.in_flight.end(pod.uid)
+            pod.attempted_at = attempted_at
+        if isinstance(popped, QueuedGroup):
+            self._groups.take_back(popped, list(before.tried), disturbed=before.disturbed)
+        self._places.restore(popped)
+        for member in self._newcomers:
+            member.entered_active_at = 0
         for entity in flushed:
             self._places.take_out(entity)
             entity.where = Where.BACKOFF
@@ -481,6 +500,10 @@ class SchedulingQueue:
     def flush_backoff(self, now: int) -> Sequence[AnyEntity]:
         """Move entities whose backoff is over to the active queue; returns them."""
         flushed = self._places.backoff.pop_expired(now)
+        if flushed or self._newcomers:
+            groups = (entity for entity in flushed if isinstance(entity, QueuedGroup))
+            members = (member for group in groups for member in group.members.values())
+            self._newcomers = [member for member in members if not member.entered_active_at]
         for entity in flushed:
             self._places.to_active(entity, now, BACKOFF_COMPLETE, from_backoff=True)
         return flushed

@@ -70,12 +70,12 @@ class Attempts:
 
     def limit(self, popped: Popped, most: int) -> None:
         """Let its decision raise Paused after so many steps, if it is one that can be taken back."""
-        can = not isinstance(popped, Permit) and self._cluster.queue.can_take_back(popped, self._flushed)
+        can = self._cluster.queue.pops_early and not isinstance(popped, Permit)
         self._cluster.snapshot.effort.left = most if can else None
 
     def take_back(self, popped: Popped) -> None:
         """Undo the latest pop: its decision was paused."""
-        assert isinstance(popped, QueuedPod), "only pods are limited"
+        assert not isinstance(popped, Permit), "the end of a wait is not limited"
         self._cluster.snapshot.effort.left = None  # Others ask plugins between two turns: `why`, for one.
         self._cluster.queue.take_back(popped, self._flushed)
 
@@ -112,6 +112,7 @@ class Attempts:
         assert assembly.configuration is not None
         options = GroupOptions.of(assembly.configuration)
         result = self._group_flights.decide(popped.key, popped.popped, assembly.frameworks, stamp, options)
+        self._cluster.snapshot.effort.left = None
         self._permits.keep_states(result.states)
         (key, body), *others = result.outcomes
         if isinstance(body, Unschedulable):

@@ -7,6 +7,7 @@ from fractions import Fraction
 
 from tidelog.api.objects import DeviceResult, ResourceClaim
 from tidelog.api.quantity import parse_exact
+from tidelog.framework.contents import MASK, number_of
 from tidelog.plugins.dynamic_resources.inventory import DeviceKey
 
 
@@ -23,7 +24,7 @@ class Allocated:
         self.capacity: dict[DeviceKey, dict[str, Fraction]] = {}
         """Shared device → capacity → what is consumed of it."""
         self.versions: dict[tuple[str, str], int] = {}
-        """Driver and pool → how often something about its devices has changed."""
+        """Driver and pool → what is allocated of it, as a number (`tidelog.framework.contents`)."""
         self.changes = 0
         """How often anything has."""
         for claim in claims:
@@ -42,7 +43,7 @@ class Allocated:
     def _change(self, result: DeviceResult, sign: int) -> None:
         key = (result.driver, result.pool, result.device)
         self.changes += 1
-        self.versions[key[:2]] = self.versions.get(key[:2], 0) + 1
+        self.versions[key[:2]] = (self.versions.get(key[:2], 0) + sign * number_of_result(result)) & MASK
         counts = self.taken if result.share_id is None else self.shared
         counts[key] = counts.get(key, 0) + sign
         if not counts[key]:
@@ -58,6 +59,12 @@ class Allocated:
     def has(self, key: DeviceKey) -> bool:
         """Somebody has it, or a share of it."""
         return key in self.taken or key in self.shared
+
+
+def number_of_result(result: DeviceResult) -> int:
+    """Return a number for what having this device takes from others."""
+    shared = None if result.share_id is None else result.consumed_capacity
+    return number_of((result.driver, result.pool, result.device, shared))
 
 
 def results_of(claim: ResourceClaim) -> list[DeviceResult]:

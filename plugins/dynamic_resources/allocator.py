@@ -17,15 +17,15 @@ from tidelog.plugins.dynamic_resources.allocated import Allocated
 from tidelog.plugins.dynamic_resources.errors import AllocationError, NodeLocalFailure, SearchGivenUp
 from tidelog.plugins.dynamic_resources.inventory import DevicePool, Inventory, PoolDevice
 from tidelog.plugins.dynamic_resources.requests import PreparedClaim, prepare
-from tidelog.plugins.dynamic_resources.result import ShareName, results, share_name
+from tidelog.plugins.dynamic_resources.result import ShareName, results, share_name, shares_named
 from tidelog.plugins.dynamic_resources.search import STEPS_OF_OWN, Search, given_up
 
 STEPS_OF_NODE = 50_000
 """Steps that a search on one node may take; arbitrary: some 50 ms. Upstream stops after ten seconds."""
 STEPS_OF_ATTEMPT = 400_000
 """Steps of all nodes of an attempt together."""
-_KINDS_MAX = 16
-"""So many kinds of claims are remembered. Arbitrary: pods of a few templates come at a time."""
+_ANSWERS_MAX = 100_000
+"""So many results are remembered. Arbitrary: those of all nodes for pods of a few templates, and of a node after each of a group's members."""
 
 _STEPS_OF_ANSWER = 10
 _STEPS_OF_QUESTION = 50
@@ -35,60 +35,66 @@ Versions = tuple[int | None, ...]
 _encode = msgspec.msgpack.Encoder().encode
 
 
-class Remembered(NamedTuple):
-    """The result of a search on a node, and the versions for which it holds."""
+class Question(NamedTuple):
+    """The subject of a search."""
 
-    pools: Sequence[DevicePool]
+    claims: bytes
+    """Their requests, those of a special claim included."""
+    node: str
+    part: str
+    """The set of devices among which it looks; empty: among all."""
     versions: Versions
     """Of what is allocated of each pool."""
+
+
+class Remembered(NamedTuple):
+    """The result of a search, and the pools for which it holds."""
+
+    pools: Sequence[DevicePool]
     found: Allocations | None
+    """The names of shares aside."""
     steps: int
     """Of that search; they are paid again, so that what is known changes no answer."""
     gave_up: bool = False
     """With fewer than these steps it finds nothing; with more nobody knows."""
+    failure: AllocationError | NodeLocalFailure | None = None
 
 
 class Unfinished(NamedTuple):
     """A search that was interrupted when its attempt had had its turn, and for whom it can be taken up again."""
 
     search: Search
-    node: str
+    about: Question
     pools: Sequence[DevicePool]
-    versions: Versions
     claims: bytes
-
-
-class Known(NamedTuple):
-    """Results known for claims that ask for the same."""
-
-    nodes: dict[str, Remembered]
-    unfinished: list[Unfinished]
-    """One, or none."""
 
 
 class Memory:
     """Results of searches, for claims that ask for the same as those before: pods of a template differ in nothing but their names.
 
-    A cache: an answer does not depend on what is in it. Errors and shares, which name a claim or a pod, are not kept.
+    A cache: an answer does not depend on what is in it. Errors that name a claim are not kept.
     """
 
     def __init__(self) -> None:
-        self._kinds: dict[bytes, Known] = {}
+        self.answers: dict[Question, Remembered] = {}
+        self.unfinished: list[Unfinished] = []
+        """One, or none."""
         self._of: tuple[int, Allocated | None] = (-1, None)
 
-    def of(self, claims: Sequence[ResourceClaim], classes_generation: int, allocated: Allocated) -> Known:
-        """Return the results known of the nodes for claims like these; to be filled."""
+    def of(self, classes_generation: int, allocated: Allocated) -> Memory:
+        """Forget what was found with other classes, or about other allocations."""
         if self._of[0] != classes_generation or self._of[1] is not allocated:
-            self._kinds.clear()
+            self.answers.clear()
+            self.unfinished.clear()
             self._of = (classes_generation, allocated)
-        key = _encode([claim.spec for claim in claims])
-        found = self._kinds.pop(key, None)
-        if found is None:
-            found = Known({}, [])
-            if len(self._kinds) >= _KINDS_MAX:
-                del self._kinds[next(iter(self._kinds))]
-        self._kinds[key] = found
-        return found
+        return self
+
+    def keep(self, about: Question, found: Remembered) -> None:
+        """Remember this; the oldest is forgotten."""
+        self.answers.pop(about, None)
+        if len(self.answers) >= _ANSWERS_MAX:
+            del self.answers[next(iter(self.answers))]
+        self.answers[about] = found
 
 
 __all__ = ["AllocationError", "Allocator", "NodeLocalFailure", "SearchGivenUp"]
@@ -104,7 +110,7 @@ class Allocator:
         class_of: Callable[[str], DeviceClass | None],
         claims: Sequence[ResourceClaim],
         name_share: ShareName = lambda claim, result: share_name("share", claim, result),
-        known: Known | None = None,
+        memory: Memory | None = None,
         *,
         cost_max: int = COST_MAX,
         asks_again: bool = False,
@@ -116,13 +122,14 @@ class Allocator:
         the attempt's; 0 for those of older logs, which did not count devices first either.
         """
         self._spent: dict[str, int] | None = {} if asks_again else None
-        self._known = known or Known({}, [])
+        self._memory = memory or Memory()
         self._effort = effort or Effort()
         self._inventory = inventory
         self._allocated = allocated
         self._class_of = class_of
         self._cost_max = cost_max
         self._claims = [self.prepare(claim) for claim in claims]
+        self._asked_for = _encode([claim.spec for claim in claims])
         self._name_share = name_share
         self._of_own = of_own
         self.steps_left = STEPS_OF_ATTEMPT
@@ -153,53 +160,75 @@ class Allocator:
         self._spent[name] = before - self.steps_left
         return found
 
-    def allocate_among(self, node: Node, keep: Callable[[PoolDevice], bool]) -> Allocations | None:
-        """As `allocate`, with these devices only; the others still use what they have of the pools' counters."""
-        pools = [pool.restricted(keep) for pool in self._inventory.pools(node)]
-        return self._run(self._search(node, pools, self._claims), self._claims, node)
+    def allocate_among(
+        self, node: Node, among: str, keep: Callable[[PoolDevice], bool]
+    ) -> Allocations | None:
+        """As `allocate`, with the devices of this set only; the others still use what they have of the pools' counters."""
+        return self._answer(node, self._inventory.pools(node), among, keep, None)
 
     def _allocate(self, node: Node, special: PreparedClaim | None) -> Allocations | None:
         pools = self._inventory.pools(node)
-        name = node.metadata.name
-        versions = self._versions(pools)
         if special is not None:
-            claims = [*self._claims, special]
-            return self._run(self._taken_up(node, pools, versions, claims), claims, node)
+            return self._answer(node, pools, "", None, special)
+        versions = self._versions(pools)
         vain = self._in_vain.get(id(pools))
         if vain is not None and vain[0] is pools and vain[1] == versions:
-            self._effort.spend(_STEPS_OF_ANSWER)
+            self._effort.charge(_STEPS_OF_ANSWER)
             return None
-        known, limit = self._known.nodes.get(name), self._limit()
-        if known is not None and known.pools is pools and known.versions == versions:
+        found = self._answer(node, pools, "", None, None)
+        if found is None and self._of_own and not any(pool.tells_nodes_apart for pool in pools):
+            # Another node that reaches the same need not be searched.
+            self._in_vain[id(pools)] = (pools, versions)
+        return found
+
+    def _answer(
+        self,
+        node: Node,
+        pools: Sequence[DevicePool],
+        among: str,
+        keep: Callable[[PoolDevice], bool] | None,
+        special: PreparedClaim | None,
+    ) -> Allocations | None:
+        """The answer that is known, or else that of a search, to be known from now on."""
+        asked_for = self._asked_for if special is None else self._asked_for + _encode(special.claim.spec)
+        about = Question(asked_for, node.metadata.name, among, self._versions(pools))
+        known, limit = self._memory.answers.get(about), self._limit()
+        if known is not None and known.pools is pools:
+            self._effort.charge(_STEPS_OF_ANSWER)
             if known.steps > limit:
                 self._pay(limit)
                 raise given_up(limit)
             if not known.gave_up:
                 self._pay(known.steps)
-                self._note(pools, versions, known.found)
-                return known.found
-        search = self._taken_up(node, pools, versions, self._claims)
+                if known.failure is not None:
+                    raise type(known.failure)(str(known.failure))
+                return known.found and shares_named(known.found, self._name_share)
+        kept = pools if keep is None else [pool.restricted(keep) for pool in pools]
+        claims = self._claims if special is None else [*self._claims, special]
+        search = self._taken_up(node, about, pools, kept, claims)
         try:
-            found = self._run(search, self._claims, node)
+            found = self._run(search, about, pools, claims)
         except SearchGivenUp:
-            self._known.nodes[name] = Remembered(pools, versions, None, limit + 1, gave_up=True)
+            self._memory.keep(about, Remembered(pools, None, limit + 1, gave_up=True))
             raise
-        self._note(pools, versions, found)
-        if not _has_shares(found):
-            self._known.nodes[name] = Remembered(pools, versions, found, search.steps)
+        except (AllocationError, NodeLocalFailure) as failure:
+            if among or isinstance(failure, NodeLocalFailure):
+                self._memory.keep(about, Remembered(pools, None, search.steps, failure=failure))
+            raise
+        self._memory.keep(about, Remembered(pools, found, search.steps))
         return found
 
-    def _note(self, pools: Sequence[DevicePool], versions: Versions, found: Allocations | None) -> None:
-        """Remember what was searched in vain: another node that reaches the same need not be searched."""
-        if found is None and self._of_own and not any(pool.tells_nodes_apart for pool in pools):
-            self._in_vain[id(pools)] = (pools, versions)
-
     def _taken_up(
-        self, node: Node, pools: Sequence[DevicePool], versions: Versions, claims: Sequence[PreparedClaim]
+        self,
+        node: Node,
+        about: Question,
+        pools: Sequence[DevicePool],
+        kept: Sequence[DevicePool],
+        claims: Sequence[PreparedClaim],
     ) -> Search:
-        """The search that an earlier turn has begun, or a new one."""
-        unfinished, limit = self._known.unfinished, self._limit()
-        own = (node.metadata.name, pools, versions, _identity(claims)) if unfinished else ()
+        """The search that an earlier turn has begun, or a new one among the devices that are `kept` of these pools."""
+        unfinished, limit = self._memory.unfinished, self._limit()
+        own = (about, pools, _identity(claims)) if unfinished else ()
         if unfinished and unfinished[0].search.limit == limit and unfinished[0][1:] == own:
             search = unfinished.pop().search
             search.effort = self._effort
@@ -207,7 +236,8 @@ class Allocator:
         unfinished.clear()
         if limit:
             self._effort.spend(_STEPS_OF_QUESTION)
-        return self._search(node, pools, claims)
+        counts_first = bool(self._of_own)
+        return Search(node, kept, claims, self._allocated, limit, self._effort, counts_first=counts_first)
 
     def _limit(self) -> int:
         """Steps that a search may take now."""
@@ -216,25 +246,19 @@ class Allocator:
     def _pay(self, steps: int) -> None:
         self.steps_left -= max(0, steps - self._of_own)
 
-    def _search(self, node: Node, pools: Sequence[DevicePool], claims: Sequence[PreparedClaim]) -> Search:
-        counts_first = bool(self._of_own)
-        return Search(
-            node, pools, claims, self._allocated, self._limit(), self._effort, counts_first=counts_first
-        )
-
-    def _run(self, search: Search, claims: Sequence[PreparedClaim], node: Node) -> Allocations | None:
+    def _run(
+        self, search: Search, about: Question, pools: Sequence[DevicePool], claims: Sequence[PreparedClaim]
+    ) -> Allocations | None:
         try:
             found = search.run()
         except Paused:
-            pools = self._inventory.pools(node)
-            kept = Unfinished(search, node.metadata.name, pools, self._versions(pools), _identity(claims))
-            self._known.unfinished[:] = [kept]
+            self._memory.unfinished[:] = [Unfinished(search, about, pools, _identity(claims))]
             raise
         except BaseException:
             self._pay(search.steps)
             raise
         self._pay(search.steps)
-        return results(search, claims, node.metadata.name, self._name_share) if found else None
+        return results(search, claims, about.node, self._name_share) if found else None
 
     def _versions(self, pools: Sequence[DevicePool]) -> Versions:
         changes = self._allocated.changes
@@ -246,7 +270,3 @@ class Allocator:
 
 def _identity(claims: Sequence[PreparedClaim]) -> bytes:
     return _encode([(one.name, one.claim.spec) for one in claims])
-
-
-def _has_shares(found: Allocations | None) -> bool:
-    return any(r.share_id is not None for one in found or () for r in one.devices.results)

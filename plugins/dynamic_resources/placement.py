@@ -99,7 +99,7 @@ def _in_set(
         devices = left.pop(first)
         if devices in hopeless:
             continue
-        allocation = _allocated(allocator, nodes[first], lambda device: set_of(device) == name)
+        allocation = _allocated(allocator, nodes[first], name, lambda device: set_of(device) == name)
         if allocation is None:
             hopeless.add(devices)
             continue
@@ -111,10 +111,10 @@ def _in_set(
 
 
 def _allocated(
-    allocator: Allocator, node: NodeInfo, keep: Callable[[PoolDevice], bool]
+    allocator: Allocator, node: NodeInfo, among: str, keep: Callable[[PoolDevice], bool]
 ) -> AllocationResult | None:
     try:
-        found = allocator.allocate_among(node.node, keep)
+        found = allocator.allocate_among(node.node, among, keep)
     except (AllocationError, NodeLocalFailure, SearchGivenUp):
         return None
     return None if found is None else found[0]

@@ -61,7 +61,6 @@ from tidelog.framework.offers import ConcernsPods, NotCountable, SignsAttempts, 
 from tidelog.plugins.dynamic_resources.allocator import (
     AllocationError,
     Allocator,
-    Memory,
     NodeLocalFailure,
     SearchGivenUp,
 )
@@ -131,7 +130,6 @@ class DynamicResources(Plugin):
             COST_OF_A_PAUSE if pauses_nobody else COST_MAX,
             STEPS_OF_OWN if handle.behaves(SEARCHES_OF_THEIR_OWN) else 0,
         )
-        self._memory = Memory()
 
     @classmethod
     def validate_args(cls, args: Any, path: str, gates: FeatureGates) -> list[FieldError]:
@@ -182,8 +180,7 @@ class DynamicResources(Plugin):
         told = [self._told(claim) for claim in claims]
         if None in told:
             return state.turn
-        self._stock.allocated()
-        return told, devices.classes_generation, devices.shared_generation, self._stock.shared_changes
+        return told, devices.classes_generation, devices.shared_generation, self._stock.shared()
 
     def _told(self, claim: ResourceClaim) -> object | None:
         """None of a claim of which more matters: how long it has waited for its devices, or that it has them by a promise."""
@@ -240,7 +237,7 @@ class DynamicResources(Plugin):
                 devices.device_class,
                 cycle.to_allocate,
                 lambda claim, result: share_name(*about, claim, result),
-                self._memory.of(cycle.to_allocate, devices.classes_generation, self._stock.allocated()),
+                self._stock.memory.of(devices.classes_generation, self._stock.allocated()),
                 cost_max=self._stock.selector_cost_max,
                 asks_again=state.is_shared,
                 effort=self.handle.snapshot.effort,
@@ -490,7 +487,7 @@ class DynamicResources(Plugin):
         """A placement for each set of devices that the claims may get that all members share (`placement`); the parents, if there are none."""
         if self.handle.upstream or not self.handle.behaves(DEVICE_PLACEMENTS):
             return parents, None
-        placements = parents
+        placements, effort = parents, self.handle.snapshot.effort
         for name in shared_claims(group):
             claim = self.handle.listers.devices.claim(group.members[0].namespace, name)
             if (
@@ -501,7 +498,7 @@ class DynamicResources(Plugin):
                 placements = [
                     one
                     for parent in placements
-                    for one in self._stock.split(parent, claim, state.turn, self._nodes_of(parent))
+                    for one in self._stock.split(parent, claim, state.turn, self._nodes_of(parent), effort)
                 ]
         if placements is parents:
             return parents, None

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from msgspec.structs import replace
 
 from tidelog.api.objects import (
     AllocationResult,
@@ -36,6 +38,22 @@ def results(
 ) -> tuple[AllocationResult, ...]:
     """An allocation for each claim."""
     return tuple(_allocation(search, index, claim, node, name_share) for index, claim in enumerate(claims))
+
+
+def shares_named(found: Sequence[AllocationResult], name_share: ShareName) -> tuple[AllocationResult, ...]:
+    """The same allocations for another pod or claim: what is shared has another name."""
+    if not any(result.share_id for one in found for result in one.devices.results):
+        return tuple(found)
+    return tuple(
+        replace(one, devices=replace(one.devices, results=tuple(_shared_by(one, index, name_share))))
+        for index, one in enumerate(found)
+    )
+
+
+def _shared_by(one: AllocationResult, index: int, name_share: ShareName) -> Iterator[DeviceResult]:
+    for position, result in enumerate(one.devices.results):
+        shared = result.share_id is not None
+        yield replace(result, share_id=name_share(index, position)) if shared else result
 
 
 def _allocation(

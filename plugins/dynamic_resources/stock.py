@@ -11,11 +11,13 @@ from msgspec.structs import replace
 
 from tidelog.api.kinds.registry import object_key
 from tidelog.api.objects import AllocationResult, ResourceClaim
+from tidelog.framework.contents import MASK, number_of
 from tidelog.framework.devices import Devices
+from tidelog.framework.effort import Effort
 from tidelog.framework.interface import Placement
 from tidelog.framework.node_info import NodeInfo
-from tidelog.plugins.dynamic_resources.allocated import Allocated, results_of
-from tidelog.plugins.dynamic_resources.allocator import Allocator
+from tidelog.plugins.dynamic_resources.allocated import Allocated, number_of_result, results_of
+from tidelog.plugins.dynamic_resources.allocator import Allocator, Memory
 from tidelog.plugins.dynamic_resources.inventory import Inventory
 from tidelog.plugins.dynamic_resources.placement import placement_of, proposals
 from tidelog.plugins.dynamic_resources.result import share_name
@@ -29,8 +31,9 @@ class Stock:
         """The limit of a selector, about one device."""
         self.steps_of_own = steps_of_own
         """Steps of a search that are not those of its attempt."""
-        self.shared_changes = 0
-        """How often a device changed hands that more than one node may reach."""
+        self.memory = Memory()
+        self._shared = 0
+        self._counted_anew = 0
         self._devices = devices
         self._inventory: tuple[int, Inventory] = (-1, Inventory())
         self._allocated: tuple[int, Allocated] = (-1, Allocated())
@@ -55,21 +58,28 @@ class Stock:
         changes = devices.claim_changes(generation) if generation >= 0 else None
         if changes is None:
             found = Allocated(devices.claims())
-            self.shared_changes += 1
+            self._counted_anew += 1
         else:
             for old, new in changes:
                 if old is not None:
                     found.remove(old)
-                    self.shared_changes += self._has_shared(old)
+                    self._shared -= self._shared_of(old)
                 if new is not None:
                     found.add(new)
-                    self.shared_changes += self._has_shared(new)
+                    self._shared += self._shared_of(new)
         self._allocated = (devices.claims_generation, found)
         return found
 
-    def _has_shared(self, claim: ResourceClaim) -> bool:
-        pools = dict.fromkeys((result.driver, result.pool) for result in results_of(claim))
-        return any("" in self._devices.nodes_of_pool(*pool) for pool in pools)
+    def shared(self) -> tuple[int, int]:
+        """Another whenever a device changes hands that more than one node may reach, and the same again when that is undone; as long as the slices
+        stay what they are."""
+        self.allocated()
+        return self._counted_anew, self._shared & MASK
+
+    def _shared_of(self, claim: ResourceClaim) -> int:
+        of_pool = self._devices.nodes_of_pool
+        shared = (r for r in results_of(claim) if "" in of_pool(r.driver, r.pool))
+        return sum(map(number_of_result, shared))
 
     # --- groups -----------------------------------------------------------------------------------------------------------
 
@@ -86,7 +96,7 @@ class Stock:
             if claim is not None and claim.status.allocation is None:
                 self._given[key] = allocation
                 self.allocated().add(_with(claim, allocation))
-                self.shared_changes += 1
+                self._shared += number_of((key, allocation))
 
     def take_back(self, placement: Placement) -> None:
         """Undo that."""
@@ -94,14 +104,19 @@ class Stock:
             claim, allocation = self._claim_at(key), self._given.pop(key, None)
             if claim is not None and allocation is not None:
                 self.allocated().remove(_with(claim, allocation))
-                self.shared_changes += 1
+                self._shared -= number_of((key, allocation))
 
     def _claim_at(self, key: str) -> ResourceClaim | None:
         _, namespace, name = key.split("/")
         return self._devices.claim(namespace, name)
 
     def split(
-        self, parent: Placement, claim: ResourceClaim, turn: int, nodes: Sequence[NodeInfo]
+        self,
+        parent: Placement,
+        claim: ResourceClaim,
+        turn: int,
+        nodes: Sequence[NodeInfo],
+        effort: Effort,
     ) -> Sequence[Placement]:
         """A placement for each set of devices that the claim may get on these nodes of the parent; the parent itself where there is none: the
         members' own search says why."""
@@ -117,6 +132,8 @@ class Stock:
                 [claim],
                 lambda claim, result: share_name(own, turn, claim, result),
                 cost_max=self.selector_cost_max,
+                memory=self.memory.of(self._devices.classes_generation, taken),
+                effort=effort,
                 of_own=self.steps_of_own,
             )
             found = list(proposals(claim, allocator, inventory, nodes))

@@ -84,7 +84,7 @@ DEFAULT_SHAPE = (
     UtilizationShapePoint(utilization=100, score=0),
 )
 _STATE = "VolumeBinding"
-_STEPS_OF_QUESTION = 20
+_STEPS_OF_QUESTION = 3
 """So much of an attempt's turn takes the plan for a node; arbitrary."""
 
 
@@ -299,7 +299,7 @@ class VolumeBinding(Plugin):
             else:
                 return Lacking.VOLUMES
         effort = self.handle.snapshot.effort
-        effort.spend(_STEPS_OF_QUESTION)
+        effort.charge(_STEPS_OF_QUESTION)
         bindings: list[Binding] = []
         taken: set[str] = set()
         if to_match:

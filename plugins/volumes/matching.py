@@ -21,8 +21,9 @@ from tidelog.framework.effort import Effort
 from tidelog.framework.storage import Storage
 
 Labels = Mapping[str, str]
-_STEPS_OF_VOLUME = 5
-"""So much of an attempt's turn is a look at whether a node reaches a volume; arbitrary."""
+_STEPS_OF_VOLUME = 1
+_STEPS_OF_LOCAL_VOLUME = 5
+"""So much of an attempt's turn is a look at whether a node reaches a volume, and at whether one of its own will do. Measured, roughly."""
 
 
 def reaches(selector: NodeSelector | None) -> Matcher:
@@ -134,6 +135,7 @@ class Candidates:
         if (host := labels.get(HOSTNAME)) is not None:
             local = self._local(class_of(self.claim), host)
             if local:
+                self._effort.charge(_STEPS_OF_LOCAL_VOLUME * len(local))
                 lists.append(self._available(v for v in local if _will_do(v, self.claim)))
         if len(lists) < 2:
             return iter(lists[0] if lists else ())

@@ -61,11 +61,13 @@ class AnswerColumn(Generic[A]):
         missing = among & ~self.known
         if not missing:
             return
-        ask, nodes = self._ask, self._index.snapshot.nodes
+        ask, snapshot = self._ask, self._index.snapshot
+        nodes, effort = snapshot.nodes, snapshot.effort
         found: dict[A, list[int]] = {}
         try:
             for place in places_in(missing):
                 found.setdefault(ask(nodes[place]), []).append(place)
+                effort.spend(1)
         except Paused:
             self._keep(found)
             raise

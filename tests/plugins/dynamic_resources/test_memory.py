@@ -23,8 +23,8 @@ def asked(
     inventory: Inventory, allocated: Allocated, memory: Memory | None, count: int, budget: int
 ) -> list[Answer]:
     claims = [d.claim("c", d.request(count=count))]
-    known = None if memory is None else memory.of(claims, 0, allocated)
-    allocator = Allocator(inventory, allocated, CLASSES.get, claims, known=known)
+    known = None if memory is None else memory.of(0, allocated)
+    allocator = Allocator(inventory, allocated, CLASSES.get, claims, memory=known)
     allocator.steps_left = budget
     found: list[Answer] = []
     for node in NODES:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 from msgspec.structs import replace
 
-from tidelog.api.objects import Object, Pod, PodResourceClaim
+from tidelog.api.objects import Object, Pod, PodResourceClaim, PodSchedulingGroup
 from tidelog.api.times import NANOS
 from tidelog.framework.effort import Paused
 from tidelog.framework.node_info import PodInfo
@@ -20,6 +20,7 @@ from tidelog.replay.verify import verify
 from tidelog.scheduler.state import encode_state
 from tidelog.testing import builders as b
 from tidelog.testing import devices as d
+from tidelog.testing import storage as s
 
 CLASS = d.device_class("gpu", f"device.driver == '{d.DRIVER}'")
 
@@ -51,12 +52,51 @@ def exploding() -> dict[str, object]:
     }
 
 
+def gang(*claims: str) -> list[Object]:
+    """A pod for each claim, all or none of them."""
+    pods = [claiming(f"p{i}", claim) for i, claim in enumerate(claims)]
+    return _grouped(pods)
+
+
+def mounting(count: int) -> list[Object]:
+    pods = [
+        b.pod(f"p{i}").uid(f"uid-p{i}").scheduler("default-scheduler").pvc(f"v{i}").build()
+        for i in range(count)
+    ]
+    return _grouped(pods)
+
+
+def _grouped(pods: Sequence[Pod]) -> list[Object]:
+    group = PodSchedulingGroup(pod_group_name="g")
+    members = [replace(pod, spec=replace(pod.spec, scheduling_group=group)) for pod in pods]
+    return [b.pod_group("g", min_count=len(pods)), *members]
+
+
+def zones(count: int) -> list[Object]:
+    nodes = [b.node(f"n{i:03}").label({b.ZONE: f"z{i % 2}"}).build() for i in range(count)]
+    volumes = [s.volume(f"pv{i}", "5Gi", "local", on={b.ZONE: f"z{i % 2}"}) for i in range(4)]
+    return [s.local_class(), *nodes, *volumes]
+
+
 def worlds() -> dict[str, tuple[list[Object], list[Object]]]:
     mixed = [d.device(f"d{i:02}", attributes={"i": i, "g": i % 3}) for i in range(40)]
     plain = [d.device(f"d{i}") for i in range(4)]
+    shareable = [d.device(f"d{i}", allowMultipleAllocations=True) for i in range(4)]
     two = (d.request("a", count=12), d.request("b", count=12))
+    dear = d.claim("c3", *two, **exploding())
     three = [d.claim(f"c{i}", d.request(count=count)) for i, count in enumerate((5, 4, 4))]
     return {
+        "group that explodes at last": (
+            hosts(3, mixed),
+            [d.claim("c0", d.request()), dear, *gang("c0", "c3")],
+        ),
+        "group that shares a dear claim": (hosts(2, mixed), [dear, *gang("c3", "c3")]),
+        "group on many nodes": (hosts(60, plain), [*three[1:], *gang("c1", "c2")]),
+        "group with shares": (hosts(60, shareable), [*three[1:], *gang("c1", "c2")]),
+        "group with volumes": (
+            zones(60),
+            [*(s.claim(f"v{i}", "1Gi", "local") for i in range(3)), *mounting(3)],
+        ),
         "one dear search": (hosts(3, mixed), [d.claim("c", *two, **exploding()), claiming("p", "c")]),
         "many nodes": (hosts(60, plain), [*three, *(claiming(f"p{i}", f"c{i}") for i in range(3))]),
     }
@@ -127,6 +167,28 @@ def test_pod_that_came_out_of_backoff_goes_back_there() -> None:
     assert encode_state(driver.core) == before
     decided(driver, 300)
     assert sorted(driver.placements()) == ["default/p1", "default/p2"]
+    driver.advance(60)
+    assert verify(driver.records, Registry()).first_difference is None
+
+
+def test_group_that_came_out_of_backoff_goes_back_there() -> None:
+    setup, (*claims, group, first, second) = worlds()["group on many nodes"]
+    driver = Driver()
+    driver.start()
+    driver.put(*setup, *claims, group, first, second, d.claim("c1", d.request(count=5)))
+    driver.settle()
+    driver.put(d.resource_slice("n000", ["more"], node="n000", generation=2))
+    found = driver.core.queue.get_group("default/g")
+    assert found is not None
+    assert found.where is Where.BACKOFF
+    for later in (0, 60):
+        driver.now += later * NANOS
+        before = encode_state(driver.core)
+        with pytest.raises(Paused):
+            driver.core.attempt(driver.now, 10)
+        assert encode_state(driver.core) == before
+    decided(driver, 300)
+    assert not driver.placements()
     driver.advance(60)
     assert verify(driver.records, Registry()).first_difference is None
 

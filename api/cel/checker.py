@@ -5,11 +5,12 @@ As in cel-go with Kubernetes' options: lists and maps are written with elements 
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Iterable
+from typing import NamedTuple
 
 from tidelog.api.cel.declarations import Function, Overload
 from tidelog.api.cel.errors import InvalidExpression
-from tidelog.api.cel.library import FUNCTIONS, REFUSED
+from tidelog.api.cel.library import FUNCTIONS
 from tidelog.api.cel.text_functions import CLAUSES, clauses_of
 from tidelog.api.cel.tree import Bind, Call, Ident, ListNode, Literal, Loop, MapNode, Select, TreeNode
 from tidelog.api.cel.types import (
@@ -187,13 +188,13 @@ class _Checker:
         function = None
         path = None if target is None else _path(target)
         if path is not None:
-            function = self.function(f"{path}.{node.function}".removeprefix("."), node)
+            function = FUNCTIONS.get(f"{path}.{node.function}".removeprefix("."))
         if function is not None:
             target = None
         else:
             if target is not None:
                 args.insert(0, self.check(target))
-            function = self.function(node.function.removeprefix("."), node)
+            function = FUNCTIONS.get(node.function.removeprefix("."))
             if function is None:
                 raise InvalidExpression(f"undeclared reference to '{node.function}'", node.at)
         self.formats -= is_format
@@ -218,11 +219,6 @@ class _Checker:
                 raise InvalidExpression(
                     f"formatting clause %{clause} is not supported for this value", value.at
                 )
-
-    def function(self, name: str, node: TreeNode) -> Function | None:
-        if name in REFUSED:
-            raise InvalidExpression(REFUSED[name], node.at)
-        return FUNCTIONS.get(name)
 
     def resolve(self, node: Call, function: Function, target: TreeNode | None, args: list[Type]) -> Type:
         if function.name in ("_&&_", "_||_"):
@@ -269,14 +265,14 @@ class _Checker:
             self.kinds.update(zip(map(id, node.elements), found, strict=True))
         if not self.formats:
             self.literals[id(node)] = (tuple(zip(node.elements, found, strict=True)),)
-        return list_of(self.joined(zip(node.elements, found, strict=True)))
+        return list_of(self.joined(found))
 
     def map(self, node: MapNode) -> Type:
         keys = [(key, self.check(key)) for key, _, _ in node.entries]
         values = [(value, self.element(value, optional)) for _, value, optional in node.entries]
         if not self.formats:
             self.literals[id(node)] = (tuple(keys), tuple(values))
-        return map_of(self.joined(keys), self.joined(values))
+        return map_of(self.joined(kind for _, kind in keys), self.joined(kind for _, kind in values))
 
     def element(self, node: TreeNode, optional: bool) -> Type:
         found = self.check(node)
@@ -287,13 +283,13 @@ class _Checker:
             raise InvalidExpression(f"expected type 'optional_type({inner})' but found '{inner}'", node.at)
         return inner
 
-    def joined(self, found: Any) -> Type:
+    def joined(self, found: Iterable[Type]) -> Type:
         result: Type | None = None
-        for node, one in found:
+        for one in found:
             if result is None:
                 result = one
             elif not self.types.fits(result, one):
-                raise _mismatch(self.types, node, result, one)
+                result = DYN  # Only in a call of `format`: elsewhere `check_literals` refuses it.
             elif not is_less_specific(result, one):
                 result = one
         return self.types.fresh() if result is None else result

@@ -11,6 +11,7 @@ from typing import Any
 
 from tidelog.api.cel.declarations import Function, Overload, member, of
 from tidelog.api.cel.errors import EvaluationError
+from tidelog.api.cel.network_functions import url_of
 from tidelog.api.cel.types import (
     AUTHORIZER,
     BOOL,
@@ -228,6 +229,43 @@ def _qualified_name(text: str) -> list[str]:
     return _pattern(_NAME, 63)(name)
 
 
+def _as(holds: Callable[[str], object], otherwise: str) -> Callable[[str], list[str]]:
+    return lambda text: [] if holds(text) else [otherwise]
+
+
+_BASE64 = re.compile(
+    r"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=|[A-Za-z0-9+/]{4})", re.ASCII
+)
+_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", re.ASCII)
+_CLOCK = re.compile(r"([0-9]{2}):([0-9]{2}):([0-9]{2})(?:.[0-9]+)?(?:z|[+-][0-9]{2}:[0-9]{2})", re.ASCII)
+
+
+def _is_date(text: str) -> bool:
+    year, month, day = map(int, text.split("-")) if _DATE.fullmatch(text) else (0, 0, 0)
+    return 1 <= month <= 12 and 1 <= day <= _days(year, month)
+
+
+def _days(year: int, month: int) -> int:
+    is_leap = year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
+    return 28 + is_leap if month == 2 else 30 + (month in (1, 3, 5, 7, 8, 10, 12))
+
+
+def _is_datetime(text: str) -> bool:
+    date, letter, rest = text.lower().partition("t")
+    found = _CLOCK.fullmatch(rest.partition("t")[0])
+    if not letter or not _is_date(date) or found is None:
+        return False
+    return found[1] <= "23" and found[2] <= "59" and found[3] <= "59"
+
+
+def _uri(text: str) -> list[str]:
+    try:
+        url_of(text)
+    except EvaluationError as problem:
+        return [str(problem)]
+    return []
+
+
 FORMATS: dict[str, Callable[[str], list[str]]] = {
     "dns1123Label": _pattern(_DNS_LABEL, 63),
     "dns1123Subdomain": _pattern(_DNS_SUBDOMAIN, 253),
@@ -237,15 +275,15 @@ FORMATS: dict[str, Callable[[str], list[str]]] = {
     "dns1123SubdomainPrefix": _pattern(_DNS_SUBDOMAIN, 253, prefix=True),
     "dns1035LabelPrefix": _pattern(_DNS_1035, 63, prefix=True),
     "labelValue": _label_value,
+    "uri": _uri,
+    "byte": _as(_BASE64.fullmatch, "invalid base64"),
+    "date": _as(_is_date, "invalid date"),
+    "datetime": _as(_is_datetime, "invalid datetime"),
     "uuid": _pattern(re.compile(r"[0-9a-fA-F]{8}-?(?:[0-9a-fA-F]{4}-?){3}[0-9a-fA-F]{12}", re.ASCII), 36),
 }
-"""Those of Kubernetes that are a matter of a few characters. uri, byte, date and datetime are refused by name."""
-REFUSED_FORMATS = ("uri", "byte", "date", "datetime")
 
 
 def _named(name: str) -> Optional:
-    if name in REFUSED_FORMATS:
-        raise EvaluationError(f"format {name} is not supported")
     found = FORMATS.get(name)
     return NONE if found is None else Optional(FormatValue(found))
 

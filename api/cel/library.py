@@ -12,11 +12,6 @@ from tidelog.api.cel import (
 )
 from tidelog.api.cel.declarations import Function, Overload
 
-REFUSED = {"getQuery": "getQuery is not supported"} | {
-    f"format.{name}": f"format.{name} is not supported" for name in kubernetes_functions.REFUSED_FORMATS
-}
-"""Functions of the API server that are missing here, by name."""
-
 
 def _collected() -> dict[str, Function]:
     found: dict[str, list[Function]] = {}

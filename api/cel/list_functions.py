@@ -9,7 +9,7 @@ from typing import Any
 
 from tidelog.api.cel.declarations import Function, member, of
 from tidelog.api.cel.errors import EvaluationError, no_overload
-from tidelog.api.cel.standard import add, optional_value
+from tidelog.api.cel.standard import TIME_MIN, add, optional_value
 from tidelog.api.cel.types import (
     BOOL,
     BYTES,
@@ -172,6 +172,8 @@ def _not_zero(value: Any) -> Optional:
     if value is None or (type(value) in (bool, int, float, str, bytes, list) and not value):
         return NONE
     if (type(value) is Uint or type(value) is Duration) and value.value == 0:
+        return NONE
+    if type(value) is Timestamp and value.value == TIME_MIN:
         return NONE
     return NONE if type(value) is CelMap and not value.entries else Optional(value)
 

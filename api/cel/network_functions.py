@@ -1,4 +1,4 @@
-"""Kubernetes' functions of addresses: IP, CIDR, and the simple parts of URLs."""
+"""Kubernetes' functions of addresses: IP, CIDR, and the parts of URLs."""
 
 from __future__ import annotations
 
@@ -9,18 +9,16 @@ from typing import Any, NamedTuple
 
 from tidelog.api.cel.declarations import Function, member, of
 from tidelog.api.cel.errors import EvaluationError
-from tidelog.api.cel.types import BOOL, CIDR, INT, IP, STRING, URL
-from tidelog.api.cel.values import Opaque
+from tidelog.api.cel.types import BOOL, CIDR, INT, IP, STRING, URL, list_of, map_of
+from tidelog.api.cel.values import CelMap, Opaque
 
 _Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 _TEXT_MAX = 8192
 _PREFIX = re.compile(r"0|[1-9][0-9]{0,2}", re.ASCII)
-_URL = re.compile(
-    r"(?:(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*):)?(?://(?:[^/?#@]*@)?(?P<host>[^/?#]*))?(?P<path>[^?#]*)(?:\?(?P<query>[^#]*))?",
-    re.ASCII,
-)
-_PLAIN_PATH = re.compile(r"[A-Za-z0-9\-._~!$&'()*+,;=:@/%]*", re.ASCII)
-_HOST = re.compile(r"(?P<name>\[[0-9A-Fa-f:.]+\]|[^\[\]:\x00-\x20\x7f<>\"%\\^`{|}]*)(?::(?P<port>[0-9]*))?")
+_VALID_PATH = re.compile(r"[A-Za-z0-9\-._~!$&'()*+,;=:@/%\[\]]*", re.ASCII)
+_UNESCAPED = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.~$&+,/:;=@")
+_HOST = re.compile(r"(?P<name>\[[0-9A-Fa-f:.]+\]|[^\[\]:\x00-\x20\x7f#%\\^`{|}]*)(?::(?P<port>[0-9]*))?")
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):", re.ASCII)
 _BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
 
 
@@ -51,6 +49,7 @@ class Parts(NamedTuple):
     scheme: str
     host: str
     path: str
+    query: str
 
 
 class URLValue(Opaque):
@@ -120,18 +119,25 @@ def _is_link_local_multicast(address: IPValue) -> bool:
     return int(ip) >> 112 & 0xFF0F == 0xFF02
 
 
-def _url(text: str) -> URLValue:
-    found = _URL.match(text) if len(text) <= _TEXT_MAX else None
-    if found is None or not text or any(c <= " " or c == "\x7f" for c in text):
-        raise EvaluationError("URL parse error during conversion from string")
-    scheme, host, path = found["scheme"] or "", found["host"] or "", found["path"]
-    if not scheme and not text.startswith("/"):
-        raise EvaluationError("URL parse error during conversion from string: invalid URI for request")
-    if scheme and not text[len(scheme) + 1 :].startswith("/"):
-        path, host = "", ""
-    if not _HOST.fullmatch(host) or _BAD_ESCAPE.search(path):
-        raise EvaluationError("URL parse error during conversion from string")
-    return URLValue(Parts(scheme.lower(), host, path))
+def url_of(text: str) -> URLValue:
+    """As Go reads the URI of a request: with a scheme, or a path from the root; `#` begins no fragment. Raises EvaluationError."""
+    problem = EvaluationError("URL parse error during conversion from string")
+    if not text or len(text) > _TEXT_MAX or any(c < " " or c == "\x7f" for c in text):
+        raise problem
+    found = _SCHEME.match(text)
+    scheme = found[1].lower() if found else ""
+    rest, _, query = text[found.end() if found else 0 :].partition("?")
+    host = ""
+    if not rest.startswith("/") and text != "*":
+        if not scheme:
+            raise problem
+        return URLValue(Parts(scheme, "", "", query))
+    if scheme and rest.startswith("//"):
+        authority, slash, path = rest[2:].partition("/")
+        host, rest = authority.rpartition("@")[2], slash + path
+    if not _HOST.fullmatch(host) or _BAD_ESCAPE.search(rest):
+        raise problem
+    return URLValue(Parts(scheme, host, rest, query))
 
 
 def _hostname(url: URLValue) -> str:
@@ -145,10 +151,30 @@ def _port(url: URLValue) -> str:
 
 
 def _escaped_path(url: URLValue) -> str:
-    return "".join(
-        c if _PLAIN_PATH.fullmatch(c) else "".join(f"%{b:02X}" for b in c.encode("utf-8", "replace"))
-        for c in url.value.path
-    )
+    path = url.value.path
+    if path == "*" or _VALID_PATH.fullmatch(path):
+        return path
+    return "".join(chr(b) if chr(b) in _UNESCAPED else f"%{b:02X}" for b in _unescaped(path))
+
+
+def _unescaped(text: str) -> bytes:
+    """The bytes, with those written as %XX."""
+    head, *escaped = text.encode("utf-8", "replace").split(b"%")
+    return head + b"".join(bytes([int(part[:2], 16)]) + part[2:] for part in escaped)
+
+
+def _plain(text: str) -> str:
+    return _unescaped(text.replace("+", " ")).decode("utf-8", "replace")
+
+
+def _query(url: URLValue) -> CelMap:
+    """Name → values. As in Go, what has a semicolon or a broken escape is left out."""
+    found: dict[str, list[str]] = {}
+    for part in url.value.query.split("&"):
+        if part and ";" not in part and not _BAD_ESCAPE.search(part):
+            name, _, value = part.partition("=")
+            found.setdefault(_plain(name), []).append(_plain(value))
+    return CelMap.of_strings(found)
 
 
 def _is(make: Callable[[str], Any]) -> Callable[[str], bool]:
@@ -194,11 +220,12 @@ FUNCTIONS: tuple[Function, ...] = (
             member((CIDR, CIDR), BOOL, _holds_network),
         ),
     ),
-    Function("url", (of((STRING,), URL, _url),)),
-    Function("isURL", (of((STRING,), BOOL, _is(_url)),)),
+    Function("url", (of((STRING,), URL, url_of),)),
+    Function("isURL", (of((STRING,), BOOL, _is(url_of)),)),
     Function("getScheme", (member((URL,), STRING, lambda url: url.value.scheme),)),
     Function("getHost", (member((URL,), STRING, lambda url: url.value.host),)),
     Function("getHostname", (member((URL,), STRING, _hostname),)),
     Function("getPort", (member((URL,), STRING, _port),)),
     Function("getEscapedPath", (member((URL,), STRING, _escaped_path),)),
+    Function("getQuery", (member((URL,), map_of(STRING, list_of(STRING)), _query),)),
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from decimal import Decimal
 from typing import Any
 
 from tidelog.api.cel.declarations import Function, Overload, member, of
@@ -54,7 +55,8 @@ from tidelog.api.times import format_time, parse_duration, parse_time
 _LIST, _MAP = list_of(A), map_of(A, B)
 _NUMBERS = (INT, UINT, DOUBLE)
 _SECOND = 1_000_000_000
-_TIME_MIN = -62_135_596_800 * _SECOND
+TIME_MIN = -62_135_596_800 * _SECOND
+"""The zero of Go's times: the year 1."""
 _TIME_MAX = 253_402_300_800 * _SECOND - 1
 
 
@@ -176,7 +178,7 @@ def duration_of(nanos: int) -> Duration:
 
 def timestamp_of(nanos: int) -> Timestamp:
     """A result in nanoseconds since 1970, between the years 1 and 9999."""
-    if _TIME_MIN <= nanos <= _TIME_MAX:
+    if TIME_MIN <= nanos <= _TIME_MAX:
         return Timestamp(nanos)
     raise EvaluationError("timestamp overflow")
 
@@ -373,7 +375,7 @@ def to_string(value: Any) -> str:
     if kind is bytes:
         return _decoded(value)
     if kind is Duration:
-        return f"{_seconds_text(value.value)}s"
+        return f"{seconds_text(value.value)}s"
     if kind is Timestamp:
         return format_time(value.value)
     raise _failed(value, "string")
@@ -386,9 +388,10 @@ def _decoded(value: bytes) -> str:
         raise EvaluationError("invalid UTF-8 in bytes, cannot convert to string") from None
 
 
-def _seconds_text(nanos: int) -> str:
+def seconds_text(nanos: int) -> str:
+    """As Go writes the seconds of a duration, which it keeps as a double."""
     whole, rest = divmod(abs(nanos), _SECOND)
-    text = f"{whole}.{rest:09}".rstrip("0") if rest else str(whole)
+    text = format(Decimal(repr(whole + rest / _SECOND)), "f").removesuffix(".0")
     return f"-{text}" if nanos < 0 else text
 
 

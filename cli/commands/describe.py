@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tidelog.api.errors import TidelogError, UsageError
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 Described = tuple[list[str], dict[str, Any]]
 """An object in lines, and as data."""
 DESCRIPTION = """\
-Show pods as kubectl does: what they ask for, their conditions, what they wait for and what would help, and their events with the full text of each
+Show pods as kubectl does: what they ask for, their volumes and claims of devices and how far these are, their conditions, what they wait for and what would help, and their events with the full text of each
 failed attempt; the whole story is told by `tidelog why`. Or nodes: their taints, their pods, and what these have taken of each resource."""
 EXAMPLES = """\
   tidelog describe pod web-1
@@ -88,14 +88,14 @@ def _pod(args: argparse.Namespace, name: str, at: At) -> Described:
     import asyncio
 
     from tidelog.api.manifests.manifests import to_builtins
-    from tidelog.api.objects import Pod
+    from tidelog.api.objects import Object, Pod
     from tidelog.cli.asking import asked, pod_key
     from tidelog.cli.text.describe import describe_lines, events_of
     from tidelog.replay.why import Why, why
 
     key = pod_key(name, args.namespace)
 
-    async def read() -> tuple[Pod | None, Why, str]:
+    async def read() -> tuple[Pod | None, Why, str, Mapping[str, Object]]:
         async with asked(args, at) as (history, moment):
             past = await history.past_of(key, moment.seq)
             found = why(
@@ -107,13 +107,13 @@ def _pod(args: argparse.Namespace, name: str, at: At) -> Described:
                 at=moment.at,
                 progress=history.log.on_read,
             )
-            return past.core.cluster.pod(key), found, past.dropped
+            return past.core.cluster.pod(key), found, past.dropped, past.core.objects
 
-    pod, found, dropped = asyncio.run(read())
+    pod, found, dropped, objects = asyncio.run(read())
     if pod is None:
         raise TidelogError(f"pod {found.pod} was deleted; `tidelog why` still tells its story")
     events = events_of(found)
-    lines = [*describe_lines(pod, found, events), *([f"  {dropped}"] if dropped else [])]
+    lines = [*describe_lines(pod, found, events, objects), *([f"  {dropped}"] if dropped else [])]
     return lines, {"pod": to_builtins(pod), "events": events, "dropped": dropped}
 
 

@@ -7,9 +7,10 @@ from collections.abc import Iterable, Iterator, Mapping
 import msgspec
 
 from tidelog.api.kinds.columns import selector_words
-from tidelog.api.objects import Affinity, Pod, Toleration, TopologySpreadConstraint
+from tidelog.api.objects import Affinity, Object, Pod, Toleration, TopologySpreadConstraint
 from tidelog.api.resources import Requests, pod_requests
 from tidelog.api.text import age, safe, table
+from tidelog.cli.text.describe_claims import device_words, volume_words
 from tidelog.cli.text.why import advice_lines, wait_lines
 from tidelog.kube.events import scheduled
 from tidelog.replay.advice import amount
@@ -69,8 +70,10 @@ def _event(entry: StoryEntry, found: Why) -> PodEvent:
     )
 
 
-def describe_lines(pod: Pod, found: Why, events: Iterable[PodEvent]) -> Iterator[str]:
-    """The pod, section by section."""
+def describe_lines(
+    pod: Pod, found: Why, events: Iterable[PodEvent], objects: Mapping[str, Object]
+) -> Iterator[str]:
+    """The pod, section by section; its claims are among the objects, by key."""
     meta, spec = pod.metadata, pod.spec
     yield named("Name", meta.name)
     yield named("Namespace", meta.namespace)
@@ -85,6 +88,8 @@ def describe_lines(pod: Pod, found: Why, events: Iterable[PodEvent]) -> Iterator
     yield from pairs("Annotations", meta.annotations)
     yield named("Status", _status(pod))
     yield from _wishes(pod)
+    yield from listed("Volumes", volume_words(pod, objects))
+    yield from listed("Resource Claims", device_words(pod, objects))
     yield "Conditions:"
     rows = [(c.type, c.status, c.reason, c.message) for c in pod.status.conditions]
     yield from indented(table(["Type", "Status", "Reason", "Message"], rows) if rows else "<none>")
@@ -152,8 +157,6 @@ def _wishes(pod: Pod) -> Iterator[str]:
         yield named("Scheduling Gates", ", ".join(gate.name for gate in spec.scheduling_gates))
     if spec.scheduling_group is not None:
         yield named("Pod Group", spec.scheduling_group.pod_group_name)
-    if spec.volumes:
-        yield named("Volumes", ", ".join(volume.name for volume in spec.volumes))
 
 
 def amount_words(requests: Requests, of: Requests | None = None) -> str:

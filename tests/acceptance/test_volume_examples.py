@@ -23,7 +23,9 @@ def zone_of(cluster: Sandbox, name: str) -> str:
 
 async def test_database_comes_back_to_the_zones_where_its_volumes_are() -> None:
     names = ("db-0", "db-1", "db-2")
-    async with Sandbox(actors=read_actors(EXAMPLES / "actors.yaml")(Registry())) as cluster:
+    async with Sandbox(
+        actors=read_actors(EXAMPLES.parent / "actors" / "volumes.yaml")(Registry())
+    ) as cluster:
         for file in ("1-cluster.yaml", "2-database.yaml"):
             await cluster.apply(load((EXAMPLES / file).read_text(), file))
         await cluster.advance(seconds=10)

@@ -669,6 +669,10 @@ class Framework:
         later = state.later
         return later is not None and later.is_empty and not self.has_observed_steps
 
+    def may_write(self, state: CycleState) -> bool:
+        """Whether some plugin may have to write something before the pod can be bound."""
+        return bool((state.later or self._all_later).writers)
+
     @step("Reserve")
     def run_reserve(self, state: CycleState, pod: PodInfo, node: str) -> Status | None:
         """Set aside what the pod needs. A failure has undone everything; it is a rejection or an error."""
@@ -686,7 +690,7 @@ class Framework:
         Every one is asked, even after one that raised; the status tells of the first that did.
         """
         failure: Status | None = None
-        for plugin in reversed(self.reserve):
+        for plugin in reversed((state.later or self._all_later).reserve):
             try:
                 plugin.unreserve(state, pod, node)
             except Exception as error:
@@ -840,8 +844,13 @@ class Framework:
     def _asked(
         self, point: str, plugin: _Named, answer: Callable[..., Status | None], *args: object
     ) -> Status | None:
-        """The plugin's answer, of which the observer is told."""
-        status = _answered(point, plugin.name, answer, *args)
+        """The plugin's answer, of which the observer is told; that it raised is an error."""
+        try:
+            status = answer(*args)
+            if status is not None:
+                _status(status)
+        except Exception as error:
+            status = _crashed(point, plugin.name, error)
         if self.observer is not None:
             self.observer.plugin_ran(point, plugin.name, status)
         return status
@@ -891,9 +900,7 @@ def _status(answer: Status | None) -> Status | None:
 def _answered(point: str, plugin: str, answer: Callable[..., Status | None], *args: object) -> Status | None:
     """The plugin's answer; that it raised is an error."""
     try:
-        status = answer(*args)
-        if status is not None and not isinstance(status, Status):
-            raise TypeError(f"the answer {status!r} must be a Status or None")
+        status = _status(answer(*args))
     except Exception as error:
         status = _crashed(point, plugin, error)
     return status

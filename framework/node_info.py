@@ -47,6 +47,7 @@ class PodInfo:
         "claims",
         "has_affinity",
         "host_ports",
+        "is_plain",
         "key",
         "labels",
         "name",
@@ -89,21 +90,24 @@ class PodInfo:
         self.claims: tuple[tuple[str, str], ...] = claims_mounted_by(pod) if spec.volumes else ()
         """Namespace and name of each claim that a `persistentVolumeClaim` volume names."""
         affinity = spec.affinity
-        pod_affinity = affinity.pod_affinity if affinity else None
-        anti = affinity.pod_anti_affinity if affinity else None
-        self.affinity_required: tuple[PodAffinityTerm, ...] = pod_affinity.required if pod_affinity else ()
-        self.affinity_preferred: tuple[WeightedPodAffinityTerm, ...] = (
-            pod_affinity.preferred if pod_affinity else ()
+        wanted, avoided = (
+            (None, None) if affinity is None else (affinity.pod_affinity, affinity.pod_anti_affinity)
         )
-        self.anti_affinity_required: tuple[PodAffinityTerm, ...] = anti.required if anti else ()
-        self.anti_affinity_preferred: tuple[WeightedPodAffinityTerm, ...] = anti.preferred if anti else ()
-        self.has_affinity = bool(
+        self.affinity_required: tuple[PodAffinityTerm, ...] = wanted.required if wanted else ()
+        self.affinity_preferred: tuple[WeightedPodAffinityTerm, ...] = wanted.preferred if wanted else ()
+        self.anti_affinity_required: tuple[PodAffinityTerm, ...] = avoided.required if avoided else ()
+        self.anti_affinity_preferred: tuple[WeightedPodAffinityTerm, ...] = (
+            avoided.preferred if avoided else ()
+        )
+        self.has_affinity = affinity is not None and bool(
             self.affinity_required
             or self.affinity_preferred
             or self.anti_affinity_required
             or self.anti_affinity_preferred
         )
         """It has a pod affinity or anti-affinity term of any kind."""
+        self.is_plain = not (self.has_affinity or self.host_ports or self.volumes or self.claims)
+        """Its node has to know nothing of it but what it takes."""
         self._terms: PodTerms | None = None if self.has_affinity else NO_TERMS
 
     @property
@@ -213,31 +217,32 @@ class NodeInfo:
         uid = pod.uid
         assert uid not in self.pods, f"{pod.key} ({uid}) is on {self.name} already"
         self.pods[uid] = pod
-        if pod.has_affinity:
-            self.affinity_pods[uid] = pod
-            if pod.anti_affinity_required:
-                self.required_anti_affinity_pods[uid] = pod
         requested = self.requested
         for name, value in pod.occupied.items():
             if value:
                 requested[name] = requested.get(name, 0) + value
         self.non_zero_cpu += pod.non_zero_cpu
         self.non_zero_memory += pod.non_zero_memory
+        if not pod.is_plain:
+            self._add_rest(pod)
+        if self._journal is not None:
+            self._note(pod, True)
+
+    def _add_rest(self, pod: PodInfo) -> None:
+        if pod.has_affinity:
+            self.affinity_pods[pod.uid] = pod
+            if pod.anti_affinity_required:
+                self.required_anti_affinity_pods[pod.uid] = pod
         for ip, protocol, port in pod.host_ports:
             holders = self.used_ports.setdefault((protocol, port), {})
             holders[ip] = holders.get(ip, 0) + 1
         self.volumes += pod.volumes
         for claim in pod.claims:
             self.claims[claim] = self.claims.get(claim, 0) + 1
-        if self._journal is not None:
-            self._note(pod, True)
 
     def remove_pod(self, pod: PodInfo) -> None:
         """The exact inverse of `add_pod` for the pod of this uid, in the version in which it was added."""
         removed = self.pods.pop(pod.uid)
-        if removed.has_affinity:
-            del self.affinity_pods[removed.uid]
-            self.required_anti_affinity_pods.pop(removed.uid, None)
         requested = self.requested
         for name, value in removed.occupied.items():
             if value:
@@ -248,6 +253,15 @@ class NodeInfo:
                     del requested[name]
         self.non_zero_cpu -= removed.non_zero_cpu
         self.non_zero_memory -= removed.non_zero_memory
+        if not removed.is_plain:
+            self._remove_rest(removed)
+        if self._journal is not None:
+            self._note(removed, False)
+
+    def _remove_rest(self, removed: PodInfo) -> None:
+        if removed.has_affinity:
+            del self.affinity_pods[removed.uid]
+            self.required_anti_affinity_pods.pop(removed.uid, None)
         for ip, protocol, port in removed.host_ports:
             holders = self.used_ports[protocol, port]
             holders[ip] -= 1
@@ -260,8 +274,6 @@ class NodeInfo:
             self.claims[claim] -= 1
             if not self.claims[claim]:
                 del self.claims[claim]
-        if self._journal is not None:
-            self._note(removed, False)
 
     def conflicts_with(self, ports: Iterable[HostPort]) -> bool:
         """Whether one of the ports is taken: same protocol and port, and the same IP or one of the two any IP."""
@@ -324,7 +336,8 @@ class NodeInfo:
         other.non_zero_memory = self.non_zero_memory
         other.volumes = self.volumes
         other.claims = self.claims.copy() if self.claims else {}
-        other.used_ports = {key: holders.copy() for key, holders in self.used_ports.items()}
+        ports = self.used_ports
+        other.used_ports = {key: holders.copy() for key, holders in ports.items()} if ports else {}
         return other
 
     def __repr__(self) -> str:

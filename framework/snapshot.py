@@ -184,7 +184,8 @@ class Snapshot:
         self._index_pods(name, new)
 
     def _index_host(self, old: NodeInfo | None, new: NodeInfo | None) -> None:
-        before, now = (None if node is None else node.labels.get(HOSTNAME) for node in (old, new))
+        before = None if old is None else old.labels.get(HOSTNAME)
+        now = None if new is None else new.labels.get(HOSTNAME)
         if before == now:
             return
         if old is not None and before is not None:
@@ -208,11 +209,11 @@ class Snapshot:
     def _index_pods(self, name: str, node: NodeInfo | None) -> None:
         if node is not None and node.affinity_pods:
             self._affinity[name] = node
-        else:
+        elif self._affinity:
             self._affinity.pop(name, None)
         if node is not None and node.required_anti_affinity_pods:
             self._anti_affinity[name] = node
-        else:
+        elif self._anti_affinity:
             self._anti_affinity.pop(name, None)
         claims = () if node is None else node.claims
         if claims or name in self._claims_of:

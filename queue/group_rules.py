@@ -42,8 +42,12 @@ class QueuedGroupInfo(msgspec.Struct, frozen=True, kw_only=True):
 
     def may_help(self, before: QueuedGroupInfo) -> bool:
         """Whether this version of the group could be placed where the one before could not."""
-        return msgspec.structs.replace(self, placed=0) != msgspec.structs.replace(before, placed=0) or (
+        return (
             self.placed > before.placed
+            or self.priority != before.priority
+            or self.min_count != before.min_count
+            or self.desired_count != before.desired_count
+            or self.desired_count_wait != before.desired_count_wait
         )
 
 

@@ -228,7 +228,7 @@ class Cluster:
 
     def _drop_groups(self, names: Iterable[str]) -> None:
         for name in names:
-            if self.groups.info(name) is None:
+            if name not in self.groups:
                 self.queue.delete_group(name)
 
     def restore(

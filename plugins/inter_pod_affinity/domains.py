@@ -200,8 +200,9 @@ class AffinityDomains:
     def reads_pods(self) -> bool:
         if self._looks_at_all or self._unwanted.at or self._weights.at:
             return True
-        # Pods with terms may select this one, or drop out of what was counted.
-        return any(True for _ in self._index.snapshot.nodes_with_affinity_pods())
+        for _ in self._index.snapshot.nodes_with_affinity_pods():
+            return True  # Pods with terms may select this one, or drop out of what was counted.
+        return False
 
     @property
     def reads_labels(self) -> Sequence[str]:

@@ -185,9 +185,7 @@ class FastEvaluation:
         state.later = prepared.later
         framework = self._framework
         nodes = framework.snapshot.nodes
-        for plugin in self._ways.settling:
-            if plugin.name in prepared.silent:
-                continue
+        for plugin in prepared.settling:
             if plugin in framework.pre_filter and is_skipped(pre_filtered(plugin, state, pod, nodes)):
                 continue
             asked = next(one for one in self._ways.filters if one.plugin is plugin)

@@ -49,6 +49,8 @@ class Prepared:
         self.state.is_shared = True
         self.silent = frozenset(p.name for p in ways.choosy if not p.concerns(pod))
         """Plugins that have nothing to do with the pod."""
+        self.settling = [p for p in ways.settling if p.name not in self.silent]
+        """Plugins of which some are to settle things in the state of each attempt."""
         self.later = framework.later_for(self.silent)
         self.has_plain = not ways.plain <= self.silent
         """Some plugin is asked in each attempt."""

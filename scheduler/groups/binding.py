@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from tidelog.eventlog.records import Body, Unschedulable, Waiting
 from tidelog.framework.diagnosis import FitError
-from tidelog.framework.framework import Framework, PromisedWrites
+from tidelog.framework.framework import NOTHING_READ, Framework, PromisedWrites
 from tidelog.framework.interface import Code, CycleState, Status
 from tidelog.scheduler.decision import Relies
 from tidelog.scheduler.fallback import explained
@@ -57,17 +57,7 @@ class GroupBinding:
 
     def _go_on(self, step: TrialStep) -> TrialStep:
         framework, pod, node = self.framework, step.pod, step.node
-        status = framework.run_reserve(step.state, pod, node)
-        if status is None:
-            permit = framework.run_permit(step.state, pod, node)
-            status = permit.status
-            if status is not None and status.code is Code.WAIT:
-                self.waits[pod.uid] = permit.waits
-                status = None
-            elif status is None:
-                status = self._write_or_bind(step)
-            if status is not None:
-                framework.run_unreserve(step.state, pod, node)
+        status = self._reserve_and_bind(step)
         if status is None:
             framework.snapshot.assume(pod, node)
             step.show_writes(framework)
@@ -76,6 +66,24 @@ class GroupBinding:
             self.unreserve()
             raise GroupFailure(status)
         return TrialStep(pod, step.state, "", error=FitError.of_node(node, status))
+
+    def _reserve_and_bind(self, step: TrialStep) -> Status | None:
+        framework, state, pod, node = self.framework, step.state, step.pod, step.node
+        if framework.binds_at_once(state):
+            return framework.run_bind(state, pod, node)
+        status = framework.run_reserve(state, pod, node)
+        if status is not None:
+            return status
+        permit = framework.run_permit(state, pod, node)
+        status = permit.status
+        if status is not None and status.code is Code.WAIT:
+            self.waits[pod.uid] = permit.waits
+            return None
+        if status is None:
+            status = self._write_or_bind(step)
+        if status is not None:
+            framework.run_unreserve(state, pod, node)
+        return status
 
     def _write_or_bind(self, step: TrialStep) -> Status | None:
         framework = self.framework
@@ -128,8 +136,8 @@ class GroupBinding:
         ]
 
     def _reads(self, step: TrialStep) -> frozenset[str]:
-        if not step.node:
-            return frozenset()
+        if not step.node or not self.framework.may_write(step.state):
+            return NOTHING_READ
         reads = self.framework.read_for(step.state, step.pod, step.node)
         written = (w.key for each in self.promised.get(step.pod.uid, ()) for w in each.writes)
         return reads.union(written)
@@ -140,6 +148,7 @@ class GroupBinding:
         answers = [each.timeout for promised in self.promised.values() for each in promised]
         # Nothing is written while somebody may still forbid it.
         deadline = min(permits or answers, default=0)
+        must_wait = self.must_wait
         for step in self.steps:
             key = f"Pod/{step.pod.key}"
             if not step.node:
@@ -147,7 +156,7 @@ class GroupBinding:
             elif not self.waits and step.pod.uid in self.promised:
                 assert step.result is not None
                 body = reserved(self.stamp, step.result, self.promised[step.pod.uid], self.group.key)
-            elif self.must_wait:
+            elif must_wait:
                 waits = self.waits.get(step.pod.uid, ())
                 body = Waiting(
                     **self.stamp._asdict(),

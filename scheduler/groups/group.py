@@ -181,8 +181,7 @@ def _levels(constraints: GroupSchedulingConstraints | None) -> Iterator[LevelCon
 
 def _definition(name: str) -> str:
     """Where a group's rule is found: a replica's is that of its workload's group."""
-    parts = name.split("/", 3)
-    return name if len(parts) < 4 else "/".join(parts[:3])
+    return name if name.count("/") < 3 else "/".join(name.split("/", 3)[:3])
 
 
 class GroupTable:
@@ -267,10 +266,14 @@ class GroupTable:
         """Its pods that have not ended, with a node or without, in the order of creation."""
         return tuple(self._members.get(name, {}).values())
 
+    def __contains__(self, name: str) -> bool:
+        """There is an object that defines the group, and if it is a replica a pod of it."""
+        return self.rule(name) is not None and (name in self._members or _definition(name) == name)
+
     def info(self, name: str) -> QueuedGroupInfo | None:
-        """Return the rules as the queue needs them; None if there is no group: no object, or no pod of that replica."""
-        rule, members = self.rule(name), self._members.get(name, {})
-        if rule is None or (not members and _definition(name) != name):
+        """Return the rules as the queue needs them; None if there is no group."""
+        rule = self.rule(name)
+        if rule is None or name not in self:
             return None
         settings = self.settings
         desired = rule.desired_count if settings.gates.workload_basic_policy_desired_count else 0

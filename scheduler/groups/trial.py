@@ -37,6 +37,8 @@ class TrialStep:
 
     def show_writes(self, framework: Framework) -> None:
         """Let those after it see the objects as they will be written for it."""
+        if not framework.may_write(self.state):
+            return
         promised = framework.run_writes(self.state, self.pod, self.node)
         if promised and not isinstance(promised, Status):
             writes = [write for each in promised for write in each.writes]

@@ -163,7 +163,8 @@ class ObjectTable:
         self.seq, self.at = record.seq, record.at
         self._changes = 0
         body = decode_body(record) if body is None else body
-        self.attachment = attached(self.attachment, record.key, body)
+        if self.attachment is not None or isinstance(body, ClusterAttached):
+            self.attachment = attached(self.attachment, record.key, body)
         if self.promises.keeping:
             self.promises.note(record, body, self.get)
         match body:

@@ -328,7 +328,7 @@ class SqliteStore(_Reading):
     async def append(self, records: Sequence[Record], head: Head) -> None:
         """As in `Store`."""
         await self._write(self._commit, records, head, commit=True)
-        self._since_checkpoint += sum(len(record.body) + len(record.key) + 100 for record in records)
+        self._since_checkpoint += sum([len(record.body) + len(record.key) + 100 for record in records])
         self.head = head
 
     def _commit(self, connection: sqlite3.Connection, records: Sequence[Record], head: Head) -> None:

@@ -89,7 +89,9 @@ class BackoffQueue:
 
     def pop_expired(self, now: int) -> list[AnyEntity]:
         """Take out all whose backoff is over."""
-        expired = []
+        expired: list[AnyEntity] = []
+        if not (self._rejected.live or self._errors.live):
+            return expired
         for heap in (self._rejected, self._errors):
             while (
                 heap.live

@@ -192,9 +192,14 @@ class Places:
         if pod.gating_plugin:
             gates = tuple(sorted(gates, key=lambda gate: gate.name != pod.gating_plugin))
         for gate in gates:
-            reasons = _reasons_to_wait(gate, pod)
-            if reasons is not None:
-                pod.close_gate(gate.name, reasons)
+            try:
+                status = gate.pre_enqueue(pod.pod)
+            except Exception as error:
+                # A plugin's bug must not stop the queue; it closes the gate, and is shown as the reason.
+                pod.close_gate(gate.name, (f"{type(error).__name__}: {error}",))
+                return True
+            if status is not None:
+                pod.close_gate(gate.name, status.reasons)
                 return True
         if pod.gating_plugin:
             if any(_gates_newcomers(gate) for gate in gates if gate.name == pod.gating_plugin):
@@ -206,14 +211,3 @@ class Places:
 
 def _gates_newcomers(gate: PreEnqueuePlugin) -> bool:
     return bool(getattr(gate, "gates_newcomers", True))
-
-
-def _reasons_to_wait(gate: PreEnqueuePlugin, pod: QueuedPod) -> tuple[str, ...] | None:
-    """Why the gate is closed for the pod; None if it is open."""
-    try:
-        status = gate.pre_enqueue(pod.pod)
-    except (
-        Exception
-    ) as error:  # A plugin's bug must not stop the queue; it closes the gate, and is shown as the reason.
-        return (f"{type(error).__name__}: {error}",)
-    return None if status is None else status.reasons

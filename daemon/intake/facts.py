@@ -348,8 +348,11 @@ class _Decision:
     ) -> None:
         """`moment` is given where a draft was made for it."""
         seq = 0 if moment is None else moment.seq + self._drafted
-        said = tuple(printable(text, WARNING_LENGTH_MAX) for text in warnings[: WARNINGS_MAX - self._warned])
-        self._warned += len(said)
+        said: tuple[str, ...] = ()
+        if warnings:
+            most = WARNINGS_MAX - self._warned
+            said = tuple(printable(text, WARNING_LENGTH_MAX) for text in warnings[:most])
+            self._warned += len(said)
         self._results.append(Result(key=key, action=action, seq=seq, warnings=said))
 
     def _refuse(self, subject: str, errors: Sequence[FieldError]) -> None:

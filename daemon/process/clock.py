@@ -13,6 +13,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Protocol
 
 from tidelog.api.times import NANOS
@@ -50,10 +51,10 @@ LEAP_MAX = 3600 * NANOS
 _log = logging.getLogger("tidelog.clock")
 
 
-def _steady() -> int:
-    """Nanoseconds that also count while the machine sleeps, where the system knows them."""
-    boot = getattr(time, "CLOCK_BOOTTIME", None)
-    return time.monotonic_ns() if boot is None else time.clock_gettime_ns(boot)
+_BOOT: int | None = getattr(time, "CLOCK_BOOTTIME", None)
+
+_steady: Callable[[], int] = time.monotonic_ns if _BOOT is None else partial(time.clock_gettime_ns, _BOOT)
+"""Nanoseconds that also count while the machine sleeps, where the system knows them."""
 
 
 class SystemClock:
@@ -84,9 +85,9 @@ class SystemClock:
         elif self.refused:
             self.refused = 0
             _log.info("the machine's clock is followed again")
-        self._last = max(wall, expected)
         self._last_steady = steady
-        return self._last
+        self._last = now = max(wall, expected)
+        return now
 
     def call_at(self, at: int, call: Callable[[], None]) -> TimerHandle:
         delay = min(max(at - self.now(), 0) / NANOS, LONGEST_SLEEP)

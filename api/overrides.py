@@ -38,7 +38,8 @@ DESIRED_COUNT = DOMAIN + "desired-count"
 PREFERRED_TOPOLOGY = DOMAIN + "preferred-topology"
 TOPOLOGY_LEVELS = DOMAIN + "topology-levels"
 DECISION = DOMAIN + "decision"
-"""Written by a scheduler, never read from an object."""
+"""Written by a scheduler, never read from an object; the next one as well."""
+EXPLAIN = DOMAIN + "explain"
 
 KEYS: dict[type, tuple[str, ...]] = {
     Pod: (SPREAD_FALLBACK, THRESHOLD),

@@ -115,6 +115,8 @@ class ClusterSection(_File, frozen=True, kw_only=True):
     redaction: Literal["standard", "images", "pseudonymous"] | None = None
     keep_annotations: tuple[str, ...] = ()
     events: Literal["all", "problems", "none"] | None = None
+    annotate_explanation: bool = False
+    """A rejection's explanation goes into an annotation of the pod."""
     resync_check: str = "5m"
     """How often it is asked whether the server was set back."""
 

@@ -115,6 +115,7 @@ def live_process(args: argparse.Namespace, options: Options, site: PageSite) -> 
             concurrency=section.concurrency,
             strict_binding=section.strict_binding,
             preemption=section.preemption,
+            annotate_explanation=section.annotate_explanation,
         ),
         events=events != "none",
         scheduled_events=events == "all",

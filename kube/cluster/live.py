@@ -21,7 +21,7 @@ from uuid import uuid4
 
 import msgspec
 
-from tidelog.api.errors import UsageError
+from tidelog.api.errors import LogError, UsageError
 from tidelog.api.features import FeatureGates
 from tidelog.api.kinds.registry import KIND_BY_NAME
 from tidelog.api.objects import Object
@@ -33,7 +33,15 @@ from tidelog.daemon.process.clock import Clock
 from tidelog.daemon.process.logs import fields
 from tidelog.daemon.process.runtime import DecisionGate, Runtime
 from tidelog.eventlog.promises import EFFECTS
-from tidelog.eventlog.records import ClusterAttached, Cursor, Draft, Redaction, Watched
+from tidelog.eventlog.records import (
+    ClusterAttached,
+    Cursor,
+    Draft,
+    Redaction,
+    Unschedulable,
+    Watched,
+    decode_body,
+)
 from tidelog.kube.cluster import rights
 from tidelog.kube.cluster.codec import Codec
 from tidelog.kube.cluster.events import Events
@@ -439,6 +447,7 @@ class LiveCluster(DecisionGate):
             settings=settings.writer,
             random=self._random,
             ready=lambda: self._led and self.synced,
+            explain=self._explained,
         )
         self._spawn("writer", self.writer.run())
         self._spawn("leadership", self._follow_leadership())
@@ -512,6 +521,14 @@ class LiveCluster(DecisionGate):
         seq = self.runtime.log.head.seq
         while self.runtime.core.seq < seq:
             await self.runtime.changed.wait()
+
+    async def _explained(self, seq: int) -> str:
+        """The outcome's lines beyond its message; nothing if a compaction has dropped it."""
+        try:
+            body = decode_body(await self.runtime.log.record(seq))
+        except LogError:
+            return ""
+        return "\n".join(body.explanation) if isinstance(body, Unschedulable) else ""
 
     # --- small things -----------------------------------------------------------------------------------------------------
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 from typing import Any
 
 from tidelog.api.objects import Object, Pod, PodGroup, pod_condition
-from tidelog.api.overrides import DECISION
+from tidelog.api.overrides import DECISION, EXPLAIN
 from tidelog.api.pod_status import DISRUPTION_TARGET, GROUP_SCHEDULED, POD_SCHEDULED, PREEMPTION_BY_SCHEDULER
 from tidelog.api.times import NANOS, format_time
 from tidelog.api.writes import Write
 from tidelog.eventlog.promises import PromisedEffect
 from tidelog.kube.cluster.port import MERGE, STRATEGIC_MERGE, Request
+from tidelog.kube.events import cut
 
 WRITE_SECONDS = 5.0
 """Half of what a leader may go on without its Lease: no write is under way when another may lead."""
@@ -75,14 +76,22 @@ def decision(log_id: str, effect: PromisedEffect) -> str:
     return f"{log_id}/{effect.seq}"
 
 
-def status_patch(pod: Pod, status: PromisedEffect | None, nominate: PromisedEffect | None) -> Request:
-    """The pod's condition and nomination in one patch; `pod` has both already."""
+def status_patch(
+    pod: Pod,
+    status: PromisedEffect | None,
+    nominate: PromisedEffect | None,
+    explanation: str | None = None,
+) -> Request:
+    """The pod's condition and nomination in one patch; `pod` has both already. `explanation`: for an annotation, which goes where there is none; None leaves it alone."""
     changes: dict[str, Any] = {}
     if status is not None:
         changes["conditions"] = [_condition(pod, POD_SCHEDULED)]
     if nominate is not None:
         changes["nominatedNodeName"] = nominate.node or None
-    body = {"metadata": {"uid": pod.metadata.uid}, "status": changes}
+    told: dict[str, Any] = {"uid": pod.metadata.uid}
+    if explanation or (explanation is not None and EXPLAIN in pod.metadata.annotations):
+        told["annotations"] = {EXPLAIN: cut(explanation) or None}
+    body = {"metadata": told, "status": changes}
     return _write("PATCH", pod_path(pod, "status"), body, STRATEGIC_MERGE)
 
 

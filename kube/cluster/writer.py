@@ -18,7 +18,7 @@ import asyncio
 import contextlib
 import heapq
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from random import Random
 from typing import TypeVar
 
@@ -66,6 +66,8 @@ class WriterSettings(msgspec.Struct, frozen=True, kw_only=True):
     strict_binding: bool = False
     preemption: str = "evict"
     """Or `delete`: as kube-scheduler does it, without asking budgets."""
+    annotate_explanation: bool = False
+    """A rejected pod's explanation goes into an annotation."""
 
 
 class WriterCounts(msgspec.Struct):
@@ -93,6 +95,10 @@ class _Failed(Exception):
         self.sent = sent
 
 
+async def _unexplained(_: int) -> str:
+    return ""
+
+
 class Writer:
     """Sends what `core.promises` holds. `run` never ends by itself."""
 
@@ -113,8 +119,9 @@ class Writer:
         settings: WriterSettings | None = None,
         random: Random | None = None,
         ready: Callable[[], bool] = lambda: True,
+        explain: Callable[[int], Awaitable[str]] = _unexplained,
     ) -> None:
-        """`durable`: the log's head. `views`: of each kind, what goes through it when it is read back. `ready`: every kind is synced."""
+        """`explain`: what the outcome of this seq says beyond its message. `durable`: the log's head. `views`: of each kind, what goes through it when it is read back. `ready`: every kind is synced."""
         self.counts = WriterCounts()
         self.settings = settings or WriterSettings()
         self.channel = Channel(port, clock, leadership, self.settings.concurrency)
@@ -131,6 +138,7 @@ class Writer:
         self._events = events
         self._random = random or Random()
         self._ready = ready
+        self._explain = explain
         self._waiting: list[tuple[int, int, str]] = []
         """(−priority, seq, uid): who is to be sent next. Some are there twice, or for nothing."""
         self._queued: set[str] = set()
@@ -477,8 +485,11 @@ class Writer:
         if not isinstance(pod, Pod) or pod.metadata.uid != promise.uid or pod.spec.node_name:
             return  # What is promised is void, as the next look will tell.
         status = named.get("status")
+        explanation = None
+        if status is not None and self.settings.annotate_explanation:
+            explanation = await self._explain(status.seq)
         answer = await self.channel.ask(
-            requests.status_patch(pod, status, named.get("nominate")), "pods/status"
+            requests.status_patch(pod, status, named.get("nominate"), explanation), "pods/status"
         )
         if answer.ok:
             await self._observe(KIND_BY_NAME["Pod"], answer.body)

@@ -42,6 +42,7 @@ def test_everything_can_be_said() -> None:
             "redaction": "images",
             "keepAnnotations": ["example.com/team"],
             "events": "problems",
+            "annotateExplanation": True,
             "resyncCheck": "1m",
         },
         clientConnection={"qps": 50, "burst": 100},
@@ -51,6 +52,7 @@ def test_everything_can_be_said() -> None:
     assert (section.mode, section.unsettled, section.concurrency) == ("schedule", 64, 16)
     assert (section.strict_binding, section.preemption, section.redaction) == (True, "delete", "images")
     assert (section.keep_annotations, section.events) == (("example.com/team",), "problems")
+    assert section.annotate_explanation
     assert found.lease == LeaseOptions(namespace="team", name="ours", duration=30, renew_deadline=20)
     assert (found.resync_check, found.qps, found.burst) == (60, 50, 100)
 

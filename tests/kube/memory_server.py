@@ -410,11 +410,14 @@ class MemoryServer:
             conditions = _with({"status": {"conditions": conditions}}, condition)
         if conditions:
             status["conditions"] = conditions
+        changes = {"status": status}
+        if "annotations" in body.get("metadata", {}):
+            changes["metadata"] = {"annotations": body["metadata"]["annotations"]}
         changed = copy.deepcopy(known)
-        _merge(changed, {"status": status})
+        _merge(changed, changes)
         if changed == known:
             return 200, known
-        return 200, self.put(resource, meta.get("namespace", ""), meta["name"], status=status)
+        return 200, self.put(resource, meta.get("namespace", ""), meta["name"], **changes)
 
     def _merge_patch(self, resource: str, known: Json, body: Json) -> tuple[int, Json]:
         meta, told = known["metadata"], dict(body["metadata"])

@@ -204,8 +204,8 @@ class Promises:
         """Key of an object that is to be created → the uid that it has until the server gives it one."""
         self._refusals: dict[str, int] = {}
         """Uid of a pending pod → how many of its bindings the server has refused."""
-        self._fresh: dict[str, None] = {}
-        """Uids about which something was promised since they were last taken. Not part of the state."""
+        self._fresh: dict[str, None] | None = None
+        """Uids about which something was promised since they were last taken; None: all, and nobody has asked yet. Not part of the state."""
 
     def __len__(self) -> int:
         """How many objects something is outstanding for."""
@@ -226,7 +226,11 @@ class Promises:
     def take_fresh(self) -> list[str]:
         """Uids about which something was promised since this was last asked."""
         fresh, self._fresh = self._fresh, {}
-        return list(fresh)
+        return list(self._by_uid if fresh is None else fresh)
+
+    def _tell(self, uid: str) -> None:
+        if self._fresh is not None:
+            self._fresh[uid] = None
 
     # --- the fold -----------------------------------------------------------------------------------------------------
 
@@ -235,7 +239,7 @@ class Promises:
         self.log_id = body.log_id
         self.keeping = body.mode == "schedule"
         if self.keeping:
-            self._fresh = dict.fromkeys(self._by_uid)
+            self._fresh = None
             return []
         back = [(promise.key, promise.base) for promise in self._by_uid.values()]
         self._by_uid.clear()
@@ -373,7 +377,7 @@ class Promises:
         uid = _uid(made) if known is None else known.uid
         self._store(Promise(key=write.key, uid=uid, base=made, effects={"write": effect}), known)
         self._creating[write.key] = uid
-        self._fresh[uid] = None
+        self._tell(uid)
 
     def _promise(self, key: str, effect: PromisedEffect, get: Lookup) -> None:
         obj = get(key)
@@ -391,7 +395,7 @@ class Promises:
         elif not effects:
             return
         self._store(Promise(key=key, uid=uid, base=base, effects=effects), known)
-        self._fresh[uid] = None
+        self._tell(uid)
 
     def _store(self, promise: Promise, known: Promise | None) -> None:
         self.binds += ("bind" in promise.effects) - (known is not None and "bind" in known.effects)
@@ -434,7 +438,7 @@ class Promises:
         assert effect.write is not None
         rest = {name: value for name, value in effect.write.patch.items() if name == "status"}
         left = replace(effect, write=Write(key=key, uid=obj.metadata.uid, patch=rest))
-        self._fresh[_uid(obj)] = None
+        self._tell(_uid(obj))
         return Promise(key=key, uid=_uid(obj), base=obj, effects={"write": left})
 
     def awaits_writes(self, pod: str) -> bool:
@@ -509,7 +513,7 @@ class Promises:
             write = None if "write" not in promise.effects else promise.effects["write"].write
             if write is not None and write.verb == "create":
                 self._creating[key] = promise.uid
-        self._fresh = dict.fromkeys(self._by_uid)
+        self._fresh = None
 
 
 def _both(first: Write, second: Write) -> Write:

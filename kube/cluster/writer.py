@@ -192,8 +192,11 @@ class Writer:
         while self._waiting and len(self._under_way) < limit and self._leadership.may_write():
             _, _, uid = heapq.heappop(self._waiting)
             self._queued.discard(uid)
+            if uid in self._under_way:
+                continue
             promise = promises.get(uid)
-            if promise is None or uid in self._under_way:
+            if promise is None:
+                self._forget(uid)
                 continue
             effects = self._next(promise)
             if not effects:

@@ -19,6 +19,7 @@ from tidelog.api.pod_status import POD_SCHEDULED
 from tidelog.daemon.process.runtime import Limits
 from tidelog.eventlog.objects import ObjectTable
 from tidelog.eventlog.promises import Promise, PromisedEffect, Promises
+from tidelog.eventlog.records import ClusterAttached
 from tidelog.kube.cluster.lease import Leadership
 from tidelog.kube.cluster.port import Answer, Request
 from tidelog.kube.cluster.writer import Writer, WriterSettings
@@ -566,3 +567,44 @@ def test_what_is_not_durable_is_not_sent_beside_what_is() -> None:
     assert writer._next(promise) == [told]
     durable = 9
     assert writer._next(promise) == [told, nominated]
+
+
+async def test_nothing_is_kept_of_pods_that_are_gone_before_their_binding_is_sent() -> None:
+    server = MemoryServer()
+    server.add_node("n0")
+    async with LiveWorld(server, writer=WriterSettings(concurrency=1)) as world:
+        server.gate = asyncio.Event()
+        for number in range(6):
+            server.add_pod(f"p{number}")
+        await world.quiet()
+        promised = world.core.promises.binds
+        for number in range(6):
+            server.delete("pods", "default", f"p{number}")
+        await world.quiet()
+        server.gate.set()
+        await world.advance(60)
+
+        assert promised == 6
+        assert len(world.core.promises) == 0
+        assert world.live.writer is not None
+        assert world.live.writer.grounds._of_pod == {}
+        assert not world.core.cluster.notes.wanted, "changes are noted for nobody"
+        await world.verify()
+
+
+def test_who_does_not_ask_what_is_promised_collects_nothing() -> None:
+    asked, table = Promises(), Promises()
+    pods = [b.pod(f"p{number}").uid(f"u{number}").build() for number in range(3)]
+    for promises in (asked, table):
+        promises.attach(ClusterAttached(cluster="c", mode="schedule", log_id="l"))
+    first = asked.take_fresh()
+    for promises in (asked, table):
+        for number, one in enumerate(pods):
+            effect = PromisedEffect(name="bind", seq=number + 1, at=1, node="n0")
+            promises._promise(f"Pod/default/p{number}", effect, lambda _, one=one: one)  # type: ignore[misc]
+
+    assert first == []
+    assert asked.take_fresh() == ["u0", "u1", "u2"]
+    assert asked.take_fresh() == []
+    assert table._fresh is None
+    assert table.take_fresh() == ["u0", "u1", "u2"]

@@ -40,6 +40,7 @@ SELECTORS_PAUSE_NOBODY = 7
 NOMINATED_REJECTORS = 8
 LOSS_ENDS_ATTEMPTS = 9
 SEARCHES_OF_THEIR_OWN = 10
+NODES_WAKE_FOR_VOLUMES = 11
 
 BEHAVIOURS: dict[int, Behaviour] = {
     GUARDED_STARTING_PODS: Behaviour(
@@ -91,6 +92,11 @@ BEHAVIOURS: dict[int, Behaviour] = {
         "searches-of-their-own",
         "0.1.0",
         "The first 1,000 steps of a search for devices are the node's own, whatever other nodes took, before it tries combinations it counts whether there are enough devices, and what many nodes reach is searched in vain once.",
+    ),
+    NODES_WAKE_FOR_VOLUMES: Behaviour(
+        "nodes-wake-for-volumes",
+        "0.1.0",
+        "A pod that NodeVolumeLimits rejected is woken by a new node and by a CSINode that goes, one that VolumeBinding rejected by the end of a CSIDriver that counted space, and a claim for one pod alone is in use until the last of several that mount it has gone.",
     ),
 }
 """Number → what changed."""

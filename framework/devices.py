@@ -23,12 +23,13 @@ ClaimChange = tuple[ResourceClaim | None, ResourceClaim | None]
 class Devices:
     """Slices, classes and taint rules, and the changes of claims."""
 
-    def __init__(self) -> None:
-        self.slices_generation = 0
+    def __init__(self, first: int = 0) -> None:
+        """`first`: the generation in which it begins."""
+        self.slices_generation = first
         """Grows with each change of a slice or a taint rule."""
-        self.shared_generation = 0
+        self.shared_generation = first
         """Grows with each change of a slice that is not one node's own, and of a taint rule."""
-        self.classes_generation = 0
+        self.classes_generation = first
         """Grows with each change of a class."""
         self._slices: dict[str, ResourceSlice] = {}
         self._of_pool: dict[PoolKey, dict[str, str]] = {}
@@ -41,7 +42,7 @@ class Devices:
         self._owned: dict[str, dict[tuple[str, str], None]] = {}
         """Uid of a pod → claims that it controls."""
         self._changes: list[ClaimChange] = []
-        self._first = 0
+        self._first = first
         """The number of the first change that is remembered."""
         self._backing: tuple[int, dict[str, DeviceClass]] = (-1, {})
 
@@ -145,8 +146,8 @@ class Devices:
         return self._first + len(self._changes)
 
     def claim_changes(self, since: int) -> Sequence[ClaimChange] | None:
-        """Return the changes of claims since that generation; None if it is too long ago."""
-        if since < self._first:
+        """Return the changes of claims since that generation; None if it is too long ago, or none of these claims'."""
+        if not self._first <= since <= self.claims_generation:
             return None
         return self._changes[since - self._first :]
 

@@ -40,14 +40,15 @@ _K = TypeVar("_K", bound=Object)
 class Storage:
     """The objects of storage, by name and by what they are looked for."""
 
-    def __init__(self) -> None:
-        self.generation = 0
+    def __init__(self, first: int = 0) -> None:
+        """`first`: the generation in which it begins."""
+        self.generation = first
         """Grows with each change of any of them."""
-        self.csi_generation = 0
+        self.csi_generation = first
         """Grows with each change of what drivers and nodes say of themselves."""
-        self.attachment_generation = 0
+        self.attachment_generation = first
         """Grows with each change of a VolumeAttachment."""
-        self.class_generation = 0
+        self.class_generation = first
         """Grows with each change of a StorageClass or of what drivers say of themselves: rarely."""
         self._tables: dict[type, dict[tuple[str, str], Any]] = {kind: {} for kind in KINDS_OF_STORAGE}
         self._by_class = _Index[PersistentVolume](class_of)

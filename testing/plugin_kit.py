@@ -30,7 +30,8 @@ import msgspec
 from msgspec.structs import replace
 
 from tidelog.api.features import FeatureGates
-from tidelog.api.objects import Node, Pod
+from tidelog.api.kinds.registry import object_key
+from tidelog.api.objects import Node, Object, Pod
 from tidelog.framework.behaviours import BEHAVIOURS
 from tidelog.framework.events import ClusterEvent, EventRegistration, Hint, matches
 from tidelog.framework.interface import (
@@ -51,8 +52,9 @@ from tidelog.framework.interface import (
 )
 from tidelog.framework.node_info import NodeInfo, PodInfo
 from tidelog.framework.object_events import Rules, effects, pod_events
-from tidelog.framework.offers import SignsPods
+from tidelog.framework.offers import SignsAttempts, SignsPods
 from tidelog.framework.preemption_plan import PreemptionPort
+from tidelog.scheduler.node_facts import nodes_told_of
 from tidelog.testing.plugin_worlds import SCHEDULER, Dice, Happening, World, WorldCluster
 
 __all__ = ["BrokenPromise", "Dice", "World", "WorldCluster", "check_plugin"]
@@ -120,6 +122,20 @@ class Subject:
         result = self.plugin.pre_filter(state, pod, cluster.nodes)
         return state, result.status or result.nodes
 
+    def depends(self, declared: Depends) -> Depends:
+        """The part of a declaration that the signature of an attempt does not cover."""
+        if not isinstance(self.plugin, SignsAttempts):
+            return declared
+        return declared & ~getattr(self.plugin, "signed_depends", Depends.POD)
+
+    def signature(self, cluster: WorldCluster, target: Pod) -> object:
+        """The plugin's of an attempt, if it gives one."""
+        if not isinstance(self.plugin, SignsAttempts):
+            return None
+        self.handle.snapshot = cluster
+        found = self.plugin.sign_attempt(CycleState(), PodInfo(target))
+        return msgspec.to_builtins(found, enc_hook=repr)
+
     def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
         return self.plugin.filter(state, pod, node) if isinstance(self.plugin, FilterPlugin) else None
 
@@ -136,8 +152,8 @@ class Subject:
 
     def raw_score(self, cluster: WorldCluster, target: Pod, node: str) -> Any:
         """The score before normalisation, all nodes being feasible; what PreScore says if it stops there."""
-        pod, state = PodInfo(target), CycleState()
-        self.handle.snapshot = cluster
+        pod = PodInfo(target)
+        state = self.filtered(cluster, pod)
         if isinstance(self.plugin, PreScorePlugin):
             status = self.plugin.pre_score(state, pod, cluster.nodes)
             if status is not None:
@@ -145,6 +161,14 @@ class Subject:
         found = cluster.get(node)
         assert found is not None
         return cast(ScorePlugin, self.plugin).score(state, pod, found)
+
+    def filtered(self, cluster: WorldCluster, pod: PodInfo) -> CycleState:
+        """The state after Filter, which may have found out what a score is made of."""
+        state, first = self.pre_filter(cluster, pod)
+        if not isinstance(first, Status):
+            for node in cluster.nodes:
+                self.filter(state, pod, node)
+        return state
 
     def says_queue(self, events: Iterable[tuple[ClusterEvent, Any, Any]], target: Pod) -> bool:
         """Whether one of the events would bring the waiting pod back. A hint that raises counts as Queue."""
@@ -208,13 +232,13 @@ def _applicable(subject: Subject) -> dict[str, Trial]:
         trials["hints"] = _hint_trial
     if subject.filters:
         trials["hooks"] = _hook_trial
-        if Depends.CLUSTER not in subject.plugin.filter_depends:
+        if Depends.CLUSTER not in subject.depends(subject.plugin.filter_depends):
             trials["filter dependencies"] = _filter_dependency_trial
-        if not subject.plugin.filter_depends & _BEYOND:
+        if not subject.depends(subject.plugin.filter_depends) & _BEYOND:
             trials["preparation"] = _preparation_trial
     if subject.scores:
         trials["scores"] = _score_trial
-        if Depends.CLUSTER not in subject.plugin.score_depends:
+        if Depends.CLUSTER not in subject.depends(subject.plugin.score_depends):
             trials["score dependencies"] = _score_dependency_trial
     if subject.filters or subject.scores:
         trials["shape"] = _shape_trial
@@ -379,11 +403,12 @@ def _filter_dependency_trial(subject: Subject, world: World, trial: int) -> bool
     def ask(cluster: WorldCluster, target: Pod, node: str) -> Any:
         return subject.verdicts(cluster, target)[node]
 
-    return _dependency_trial(subject, world, trial, subject.plugin.filter_depends, ask)
+    return _dependency_trial(subject, world, trial, subject.depends(subject.plugin.filter_depends), ask)
 
 
 def _score_dependency_trial(subject: Subject, world: World, trial: int) -> bool:
-    return _dependency_trial(subject, world, trial, subject.plugin.score_depends, subject.raw_score)
+    depends = subject.depends(subject.plugin.score_depends)
+    return _dependency_trial(subject, world, trial, depends, subject.raw_score)
 
 
 def _dependency_trial(
@@ -392,8 +417,10 @@ def _dependency_trial(
     dice = Dice(trial)
     cluster, target = world.cluster(dice), world.target(dice)
     node = dice.pick(list(cluster.node_objects))
-    answer = ask(cluster, target, node)
     disturbed = disturb(dice, world, cluster, node, depends)
+    if subject.signature(cluster, target) != subject.signature(disturbed, target):
+        return False
+    answer = ask(cluster, target, node)
     again = ask(disturbed, target, node)
     if again != answer:
         what = f"{depends!r}, but something else changed what it says of {node}"
@@ -414,6 +441,8 @@ def _preparation_trial(subject: Subject, world: World, trial: int) -> bool:
     dice = Dice(trial)
     cluster, target = world.cluster(dice), PodInfo(world.target(dice))
     other = disturb(dice, world, cluster, next(iter(cluster.node_objects)), Depends.POD)
+    if subject.signature(cluster, target.pod) != subject.signature(other, target.pod):
+        return False
     wanted, elsewhere = (subject.pre_filter(where, target) for where in (cluster, other))
     found = []
     for state, first in (wanted, elsewhere):
@@ -430,12 +459,17 @@ def _shape_trial(subject: Subject, world: World, trial: int) -> bool:
     dice = Dice(trial)
     cluster, target = world.cluster(dice), world.target(dice)
     other = _signed_alike(subject, dice, world, target, cluster)
+    if subject.signature(cluster, target) != subject.signature(cluster, other):
+        return False
     answers = [_all_answers(subject, cluster, pod) for pod in (target, other)]
     if answers[0] != answers[1]:
         what = "pods that are signed alike get other answers"
         told = f"\n  one: {_json(target)}\n  other: {_json(other)}"
         raise _broken(subject, trial, f"{what}: {answers[0]} and {answers[1]}{told}")
     return any(answer not in (None, 0, SKIP) for answer in answers[0])
+
+
+_PARTS = ("containers", "node_selector", "affinity", "tolerations", "topology_spread_constraints", "volumes", "resource_claims")  # fmt: skip
 
 
 def _signed_alike(subject: Subject, dice: Dice, world: World, target: Pod, cluster: WorldCluster) -> Pod:
@@ -447,7 +481,7 @@ def _signed_alike(subject: Subject, dice: Dice, world: World, target: Pod, clust
     signed, drawn = subject.plugin.sign_pod(PodInfo(other)), world.target(dice)
     metadata = replace(other.metadata, labels=drawn.metadata.labels, annotations={"drawn": "yes"})
     variants = [replace(other, metadata=metadata)]
-    for name in ("containers", "node_selector", "affinity", "tolerations", "topology_spread_constraints"):
+    for name in _PARTS:
         variants.append(replace(variants[0], spec=replace(other.spec, **{name: getattr(drawn.spec, name)})))
     alike = [pod for pod in variants if subject.plugin.sign_pod(PodInfo(pod)) == signed]
     return dice.pick(alike) if alike else other
@@ -488,7 +522,25 @@ def disturb(dice: Dice, world: World, cluster: WorldCluster, node: str, depends:
         elsewhere = [name for name in nodes if name != node or not keeps_pods]
         pods.extend(world.occupant(dice, f"d{i}", dice.pick(elsewhere)) for i in range(dice.below(6)))
     namespaces = cluster.namespaces.values() if by_domain else [world.namespace(dice, "default")]
-    return WorldCluster(nodes.values(), pods, namespaces, cluster.services if by_domain else ())
+    others: Iterable[Object] | None = None
+    # Half of the time: else no attempt would be signed as before.
+    if cluster.others and not depends & (Depends.STORAGE | Depends.CLUSTER) and dice.chance(50):
+        theirs = {object_key(obj): obj for obj in world.others(dice, list(nodes))}
+        told: Any = cluster
+        # What tells of a node is a part of it.
+        kept = keeps_pods or Depends.NODE in depends
+        own = {
+            object_key(obj): obj for obj in cluster.others if kept and node in nodes_told_of(obj, told, told)
+        }
+        foreign: Any = WorldCluster(nodes.values(), pods, others=theirs.values())
+        others = {
+            **{key: obj for key, obj in theirs.items() if node not in nodes_told_of(obj, foreign, foreign)},
+            **own,
+        }.values()
+    services = cluster.services if by_domain else ()
+    if others is None:
+        return WorldCluster(nodes.values(), pods, namespaces, services, like=cluster)
+    return WorldCluster(nodes.values(), pods, namespaces, services, others)
 
 
 def _disturbed_node(dice: Dice, world: World, old: Node, keeps: Depends, *, keeps_domain: bool) -> Node:
@@ -529,8 +581,7 @@ def _another_as_heavy(dice: Dice, world: World, old: Pod, number: int) -> Pod:
 def _score_trial(subject: Subject, world: World, trial: int) -> bool:
     dice = Dice(trial)
     cluster, target = world.cluster(dice), PodInfo(world.target(dice))
-    subject.handle.snapshot = cluster
-    state = CycleState()
+    state = subject.filtered(cluster, target)
     plugin = subject.plugin
     if isinstance(plugin, PreScorePlugin) and plugin.pre_score(state, target, cluster.nodes) is not None:
         return False

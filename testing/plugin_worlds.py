@@ -19,6 +19,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from msgspec.structs import replace
 
+from tidelog.api.kinds.registry import object_key
 from tidelog.api.objects import (
     DeviceClass,
     LabelSelector,
@@ -33,7 +34,9 @@ from tidelog.api.objects import (
     Toleration,
 )
 from tidelog.api.selectors import map_matcher
+from tidelog.api.storage import CSIDriver, StorageClass
 from tidelog.api.well_known import HOSTNAME
+from tidelog.framework.contents import number_of
 from tidelog.framework.devices import Devices
 from tidelog.framework.effort import Effort
 from tidelog.framework.interface import LevelConstraint
@@ -87,17 +90,29 @@ class WorldCluster:
         pods: Iterable[Pod] = (),
         namespaces: Iterable[Namespace] = (),
         services: Iterable[Service] = (),
+        others: Iterable[Object] = (),
+        *,
+        like: WorldCluster | None = None,
     ) -> None:
+        """`others`: claims, volumes, devices, and what they can be had from; or those of the cluster that this is `like`."""
         self.node_objects = {n.metadata.name: n for n in nodes}
         self.pods = {p.metadata.name: p for p in pods}
         self.namespaces = {n.metadata.name: n for n in namespaces}
         self.services = tuple(services)
-        self.storage = Storage()
-        self.devices = Devices()
-        """Both empty: the worlds have no volumes and no devices."""
-        self.effort = Effort()
-        self.object_generation = next(_GENERATIONS)
+        self.object_generation = next(_GENERATIONS) << 20
         """No two clusters have the same."""
+        self.others: tuple[Object, ...] = tuple(others) if like is None else like.others
+        if like is None:
+            self.storage, self.devices = Storage(self.object_generation), Devices(self.object_generation)
+            for obj in self.others:
+                self.storage.put(obj)
+                self.devices.put(obj)
+            # Attempts are signed with it: those in clusters of the same classes can be signed alike.
+            classes = [obj for obj in self.others if isinstance(obj, StorageClass | CSIDriver)]
+            self.storage.class_generation = number_of(classes)
+        else:
+            self.storage, self.devices = like.storage, like.devices
+        self.effort = Effort()
         self._nodes = {
             name: NodeInfo(obj, [PodInfo(p) for p in self.pods.values() if p.spec.node_name == name])
             for name, obj in self.node_objects.items()
@@ -108,15 +123,21 @@ class WorldCluster:
         for info in (info for placed in self.nodes for info in placed.pods.values()):
             self.label_keys.note(info)
 
-    def with_object(self, obj: Node | Pod | Namespace) -> WorldCluster:
+    def with_others(self, others: Iterable[Object]) -> WorldCluster:
+        """With these claims, volumes and devices."""
+        return WorldCluster(
+            self.node_objects.values(), self.pods.values(), self.namespaces.values(), self.services, others
+        )
+
+    def with_object(self, obj: Object) -> WorldCluster:
         """With one more object, or another version of one."""
         return self._changed(obj, remove=False)
 
-    def without_object(self, obj: Node | Pod | Namespace) -> WorldCluster:
+    def without_object(self, obj: Object) -> WorldCluster:
         """Without an object. Pods on a node that is gone stay, as they do in a real cluster."""
         return self._changed(obj, remove=True)
 
-    def _changed(self, obj: Node | Pod | Namespace, *, remove: bool) -> WorldCluster:
+    def _changed(self, obj: Object, *, remove: bool) -> WorldCluster:
         tables: tuple[dict[str, Node], dict[str, Pod], dict[str, Namespace]] = (
             dict(self.node_objects),
             dict(self.pods),
@@ -127,9 +148,13 @@ class WorldCluster:
             _put(nodes, obj, obj.metadata.name, remove)
         elif isinstance(obj, Pod):
             _put(pods, obj, obj.metadata.name, remove)
-        else:
+        elif isinstance(obj, Namespace):
             _put(namespaces, obj, obj.metadata.name, remove)
-        return WorldCluster(nodes.values(), pods.values(), namespaces.values(), self.services)
+        else:
+            others = {object_key(other): other for other in self.others}
+            _put(others, obj, object_key(obj), remove)
+            return self.with_others(others.values())
+        return WorldCluster(nodes.values(), pods.values(), namespaces.values(), self.services, like=self)
 
     # --- Snapshot
 
@@ -141,6 +166,9 @@ class WorldCluster:
 
     def nodes_with_required_anti_affinity_pods(self) -> Iterable[NodeInfo]:
         return [info for info in self.nodes if info.required_anti_affinity_pods]
+
+    def nodes_of_host(self, host: str) -> Collection[str]:
+        return [info.name for info in self.nodes if info.labels.get(HOSTNAME) == host]
 
     def nodes_with_claim(self, namespace: str, name: str) -> Collection[str]:
         return [info.name for info in self.nodes if (namespace, name) in info.claims]
@@ -169,22 +197,24 @@ class WorldCluster:
         return ()
 
     def resource_claim(self, namespace: str, name: str) -> ResourceClaim | None:
-        return None
+        return self.devices.claim(namespace, name)
 
     def resource_claims(self) -> Sequence[ResourceClaim]:
-        return ()
+        return self.objects_of(ResourceClaim)
 
     def resource_slices(self) -> Sequence[ResourceSlice]:
-        return ()
+        return self.devices.slices()
 
     def device_class(self, name: str) -> DeviceClass | None:
-        return None
+        return self.devices.device_class(name)
 
     def object_of(self, kind: type[_O], namespace: str, name: str) -> _O | None:
-        return None
+        found = {(obj.metadata.namespace, obj.metadata.name): obj for obj in self.objects_of(kind)}
+        return found.get((namespace, name))
 
     def objects_of(self, kind: type[_O]) -> Sequence[_O]:
-        return ()
+        found = [obj for obj in self.others if isinstance(obj, kind)]
+        return sorted(found, key=lambda obj: (obj.metadata.namespace, obj.metadata.name))
 
     def gang_of(self, pod: Pod) -> tuple[int, int] | None:
         return None
@@ -348,7 +378,7 @@ class World:
             case 0:
                 return replace(old, metadata=replace(old.metadata, deletion_timestamp="2030-01-01T00:00:00Z"))
             case 1:
-                return self._resized(dice, old)
+                return self.resized(dice, old)
             case _:
                 return self._relabelled(dice, old)
 
@@ -356,7 +386,7 @@ class World:
         """A random change of a waiting pod: other labels, other requests, one more toleration, no gates any more."""
         match dice.below(4):
             case 0:
-                return self._resized(dice, old)
+                return self.resized(dice, old)
             case 1:
                 return self._relabelled(dice, old)
             case 2:
@@ -369,7 +399,8 @@ class World:
     def _relabelled(self, dice: Dice, old: Pod) -> Pod:
         return replace(old, metadata=replace(old.metadata, labels=self.pod_labels(dice)))
 
-    def _resized(self, dice: Dice, old: Pod) -> Pod:
+    def resized(self, dice: Dice, old: Pod) -> Pod:
+        """The pod with another request."""
         main, *others = old.spec.containers
         resources = replace(main.resources, requests={"cpu": f"{250 * (1 + dice.below(6))}m"})
         return replace(old, spec=replace(old.spec, containers=(replace(main, resources=resources), *others)))
@@ -386,7 +417,7 @@ class World:
         return replace(made, spec=replace(made.spec, node_name=on, scheduling_gates=()))
 
     def cluster(self, dice: Dice) -> WorldCluster:
-        """Two to five nodes, few pods on each."""
+        """Two to five nodes, few pods on each. Claims and devices are those of `tidelog.testing.claim_worlds`."""
         names = [f"n{i}" for i in range(2 + dice.below(4))]
         pods = [self.occupant(dice, f"p{i}", dice.pick(names)) for i in range(dice.below(8))]
         return WorldCluster(
@@ -395,6 +426,10 @@ class World:
             [self.namespace(dice, name) for name in ("default", "other")],
             [service("web", {"app": "web"})],
         )
+
+    def others(self, dice: Dice, nodes: Sequence[str]) -> Sequence[Object]:
+        """Other objects beside nodes of these names."""
+        return ()
 
     def target(self, dice: Dice) -> Pod:
         """The pod that waits."""

@@ -126,7 +126,7 @@ class DynamicResources(Plugin):
         pauses_nobody = handle.behaves(SELECTORS_PAUSE_NOBODY) and not handle.upstream
         self._binding_timeout = parse_duration(args.binding_timeout)
         self._stock = Stock(
-            handle.listers.devices,
+            handle,
             COST_OF_A_PAUSE if pauses_nobody else COST_MAX,
             STEPS_OF_OWN if handle.behaves(SEARCHES_OF_THEIR_OWN) else 0,
         )

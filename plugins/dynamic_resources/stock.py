@@ -14,7 +14,7 @@ from tidelog.api.objects import AllocationResult, ResourceClaim
 from tidelog.framework.contents import MASK, number_of
 from tidelog.framework.devices import Devices
 from tidelog.framework.effort import Effort
-from tidelog.framework.interface import Placement
+from tidelog.framework.interface import Handle, Placement
 from tidelog.framework.node_info import NodeInfo
 from tidelog.plugins.dynamic_resources.allocated import Allocated, number_of_result, results_of
 from tidelog.plugins.dynamic_resources.allocator import Allocator, Memory
@@ -26,7 +26,8 @@ from tidelog.plugins.dynamic_resources.result import share_name
 class Stock:
     """Of one profile."""
 
-    def __init__(self, devices: Devices, selector_cost_max: int, steps_of_own: int) -> None:
+    def __init__(self, handle: Handle, selector_cost_max: int, steps_of_own: int) -> None:
+        self._handle = handle
         self.selector_cost_max = selector_cost_max
         """The limit of a selector, about one device."""
         self.steps_of_own = steps_of_own
@@ -34,11 +35,14 @@ class Stock:
         self.memory = Memory()
         self._shared = 0
         self._counted_anew = 0
-        self._devices = devices
         self._inventory: tuple[int, Inventory] = (-1, Inventory())
         self._allocated: tuple[int, Allocated] = (-1, Allocated())
         self._given: dict[str, AllocationResult] = {}
         """Key of a claim → what the placement that is being tried gives it."""
+
+    @property
+    def _devices(self) -> Devices:
+        return self._handle.listers.devices
 
     def inventory(self) -> Inventory:
         """All devices, as the slices say now."""

@@ -36,6 +36,7 @@ from tidelog.api.volumes import (
 )
 from tidelog.api.writes import Write
 from tidelog.framework.arithmetic import round_half_away
+from tidelog.framework.behaviours import NODES_WAKE_FOR_VOLUMES
 from tidelog.framework.effort import Effort
 from tidelog.framework.events import Action, ClusterEvent, EventRegistration, Hint, Resource, WaitingPod
 from tidelog.framework.interface import (
@@ -143,6 +144,7 @@ class VolumeBinding(Plugin):
 
     def __init__(self, args: VolumeBindingArgs, handle: Handle) -> None:
         super().__init__(args, handle)
+        self._driver_may_end = not handle.upstream and handle.behaves(NODES_WAKE_FOR_VOLUMES)
         self._shape = [(point.utilization, point.score * 10) for point in args.shape]
 
     @classmethod
@@ -385,7 +387,10 @@ class VolumeBinding(Plugin):
         def on(resource: Resource, action: Action) -> ClusterEvent:
             return ClusterEvent(resource, action)
 
+        ended = on(Resource.CSI_DRIVER, Action.DELETE)
+        counts_no_more = [EventRegistration(ended, self._when_driver_ends)] if self._driver_may_end else []
         return [
+            *counts_no_more,
             EventRegistration(on(Resource.STORAGE_CLASS, add | update), _when_class_changes),
             EventRegistration(on(Resource.PERSISTENT_VOLUME_CLAIM, add | update), concerns_claim),
             EventRegistration(on(Resource.PERSISTENT_VOLUME, add | update)),
@@ -394,6 +399,10 @@ class VolumeBinding(Plugin):
             EventRegistration(on(Resource.CSI_DRIVER, update), self._when_driver_changes),
             EventRegistration(on(Resource.CSI_STORAGE_CAPACITY, add | update), _when_capacity_changes),
         ]
+
+    def _when_driver_ends(self, waiting: WaitingPod, old: CSIDriver, _new: None) -> Hint:
+        """As when it does not count space any more. kube-scheduler has the pod wait for a flush."""
+        return queue_if(bool(old.spec.storage_capacity) and any(claim_uses(waiting.pod)))
 
     def _when_driver_changes(self, waiting: WaitingPod, old: CSIDriver, new: CSIDriver) -> Hint:
         """Space is not counted any more. kube-scheduler looks at inline volumes only, for which it never was; we look at claims too."""

@@ -13,6 +13,7 @@ from typing import ClassVar, NamedTuple
 from tidelog.api.objects import Pod, Volume
 from tidelog.api.storage import CSINode, PersistentVolume, PersistentVolumeClaim, VolumeAttachment
 from tidelog.api.volumes import claim_uses, class_of
+from tidelog.framework.behaviours import NODES_WAKE_FOR_VOLUMES
 from tidelog.framework.events import Action, ClusterEvent, EventRegistration, Hint, Resource, WaitingPod
 from tidelog.framework.interface import (
     SKIP,
@@ -161,12 +162,19 @@ class NodeVolumeLimits(Plugin):
     def events_to_register(self) -> Sequence[EventRegistration]:
         """More room on a node, the end of a pod with volumes, the claim, a volume that is detached."""
         return [
+            *self._wider(),
             EventRegistration(ClusterEvent(Resource.CSI_NODE, Action.ADD)),
             EventRegistration(ClusterEvent(Resource.CSI_NODE, Action.UPDATE), _when_limits_change),
             EventRegistration(ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE), _when_pod_gone),
             EventRegistration(ClusterEvent(Resource.PERSISTENT_VOLUME_CLAIM, Action.ADD), concerns_claim),
             EventRegistration(ClusterEvent(Resource.VOLUME_ATTACHMENT, Action.DELETE), _when_detached),
         ]
+
+    def _wider(self) -> Iterator[EventRegistration]:
+        """A node attaches any number of volumes as long as no CSINode limits that. kube-scheduler has the pod wait for a flush."""
+        if not self.handle.upstream and self.handle.behaves(NODES_WAKE_FOR_VOLUMES):
+            yield EventRegistration(ClusterEvent(Resource.NODE, Action.ADD))
+            yield EventRegistration(ClusterEvent(Resource.CSI_NODE, Action.DELETE))
 
 
 def limits_of(csi_node: CSINode | None) -> dict[str, int]:

@@ -9,12 +9,14 @@ import msgspec
 
 from tidelog.api.objects import Pod, Volume
 from tidelog.api.volumes import READ_WRITE_ONCE_POD
+from tidelog.framework.behaviours import NODES_WAKE_FOR_VOLUMES
 from tidelog.framework.events import Action, ClusterEvent, EventRegistration, Hint, Resource, WaitingPod
 from tidelog.framework.interface import (
     SKIP,
     CycleState,
     Depends,
     FilterPlugin,
+    Handle,
     Plugin,
     PodHooks,
     PreFilterPlugin,
@@ -40,7 +42,16 @@ class Exclusive(msgspec.Struct):
     names: frozenset[str]
     """Of the pod's claims that only one pod may use."""
     conflicts: int
-    """How often others use them; removing a pod that mounts one twice makes it negative, which is as good as 0."""
+    """How often others use them. In `compat: upstream` each counts once however many do, and less than 0 is as good as 0."""
+
+    namespace: str = ""
+    """Theirs; empty where claims are told apart by their names alone, as kube-scheduler does."""
+
+    def uses(self, other: PodInfo) -> int:
+        """How many volumes of another pod are such claims."""
+        if self.namespace not in ("", other.namespace):
+            return 0
+        return sum(name in self.names for name in mounted_names(other.pod))
 
     def clone(self) -> Exclusive:
         """A copy for trying without some pods."""
@@ -53,6 +64,10 @@ class VolumeRestrictions(Plugin):
     name = "VolumeRestrictions"
     filter_depends = Depends.OCCUPANTS | Depends.STORAGE | Depends.CLUSTER
     signed_depends: ClassVar[Depends] = Depends.STORAGE | Depends.CLUSTER
+
+    def __init__(self, args: None, handle: Handle) -> None:
+        super().__init__(args, handle)
+        self._counts_pods = not handle.upstream and handle.behaves(NODES_WAKE_FOR_VOLUMES)
 
     def sign_pod(self, pod: PodInfo) -> object:
         """The disks, and whether there may be claims."""
@@ -92,8 +107,14 @@ class VolumeRestrictions(Plugin):
                 names.add(name)
         has_disks = any(_is_disk(volume) for volume in pod.pod.spec.volumes)
         in_use = self.handle.snapshot.nodes_with_claim
-        conflicts = sum(bool(in_use(pod.namespace, name)) for name in names)
-        return Exclusive(has_disks, frozenset(names), conflicts)
+        if not self._counts_pods:
+            conflicts = sum(bool(in_use(pod.namespace, name)) for name in names)
+            return Exclusive(has_disks, frozenset(names), conflicts)
+        nodes = dict.fromkeys(node for name in sorted(names) for node in in_use(pod.namespace, name))
+        found = Exclusive(has_disks, frozenset(names), 0, pod.namespace)
+        for node in filter(None, map(self.handle.snapshot.get, nodes)):
+            found.conflicts += sum(map(found.uses, node.pods.values()))
+        return found
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
         """Disks first; a claim that is in use is in use on every node."""
@@ -103,7 +124,6 @@ class VolumeRestrictions(Plugin):
         return unschedulable(REASON_ONE_POD) if found.conflicts > 0 else None
 
     def add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, node: NodeInfo) -> Status | None:
-        """Counts volumes by the claim's name alone, whatever the namespace, as kube-scheduler does."""
         _change(state, added, 1)
         return None
 
@@ -125,7 +145,7 @@ class VolumeRestrictions(Plugin):
 def _change(state: CycleState, other: PodInfo, by: int) -> None:
     found: Exclusive | None = state.read(_STATE)
     if found is not None and found.names:
-        found.conflicts += by * sum(name in found.names for name in mounted_names(other.pod))
+        found.conflicts += by * found.uses(other)
 
 
 def _when_pod_gone(waiting: WaitingPod, old: Pod, _new: None) -> Hint:

@@ -29,7 +29,7 @@ from tidelog.replay.driver import Driver
 from tidelog.replay.files import write_log
 from tidelog.replay.playback import recover
 from tidelog.testing import builders as b
-from tidelog.testing import devices
+from tidelog.testing import devices, storage
 
 HERE = Path(__file__).resolve().parent
 
@@ -308,6 +308,29 @@ def loss_ends_attempts() -> Driver:
     return twice(9, happens)
 
 
+def nodes_wake_for_volumes() -> Driver:
+    """A node that is full of volumes, and then one that says nothing of any limit; a claim for one pod alone that two pods mount."""
+
+    def happens(driver: Driver, when: str) -> None:
+        here = {"of": when}
+        claims = [storage.claim(f"{when}-{i}", volume=f"pv-{when}-{i}") for i in range(2)]
+        alone = storage.claim(f"{when}-alone", volume=f"pv-{when}-alone", modes=("ReadWriteOncePod",))
+        driver.put(*(storage.volume(claim.spec.volume_name, bound=claim) for claim in (*claims, alone)))
+        driver.put(*claims, alone, node(f"{when}-1", "a").label(here).build())
+        driver.put(storage.csi_node(f"{when}-1", {storage.PROVISIONER: 1}))
+        for claim in claims:
+            driver.put(pod(claim.metadata.name).node_selector(here).pvc(claim.metadata.name).build())
+        driver.settle()
+        driver.put(node(f"{when}-2", "a").label(here).build())
+        driver.advance(seconds=20)
+        for i in range(2):
+            driver.put(pod(f"{when}-holder-{i}").pvc(f"{when}-alone").on(f"{when}-{i + 1}").build())
+        driver.put(pod(f"{when}-vip").priority(10).node_selector(here).pvc(f"{when}-alone").build())
+        driver.advance(seconds=20)
+
+    return twice(11, happens)
+
+
 STORIES: dict[str, Callable[[], Driver]] = {
     "spread": spread,
     "preemption": preemption,
@@ -325,6 +348,7 @@ STORIES: dict[str, Callable[[], Driver]] = {
     "nominated-rejectors": nominated_rejectors,
     "loss-ends-attempts": loss_ends_attempts,
     "searches-of-their-own": searches_of_their_own,
+    "nodes-wake-for-volumes": nodes_wake_for_volumes,
 }
 
 

@@ -42,8 +42,8 @@ ELSEWHERE = {
     "DefaultPreemption", "DynamicResources", "GangScheduling", "NodeVolumeLimits", "VolumeBinding", "VolumeRestrictions",
     "VolumeZone", "WaitForDriver",
 }  # fmt: skip
-"""What they promise depends on the core's decisions, on groups, or on claims and volumes, which the random worlds do not have: those of preemption and
-groups are tested in tests/scheduler, the others by the recorded cases of their families and in tests/plugins."""
+"""What they promise depends on the core's decisions, on groups, or on claims and volumes: those of preemption and groups are tested in tests/scheduler,
+the others in worlds that have claims (`test_claim_worlds.py`)."""
 
 
 @pytest.mark.parametrize(

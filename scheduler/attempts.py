@@ -96,6 +96,7 @@ class Attempts:
         framework, info = self._assembly.frameworks[popped.profile], self._cluster.info_of(pod)
         cycle = PodCycle(framework, info, key, stamp, CycleState(stamp.at, popped, stamp.attempt))
         result = cycle.run(queue.nominator.node_of(pod))
+        self._cluster.snapshot.effort.left = None
         uid, outcomes = popped.uid, result.outcomes
         if result.state is not None:
             self._permits.keep_states({uid: result.state})

@@ -84,7 +84,6 @@ class PodCycle:
         found = self._framework.schedule_pod(
             self._state, self._pod, turn=self._stamp.attempt, nominated_node=nominated_node
         )
-        self._framework.snapshot.effort.left = None  # What follows is short, or could not be taken up again.
         if isinstance(found, ScheduleResult):
             result = self._place(found)
         elif isinstance(found, FitError):

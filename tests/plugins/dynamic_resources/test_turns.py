@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 from msgspec.structs import replace
 
-from tidelog.api.objects import Object, Pod, PodResourceClaim, PodSchedulingGroup
+from tidelog.api.objects import Node, Object, Pod, PodResourceClaim, PodSchedulingGroup
 from tidelog.api.times import NANOS
 from tidelog.framework.effort import Paused
 from tidelog.framework.node_info import PodInfo
@@ -78,6 +78,23 @@ def zones(count: int) -> list[Object]:
     return [s.local_class(), *nodes, *volumes]
 
 
+def preempting(
+    count: int, devices: Sequence[dict[str, object]], claim: Object
+) -> tuple[list[Object], list[Object]]:
+    """A pod that fits nowhere as long as others are there, and for which there are no devices anyway."""
+    there = [
+        b.pod(f"low{i}").uid(f"uid-low{i}").request(cpu="3").on(f"n{i:03}").build() for i in range(count)
+    ]
+    nodes = [b.node(f"n{i:03}").capacity(cpu="4").build() for i in range(count)]
+    others = [obj for obj in hosts(count, devices) if not isinstance(obj, Node)]
+    pod = claiming("p0", "c3")
+    more = b.pod("p0").request(cpu="2").priority(10).build().spec
+    return [*others, *nodes, *there], [
+        claim,
+        replace(pod, spec=replace(pod.spec, containers=more.containers, priority=10)),
+    ]
+
+
 def worlds() -> dict[str, tuple[list[Object], list[Object]]]:
     mixed = [d.device(f"d{i:02}", attributes={"i": i, "g": i % 3}) for i in range(40)]
     plain = [d.device(f"d{i}") for i in range(4)]
@@ -86,6 +103,7 @@ def worlds() -> dict[str, tuple[list[Object], list[Object]]]:
     dear = d.claim("c3", *two, **exploding())
     three = [d.claim(f"c{i}", d.request(count=count)) for i, count in enumerate((5, 4, 4))]
     return {
+        "preemptor": preempting(4, mixed, dear),
         "group that explodes at last": (
             hosts(3, mixed),
             [d.claim("c0", d.request()), dear, *gang("c0", "c3")],

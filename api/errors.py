@@ -23,6 +23,7 @@
     │   ├── LogBusy               another program is in a transaction on the database; nothing of this was written
     │   │   └── LogUnreachable    the database server that keeps the log cannot be reached, or takes no writes
     │   ├── LogForbidden          the database server does not let this user do that with the log
+    │   ├── LogOvertaken          a compaction dropped what was still to be read, time and again (exit 5)
     │   ├── LogDamaged            the log has lost or changed records (exit 4)
     │   ├── NoWriter              no process takes requests for this log (eventlog/socket.py)
     │   └── SnapshotsUnreadable   the list of snapshots is damaged, no record is (eventlog/store.py)
@@ -235,6 +236,23 @@ class LogClockWrong(WithReason, LogError):
 
     def __str__(self) -> str:
         return f"{self.path}: by the machine's clock {self.reason}, so nothing was written: set the clock, and try again"
+
+
+class LogOvertaken(LogError):
+    """Records that a reader had still to read were dropped meanwhile, time and again."""
+
+    exit_code = 5
+
+    def __init__(self, path: str, begin: int) -> None:
+        super().__init__(path, begin)
+        self.path = path
+        self.begin = begin
+
+    def __str__(self) -> str:
+        return (
+            f"{self.path}: records up to {self.begin} were dropped by compaction while they were being read: try again, "
+            "or let the log keep more of them"
+        )
 
 
 class LogDamaged(LogError):

@@ -28,7 +28,8 @@ from tidelog.eventlog import password
 EXIT_INTERRUPTED = 130
 EXIT_PIPE_CLOSED = 141
 EXIT_CODES = (
-    "exit codes: 0 done, 1 error, 2 wrong usage, 3 a replay differs, 4 the log is damaged, 130 interrupted"
+    "exit codes: 0 done, 1 error, 2 wrong usage, 3 a replay differs, 4 the log is damaged, 5 overtaken by a compaction: try again, "
+    "130 interrupted"
 )
 DESCRIPTION = "Schedule Kubernetes pods as kube-scheduler does, and keep every fact and decision in one append-only log."
 

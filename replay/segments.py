@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from tidelog.api.errors import LogError, LogOvertaken
 from tidelog.eventlog import password
 from tidelog.eventlog.store import CHANGES, Snapshot, SnapshotInfo
 from tidelog.plugins.registry import Registry
@@ -27,6 +28,9 @@ from tidelog.scheduler.state import SNAPSHOT, Capture, capture_state, load_state
 
 SEGMENT_RECORDS_MIN = 20_000
 """Below this a process of its own costs more than it saves; measured at 0.4 s a process."""
+
+BEGINNINGS_MAX = 5
+"""So often a verification begins that is overtaken by compactions; arbitrary."""
 
 
 class Segment(NamedTuple):
@@ -46,15 +50,29 @@ async def verify_log(
     jobs: int = 0,
     progress: Progress | None = None,
 ) -> Report:
-    """Verify a log file. With a `registry` of the caller's own it is done in this process, in one pass."""
-    async with open_history(path, registry) as history:
-        head, begin, snapshots = history.log.head.seq, await history.first_state(), await history.snapshots()
-    segments = _segments(head, begin, snapshots, from_snapshot=from_snapshot)
-    workers = min(jobs or os.cpu_count() or 1, len(segments))
-    if registry is not None or workers < 2 or (not jobs and head < SEGMENT_RECORDS_MIN):
-        start = segments[0].start if segments else begin  # Everything may have been compacted.
-        return await _verify_segment(path, Segment(start, head), registry, sample, progress)
-    return await asyncio.to_thread(_in_parallel, os.fspath(path), segments, sample, workers, progress)
+    """Verify a log file. With a `registry` of the caller's own it is done in this process, in one pass.
+
+    If somebody drops records that were still to be read, it begins again behind them. Raises `LogOvertaken` when that happens too often.
+    """
+    read = -1
+    failure: LogError | None = None
+    for _ in range(BEGINNINGS_MAX):
+        async with open_history(path, registry) as history:
+            head, begin = history.log.head.seq, await history.first_state()
+            snapshots = await history.snapshots()
+        if failure is not None and begin <= read:
+            raise failure
+        read = begin
+        segments = _segments(head, begin, snapshots, from_snapshot=from_snapshot)
+        workers = min(jobs or os.cpu_count() or 1, len(segments))
+        try:
+            if registry is not None or workers < 2 or (not jobs and head < SEGMENT_RECORDS_MIN):
+                start = segments[0].start if segments else begin  # Everything may have been compacted.
+                return await _verify_segment(path, Segment(start, head), registry, sample, progress)
+            return await asyncio.to_thread(_in_parallel, os.fspath(path), segments, sample, workers, progress)
+        except LogError as error:
+            failure = error
+    raise LogOvertaken(os.fspath(path), read) from failure
 
 
 def _segments(head: int, begin: int, snapshots: Sequence[int], *, from_snapshot: bool) -> list[Segment]:

@@ -29,7 +29,7 @@ from typing import Any
 
 from soak import ACTORS, Churn
 
-from tidelog.api.errors import TidelogError
+from tidelog.api.errors import LogOvertaken, TidelogError
 from tidelog.daemon.intake.messages import Apply, Facts, read_answer, write_request
 from tidelog.eventlog.socket import HandoverClient, connect
 
@@ -137,7 +137,7 @@ class Soak:
             )
             _, error = await asked.communicate()
             self._told[f"{' '.join(question)}: {asked.returncode}"] += 1
-            if asked.returncode:
+            if asked.returncode not in (0, LogOvertaken.exit_code):
                 self._failed.append(f"{question}: {asked.returncode} {error.decode()[-300:]}")
             await asyncio.sleep(10)
 

@@ -19,6 +19,7 @@ from tidelog.api.errors import (
     LogFenced,
     LogFull,
     LogLocked,
+    LogOvertaken,
     PluginError,
     TidelogError,
     UsageError,
@@ -92,6 +93,11 @@ def test_printable_text_is_left_alone_and_long_text_is_cut() -> None:
         (LogFull("a.db", 5 << 20), 1, "a.db: only 5 MiB are free on this disk, so nothing was written"),
         (LogDamaged("a.db", 4, 4, "why"), 4, "a.db: record 4 is missing or damaged (why): restore a backup"),
         (LogDamaged("a.db", 4, 9, "why"), 4, "a.db: records 4 to 9 are missing or damaged (why)"),
+        (
+            LogOvertaken("a.db", 9),
+            5,
+            "a.db: records up to 9 were dropped by compaction while they were being read: try again",
+        ),
         (LogDamaged("a.db", 4, None, "why"), 4, "a.db: records from 4 on may be missing (why)"),
         (
             InternalError("queue lost a pod"),

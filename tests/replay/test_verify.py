@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -15,9 +17,11 @@ import pytest
 from tests.replay import unsteady_plugins
 from tests.worlds.histories import node, pod, random_history
 from tidelog.cli.main import main
-from tidelog.eventlog.records import Record, Scheduled, Unschedulable, decode_body, encode_body
+from tidelog.eventlog.log import open_log
+from tidelog.eventlog.records import OUTCOME_KINDS, Record, Scheduled, Unschedulable, decode_body, encode_body
 from tidelog.eventlog.store import CHANGES
 from tidelog.plugins.registry import Registry
+from tidelog.replay import segments
 from tidelog.replay.driver import Driver
 from tidelog.replay.files import rechained, write_log
 from tidelog.replay.segments import verify_log
@@ -263,6 +267,49 @@ async def test_changes_that_lead_to_another_state_are_a_difference(tmp_path: Pat
     assert report.first_difference is not None
     assert (report.first_difference.seq, first < seq) == (seq, True)
     assert f"not that of the snapshot `{SNAPSHOT}{CHANGES}`" in report.first_difference.what
+
+
+def overtaken(monkeypatch: pytest.MonkeyPatch, seqs: list[int]) -> None:
+    """Each time that a verification has found out where the log begins, records up to the next of these are dropped."""
+    right = segments._verify_segment
+
+    async def behind(path: Path, *args: Any) -> Any:
+        if seqs:
+            async with open_log(path) as log:
+                await log.compact(seqs.pop(0))
+        return await right(path, *args)
+
+    monkeypatch.setattr(segments, "_verify_segment", behind)
+
+
+async def test_a_verification_that_a_compaction_overtakes_begins_again_behind_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver, snapshots = with_snapshots()
+    await write_log(tmp_path / "log.db", driver.records, snapshots)
+    whole = await verify_log(tmp_path / "log.db")
+    overtaken(monkeypatch, sorted(snapshots))
+
+    report = await verify_log(tmp_path / "log.db")
+
+    assert report.is_identical
+    assert report.outcomes == sum(record.kind in OUTCOME_KINDS for record in driver.records[max(snapshots) :])
+    assert 0 < report.outcomes < whole.outcomes
+
+
+def test_a_verification_that_is_overtaken_time_and_again_says_so_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    driver, snapshots = with_snapshots()
+    asyncio.run(write_log(tmp_path / "log.db", driver.records, snapshots))
+    overtaken(monkeypatch, sorted(snapshots))
+    monkeypatch.setattr(segments, "BEGINNINGS_MAX", 1)
+
+    code = main(["replay", "verify", str(tmp_path / "log.db")])
+
+    (line,) = capsys.readouterr().err.splitlines()
+    assert code == 5
+    assert "were dropped by compaction while they were being read: try again" in line
 
 
 def with_changes(cpu: str = "100m") -> tuple[Driver, dict[int, tuple[str, bytes]]]:

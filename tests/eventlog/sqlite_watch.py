@@ -127,7 +127,7 @@ def unwatch(folder: str) -> None:
 
 
 def _watcher(path: str) -> Watcher | None:
-    return _watchers.get(os.path.dirname(path))
+    return _watchers.get(path.rpartition("/")[0])
 
 
 @_Open

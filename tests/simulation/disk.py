@@ -79,9 +79,9 @@ class Faults:
         self.writes_to_fail = self.syncs_to_fail = 0
         self.crash_points.clear()
 
-    def refuse_write(self, *, grows: bool) -> None:
-        """Raise `OSError` if this is one that fails."""
-        if self.full and grows:
+    def refuse_write(self, end: int, size: Callable[[], int]) -> None:
+        """Raise `OSError` if this is one that fails: up to `end`, of a file that is as long as `size` says."""
+        if self.full and end > size():
             self.faults += 1
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         if self.writes_to_fail:
@@ -163,7 +163,7 @@ class SimDisk(Faults, Disk):
         self._step("write", before=True)
         file = self._open[fd].file
         try:
-            self.refuse_write(grows=offset + len(data) > len(file.content))
+            self.refuse_write(offset + len(data), lambda: len(file.content))
         except OSError as error:
             if error.errno == errno.EIO:
                 part = data[: self._rng.randrange(len(data) + 1)] if self._rng.random() < 0.5 else b""

@@ -179,7 +179,7 @@ class Judge:
         queue = core.queue
         if core.configuration is None:
             return
-        pending = [key for key, obj in core.objects.items() if isinstance(obj, Pod) and _wants_node(obj)]
+        pending = [key for key, obj in core.objects.items() if type(obj) is Pod and _wants_node(obj)]
         missing = [key for key in pending if queue.get(key.removeprefix("Pod/")) is None]
         _hold(not missing, "queue", f"at {core.seq} it does not know {missing}")
         _hold(len(queue) == len(pending), "queue", f"at {core.seq} it knows {len(queue)}, not {len(pending)}")
@@ -737,8 +737,9 @@ class Judge:
 
 
 def _wants_node(pod: Pod) -> bool:
-    ended = pod.status.phase in ("Succeeded", "Failed")
-    return not (pod.spec.node_name or ended or pod.metadata.deletion_timestamp)
+    if pod.spec.node_name:
+        return False
+    return not (pod.status.phase in ("Succeeded", "Failed") or pod.metadata.deletion_timestamp)
 
 
 def _hold(holds: bool, invariant: str, text: str, record: Record | None = None) -> None:

@@ -39,16 +39,41 @@ BACKOFFS = 60 * NANOS
 """Longer than any backoff."""
 
 
-def stuck(records: Sequence[Record], registry: Registry, now: int, judge: Judge) -> list[str]:
+class _PlainCore(Core):
+    """Asks every plugin about every node."""
+
+    def __init__(self, registry: Registry) -> None:
+        super().__init__(registry, fast=False)
+
+
+class Follower:
+    """A plain scheduler that follows a log from one search to the next: folding all of it each time would cost as much as the rest of a story."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        self._core = _PlainCore(registry)
+
+    def follow(self, records: Sequence[Record]) -> Core:
+        """The state that these records imply, of which nothing is in flight; nobody else may change it."""
+        return recover(records[self._core.seq :], self._registry, core=self._core)
+
+    def copy(self, records: Sequence[Record]) -> Core:
+        """The same, for somebody who goes on from it."""
+        core = self.follow(records)
+        state = msgspec.msgpack.decode(msgspec.msgpack.encode(core.dump_without_objects()))
+        return _PlainCore.load(self._registry, state, dict(core.objects))
+
+
+def stuck(records: Sequence[Record], follower: Follower, now: int, judge: Judge) -> list[str]:
     """Keys of the pods and groups that could be placed now. `judge` has seen all the records."""
     found = dict.fromkeys(_by_rules(judge, now))
     if any(pod.is_pending for pod in judge.cluster.pods.values()):
-        for outcomes in _by_trial(records, registry, now):
+        for outcomes in _by_trial(records, follower.copy(records), now):
             found.update(dict.fromkeys(key for key, _ in outcomes))
     return list(found)
 
 
-def asleep(records: Sequence[Record], registry: Registry, now: int, core: Core) -> list[str]:
+def asleep(records: Sequence[Record], follower: Follower, now: int, core: Core) -> list[str]:
     """Keys of the pods and groups that wait for an event and could be placed now. `core` is at rest.
 
     Whom only preemption could help is left to the end: not everything that lets it help wakes those who were rejected before.
@@ -59,7 +84,7 @@ def asleep(records: Sequence[Record], registry: Registry, now: int, core: Core) 
     keys = {record_key(e.key) if isinstance(e, QueuedGroup) else f"Pod/{e.key}" for e in waiting}
     # Whoever comes after one whose backoff has not ended, or who makes room, may only follow him.
     found: list[str] = []
-    for (key, body), *_ in _by_trial(records, registry, now) if keys else ():
+    for (key, body), *_ in _by_trial(records, follower.copy(records), now) if keys else ():
         if key not in keys or isinstance(body, Nominated):
             break
         found.append(key)
@@ -86,10 +111,9 @@ def _by_rules(judge: Judge, now: int) -> Iterator[str]:
                 yield pod.key
 
 
-def _by_trial(records: Sequence[Record], registry: Registry, now: int) -> Iterator[list[tuple[str, Body]]]:
+def _by_trial(records: Sequence[Record], core: Core, now: int) -> Iterator[list[tuple[str, Body]]]:
     """What a plain scheduler with this log would do for somebody, if it tried everybody; (key, outcome), an attempt at a time."""
-    core = recover(records, registry, core=Core(registry, fast=False))
-    driver = Driver(registry, now=now)
+    driver = Driver(core.registry, now=now)
     driver.core, driver.records = core, [records[-1]]
     again = ConfigurationLoaded(configuration=msgspec.to_builtins(core.configuration))
     driver.append(Draft(body=again, author="liveness"))

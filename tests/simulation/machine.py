@@ -25,7 +25,7 @@ import msgspec
 
 from tests.simulation.disk import CrashPoint, SimDisk
 from tests.simulation.judge import Judge, Violation
-from tests.simulation.liveness import LOOKS, REST_SECONDS, asleep, stuck
+from tests.simulation.liveness import LOOKS, REST_SECONDS, Follower, asleep, stuck
 from tests.simulation.loop import CURRENT, Killed, Process, SimLoop
 from tests.simulation.mending import Mending
 from tests.simulation.real_store import RealDisk, RealFiles
@@ -75,7 +75,7 @@ from tidelog.eventlog.store import Head
 from tidelog.eventlog.verify import verify as verify_chain
 from tidelog.plugins.registry import Registry
 from tidelog.replay.history import History
-from tidelog.replay.verify import recover, verify
+from tidelog.replay.verify import verify
 from tidelog.scheduler.core import Core
 from tidelog.testing.virtual_time import START
 
@@ -467,6 +467,8 @@ class Machine:
         self.lock: _Held | None = None
         self.records: list[Record] = []
         """Durable, in order."""
+        self._follower = Follower(registry)
+        """Behind `records`."""
         self.configuration = resolve_configuration(story.configuration, registry).configuration
         self.cast = cast_of(story.actors)
         self.daemons: dict[str, Daemon] = {}
@@ -775,6 +777,7 @@ class Machine:
         if kept < len(self.records):
             self.counts["records lost to damage"] += len(self.records) - kept
             del self.records[kept:]
+            self._follower = Follower(self.registry)
             self._objects = ObjectTable()
             self.judge.accept_loss(self.records)
         if begins:
@@ -848,7 +851,7 @@ class Machine:
             if self._is_simple() or self.judge.is_upstream:
                 return core
             now = max(self.wall(), core.at)
-            again = stuck(self.records, self.registry, now, self.judge)
+            again = stuck(self.records, self._follower, now, self.judge)
             found = [key for key in again if look == 0 or key in found]
             if not found:
                 return core
@@ -884,7 +887,7 @@ class Machine:
             self._check_replay(records, None, digest)
             # Who took over a moment ago has just shown the other.
             if not self.habits.stops:
-                self._check_recovered(recover(records, self.registry), digest)
+                self._check_recovered(self._follower.follow(records), digest)
             if gone:
                 await self._check_compacted(history, left, digest)
         await asyncio.sleep(LOOK_SECONDS)  # Readings that were not finished are closed.
@@ -939,7 +942,7 @@ class Machine:
 
     def _search(self, core: Core) -> None:
         """Nobody has missed what he waits for. Not asked while somebody waits for a permit: his binding will wake who goes by him."""
-        found = asleep(self.records, self.registry, max(self.wall(), core.at), core)
+        found = asleep(self.records, self._follower, max(self.wall(), core.at), core)
         if found:
             raise Violation("liveness", f"wait for an event, and could be placed: {found}")
 

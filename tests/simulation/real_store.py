@@ -95,7 +95,7 @@ class RealDisk(Faults, Disk, sqlite_watch.Watcher):
         try:
             self._step(what, before=True)
             if what == "write":
-                self.refuse_write(grows=end > os.path.getsize(path))
+                self.refuse_write(end, lambda: os.path.getsize(path))
             elif what == "sync":
                 self._sync_may_fail(path)
         except Killed:
@@ -133,7 +133,8 @@ class RealDisk(Faults, Disk, sqlite_watch.Watcher):
         return 0
 
     def _note(self, what: str, path: str, number: int = 0, data: bytes = b"", new_path: str = "") -> None:
-        self._machine.run([Step(what, os.path.basename(path), number, data, os.path.basename(new_path))])
+        name, new_name = path.rpartition("/")[2], new_path.rpartition("/")[2]
+        self._machine.run([Step(what, name, number, data, new_name)])
         if what in ("write", "truncate", "create"):
             with contextlib.suppress(FileNotFoundError):
                 self._changed[os.stat(path).st_ino] = next(self._moments)
@@ -168,7 +169,7 @@ class RealDisk(Faults, Disk, sqlite_watch.Watcher):
     def write_at(self, fd: int, data: bytes, offset: int) -> None:
         self._step("write", before=True)
         opened = self._open[fd]
-        self.refuse_write(grows=offset + len(data) > os.fstat(opened.fd).st_size)
+        self.refuse_write(offset + len(data), lambda: os.fstat(opened.fd).st_size)
         super().write_at(opened.fd, data, offset)
         self._note("write", opened.path, offset, bytes(data))
         self._step("write", before=False)

@@ -30,7 +30,9 @@ def misfit(
     """
     if reason := _closed(pod, node) or _wrong_kind(pod, node):
         return reason
-    others = [p for p in cluster.pods.values() if p is not pod and p.place and p.key not in without]
+    others = [p for p in cluster.pods.values() if (p.node or p.reserved) and not p.ended and p is not pod]
+    if without:
+        others = [p for p in others if p.key not in without]
     guests = _promised(cluster, pod, node) if promised else []
     return (
         _no_room(pod, node, [*(p for p in others if p.place == node.name), *guests])

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import functools
 import logging
 import multiprocessing
 import os
@@ -21,10 +22,12 @@ import sys
 import tempfile
 import time
 import traceback
+import typing
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
+from unittest.mock import patch
 
 import msgspec
 from msgspec.structs import replace
@@ -47,6 +50,8 @@ SHRINK_TRIES = 300
 """So many shorter stories are tried: about a minute."""
 
 _registry = registry()
+_protocol_attributes = functools.cache(typing._get_protocol_attrs)  # type: ignore[attr-defined]
+"""Before Python 3.12 each question whether a plugin implements a protocol collects these anew, and a story builds some thirty frameworks."""
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,7 +74,7 @@ def simulate(story: Story, *, real: bool = False, small: bool = True) -> Result:
 
     Costs about half a second.
     """
-    with _silence(), quietly():
+    with _silence(), quietly(), patch.object(typing, "_get_protocol_attrs", _protocol_attributes):
         if not real:
             return _simulate(story, None)
         folders = tempfile.TemporaryDirectory(prefix="tidelog-simulated-", dir=MEMORY)

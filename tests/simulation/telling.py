@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from tests.simulation.judge import Judge, Violation
-from tests.simulation.liveness import LOOKS, REST_SECONDS, stuck
+from tests.simulation.liveness import LOOKS, REST_SECONDS, Follower, stuck
 from tests.simulation.plugins import registry
 from tests.simulation.steps import (
     Advance,
@@ -192,7 +192,7 @@ class _Telling:
         for look in range(LOOKS):
             await self.cluster.advance(REST_SECONDS)
             await self._settle()
-            again = stuck(self.records, self.registry, self.cluster.now, self.judge)
+            again = stuck(self.records, Follower(self.registry), self.cluster.now, self.judge)
             found = [key for key in again if look == 0 or key in found]
         if found:
             raise Violation("liveness", f"could be placed and are not: {found}")

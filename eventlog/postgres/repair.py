@@ -6,7 +6,8 @@ its place. The dropped rows are kept in a table beside the log, `damaged_1`, `da
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import asyncpg
@@ -24,7 +25,7 @@ from tidelog.eventlog.postgres.store import holder_name
 from tidelog.eventlog.postgres.witness import Witness
 from tidelog.eventlog.records import GENESIS, ChainBroken, LossAccepted, check_rows
 from tidelog.eventlog.repair import Repaired, loss_record
-from tidelog.eventlog.store import EMPTY, ROWS_PER_READ, Head, advance
+from tidelog.eventlog.store import CHANGES, EMPTY, ROWS_PER_READ, Head, Snapshot, advance
 
 WHAT = "tidelog log repair"
 
@@ -55,7 +56,7 @@ class _Repair:
         self.witness = witness
 
     async def run(self, accept_loss: bool, clock: Callable[[], int]) -> Repaired:
-        anchor, kept, head, found = await self._look()
+        anchor, begin, kept, head, found = await self._look()
         if found is None:
             self.witness.saw(kept)
             return Repaired(kept=kept.seq, lost_last=kept.seq, reason="")
@@ -65,19 +66,25 @@ class _Repair:
         lost_last = max(kept.seq, head.seq, known.seq)
         epoch = max(kept.epoch, head.epoch, known.epoch)
         is_known = isinstance(found, LogDamaged) and found.last is not None
-        loss = LossAccepted(
-            first=kept.seq + 1, last=lost_last if is_known else 0, epoch=epoch, reason=_reason(found)
-        )
+        begins = begin.seq if begin.seq > anchor.seq else 0
+        first, last = kept.seq + 1, lost_last if is_known else 0
+        if begins and lost_last == kept.seq:
+            first, last = anchor.seq + 1, begins
+        loss = LossAccepted(first=first, last=last, epoch=epoch, reason=_reason(found))
         record = loss_record(kept, loss, clock())
         new = advance(kept, record)
-        backup = await self.session.call(lambda c: self._replace(c, anchor, kept, record, new), LONG_SECONDS)
+        backup = await self.session.call(lambda c: self._replace(c, begin, kept, record, new), LONG_SECONDS)
         self.witness.reset(new)
         return Repaired(
-            kept=kept.seq, lost_last=lost_last if is_known else None, reason=_reason(found), backup=backup
+            kept=kept.seq,
+            lost_last=lost_last if is_known else None,
+            reason=_reason(found),
+            backup=backup,
+            begins=begins,
         )
 
-    async def _look(self) -> tuple[Head, Head, Head, LogError | None]:
-        """The anchor, the last good record, the head as it is written, and what is wrong."""
+    async def _look(self) -> tuple[Head, Head, Head, Head, LogError | None]:
+        """The anchor, the record behind which the log is to begin, the last good one, the head as it is written, and what is wrong."""
         rows = await self.session.rows(statements.ENDS)
         found: LogError | None = None
         try:
@@ -85,7 +92,10 @@ class _Repair:
         except LogDamaged as error:
             found, anchor = error, await self._anchor_of_records()
             head = statements.head_of(rows[0]) if len(rows) == 1 else EMPTY
+        begin = anchor
         kept, broken = await self._walk(anchor)
+        if broken is not None and anchor.seq:
+            begin, kept = await self._beginning(anchor, kept)
         found = found or broken
         if found is None and (kept.seq, kept.digest) != (head.seq, head.digest):
             reason = f"the last record is {kept.seq}, and its head names {head.seq}"
@@ -104,7 +114,38 @@ class _Repair:
                     known.seq <= kept.seq
                 ):  # Another history from there on, or earlier: all that is known is that this record is not it.
                     kept = await self._place(anchor, Head(seq=known.seq - 1))
-        return anchor, kept, head, found
+        return anchor, begin, kept, head, found
+
+    async def _beginning(self, anchor: Head, kept: Head) -> tuple[Head, Head]:
+        """Where a compacted log is to begin, and the last good record behind that: where it did, unless what is good there comes to no state.
+
+        As with a file: records before the oldest state are left by a compaction that was interrupted, or with `--to`.
+        """
+        stored = await self.session.persist(statements.list_snapshots)
+        states: list[Snapshot] = []
+        for info in stored:
+            found = await self.session.persist(partial(statements.get_snapshot, name=info.name, seq=info.seq))
+            if found is not None and found.is_sound and not info.name.endswith(CHANGES):
+                states.append(found)
+        states.sort(key=lambda state: state.seq)
+        names = {state.name for state in states}
+        for begin in (anchor, *(await self._places_of(states, anchor))):
+            end = kept if begin is anchor else (await self._walk(begin))[0]
+            if names == {state.name for state in states if begin.seq <= state.seq <= end.seq}:
+                return begin, end
+        return anchor, kept
+
+    async def _places_of(self, states: Sequence[Snapshot], anchor: Head) -> list[Head]:
+        """Of the states behind the anchor, with the time if the record says it."""
+        found = []
+        for state in states:
+            if state.seq > anchor.seq:
+                rows = await self.session.rows(
+                    "SELECT at FROM records WHERE seq = $1 AND digest = $2", state.seq, state.chain
+                )
+                at = rows[0][0] if rows else 0
+                found.append(Head(seq=state.seq, at=at, digest=state.chain))
+        return found
 
     async def _place(self, anchor: Head, wanted: Head) -> Head:
         place, _ = await self._walk(anchor, wanted.seq)
@@ -155,22 +196,23 @@ class _Repair:
         async with connection.transaction():
             await statements.hold(connection, self.lease.term)
             backup = ""
-            if await connection.fetchval("SELECT 1 FROM records WHERE seq > $1 LIMIT 1", kept.seq):
-                backup = await self._backup(connection, kept)
-            await connection.execute("DELETE FROM records WHERE seq > $1 OR seq <= $2", kept.seq, anchor.seq)
-            await connection.execute("DELETE FROM snapshots WHERE seq > $1", kept.seq)
+            beyond = f"FROM records WHERE seq > {kept.seq} OR seq <= {anchor.seq}"
+            if await connection.fetchval(f"SELECT 1 {beyond} LIMIT 1"):
+                backup = await self._backup(connection, beyond)
+            await connection.execute(f"DELETE {beyond}")
+            await connection.execute("DELETE FROM snapshots WHERE seq > $1 OR seq < $2", kept.seq, anchor.seq)
             await statements.copy_records(connection, [record], self.address.schema)
             await set_ends(connection, msgspec.structs.replace(anchor, digest=anchor.digest or GENESIS), new)
             return backup
 
-    async def _backup(self, connection: asyncpg.Connection, kept: Head) -> str:
+    async def _backup(self, connection: asyncpg.Connection, beyond: str) -> str:
         number = 1
         while await connection.fetchval(
             "SELECT to_regclass($1) IS NOT NULL", f'"{self.address.schema}".damaged_{number}'
         ):
             number += 1
         name = f"damaged_{number}"
-        await connection.execute(f"CREATE TABLE {name} AS SELECT * FROM records WHERE seq > {kept.seq}")
+        await connection.execute(f"CREATE TABLE {name} AS SELECT * {beyond}")
         return f"{self.address.schema}.{name}"
 
 

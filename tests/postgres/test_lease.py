@@ -24,7 +24,7 @@ from tidelog.eventlog.postgres.schema import initialize
 from tidelog.eventlog.postgres.store import PostgresStore
 from tidelog.eventlog.postgres.watch import LeaseWatch
 from tidelog.eventlog.reader import open_reader
-from tidelog.eventlog.records import Draft, Tick
+from tidelog.eventlog.records import Draft, LossAccepted, Tick, decode_body
 from tidelog.eventlog.repair import repair
 from tidelog.eventlog.status import log_status
 from tidelog.eventlog.store import Head
@@ -518,6 +518,56 @@ async def test_damaged_record_is_found_and_repaired(logs: Logs) -> None:
     assert (found.records, found.storage) == (3, ())
     assert await connection.fetchval(f"SELECT count(*) FROM {schema}.damaged_1") == 4
     await connection.close()
+
+
+@pytest.mark.unreplayed("the snapshots are made by hand")
+@pytest.mark.parametrize("damaged", [6, 10])
+async def test_log_damaged_before_its_oldest_state_begins_at_that_state(logs: Logs, damaged: int) -> None:
+    url = await logs.new()
+    address, _, schema = url.partition("?schema=")
+    async with open_log(url) as log:
+        for _ in range(20):
+            await log.append(TICK)
+        for name in ("objects", "scheduler"):
+            await log.put_snapshot(name, 12, b"the state")
+        await log.compact(4)
+        records = [record async for record in log.read()]
+    connection = await asyncpg.connect(address)
+    await connection.execute(f"UPDATE {schema}.records SET author = 'x' WHERE seq = {damaged}")
+
+    done = await repair(url, accept_loss=True)
+
+    assert (done.kept, done.lost_last, done.begins) == (20, 20, 12)
+    assert await connection.fetchval(f"SELECT count(*) FROM {done.backup}") == 8
+    await connection.close()
+    async with open_reader(url) as reader:
+        *left, loss = [record async for record in reader.read()]
+        assert left == records[8:]
+        body = decode_body(loss)
+        assert isinstance(body, LossAccepted)
+        assert (body.first, body.last, body.reason) == (5, 12, done.reason)
+        assert (reader.anchor.seq, reader.anchor.at) == (12, records[7].at)
+        assert await reader.snapshot("scheduler") is not None
+        assert (await verify(reader)).storage == ()
+
+
+@pytest.mark.unreplayed("the snapshots are made by hand")
+async def test_log_damaged_behind_a_state_begins_where_it_did(logs: Logs) -> None:
+    url = await logs.new()
+    address, _, schema = url.partition("?schema=")
+    async with open_log(url) as log:
+        for _ in range(20):
+            await log.append(TICK)
+        for seq in (8, 12):
+            await log.put_snapshot("objects", seq, b"the state")
+        await log.compact(4)
+    connection = await asyncpg.connect(address)
+    await connection.execute(f"UPDATE {schema}.records SET author = 'x' WHERE seq = 10")
+    await connection.close()
+
+    done = await repair(url, accept_loss=True)
+
+    assert (done.kept, done.lost_last, done.begins) == (9, 20, 0)
 
 
 # --- what the server says of itself -------------------------------------------------------------------------------------

@@ -143,7 +143,8 @@ class VolumeController:
         is_immediate = not has_mode or storage_class.volume_binding_mode == IMMEDIATE  # type: ignore[union-attr]
         volume = self._volume_for(claim, objects, is_immediate)
         if volume is not None:
-            return _puts(*steps.bound(volume, claim))
+            # One of the two may be there already: a repair may have dropped what was written of the other.
+            return _puts(*(obj for obj in steps.bound(volume, claim) if obj != objects.get(object_key(obj))))
         chosen = claim.metadata.annotations.get(SELECTED_NODE, "")
         can_be_made = isinstance(storage_class, StorageClass) and can_provision(storage_class)
         if claim.spec.volume_name or not (is_immediate or chosen) or not can_be_made:

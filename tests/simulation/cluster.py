@@ -14,9 +14,11 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from tests.simulation.plugins import SLOW
+from tests.simulation.promises import after
 from tidelog.api.objects import Condition, Node, Object, Pod, PodDisruptionBudget, PodGroup, Workload
 from tidelog.api.quantity import parse_resource
 from tidelog.api.times import NANOS, format_time
+from tidelog.api.writes import Write
 from tidelog.eventlog.records import (
     AttemptAborted,
     AttemptError,
@@ -29,6 +31,7 @@ from tidelog.eventlog.records import (
     PlacementChosen,
     PodConditionSet,
     Record,
+    Reserved,
     Scheduled,
     Unschedulable,
     Waiting,
@@ -61,6 +64,7 @@ class SeenPod:
         "obj",
         "phase",
         "ports",
+        "promise",
         "rejected_since",
         "reserved",
         "terminating",
@@ -76,7 +80,9 @@ class SeenPod:
         self.evicted = False
         """We have asked it to go."""
         self.reserved = ""
-        """The node whose resources it holds while it waits for a permit."""
+        """The node whose resources it holds while it waits for a permit, or for answers."""
+        self.promise: Reserved | None = None
+        """Its volumes and devices are promised, and it waits for answers."""
         self.fallback_node = ""
         """Where it was nominated to in an attempt in which these constraints had fallen back."""
         self.fell_back: frozenset[int] = frozenset()
@@ -104,8 +110,8 @@ class SeenPod:
         self.group = _group_of(pod)
 
     def release(self) -> None:
-        """It waits for no permit any more."""
-        self.reserved, self.labels = "", self.obj.metadata.labels
+        """It waits for no permit any more, nor for answers."""
+        self.reserved, self.promise, self.labels = "", None, self.obj.metadata.labels
 
     @property
     def place(self) -> str:
@@ -302,11 +308,16 @@ class SeenCluster:
                 self._bind(pod, body.node)
             case Waiting() if pod is not None:
                 pod.reserved = body.node
+            case Reserved():
+                self._write(body.writes)
+                if pod is not None:
+                    pod.reserved, pod.promise = body.node, body
             case PlacementChosen():
                 for member, node in body.assignment.items():
                     if member not in body.waiting and (found := self.pods.get(member)) is not None:
                         self._bind(found, node)
             case Unschedulable():
+                self._write(body.writes)
                 self._rejected(record, self.in_full(body), "Unschedulable")
             case AttemptError():
                 self._failed(body.members or (key,), "SchedulerError")
@@ -342,6 +353,15 @@ class SeenCluster:
             self.groups[key] = obj
         else:
             self.others[key] = obj
+
+    def _write(self, writes: Iterable[Write]) -> None:
+        """The record itself does them."""
+        for write in writes:
+            found = after(self.others, write)
+            if found is not None:
+                self.others[write.key] = found
+            else:
+                self.others.pop(write.key, None)
 
     def _delete(self, key: str) -> None:
         self._forget(self.pods.pop(key, None))

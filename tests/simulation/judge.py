@@ -29,6 +29,8 @@ The promises, by the names that a violation has:
     gang        a group is bound by one record, to its quorum, within its level
     budget      evictions are charged to all budgets that are due; protected ones are never broken
     preemption  who goes is less important than whom it is for, and makes enough room
+    claims      no volume and no device is of two claims, or taken from one; who is bound has what he asks for; each promise of them is kept or given back, and plugins see
+                the claims as the log has them
     liveness    nobody waits for an event who could be placed as things are (groups and preemptions: `liveness.py`)
     overlooked  nobody is rejected, and nobody has to go for him, while some node would do; nobody goes in vain
     queue       every pod that wants a node is in the queue exactly once; at rest nothing is in flight
@@ -43,6 +45,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from tests.simulation.cluster import SeenBudget, SeenCluster, SeenNode, SeenPod
+from tests.simulation.promises import CLAIMED_KINDS, has_claims, robbed, twice, unanswered
 from tests.simulation.rules import fits, is_attracted, misfit, selects
 from tidelog.api.objects import Object, Pod
 from tidelog.api.times import NANOS, parse_time
@@ -52,6 +55,7 @@ from tidelog.eventlog.records import (
     GENESIS,
     AttemptAborted,
     AttemptError,
+    Body,
     Evicted,
     Fallback,
     LossAccepted,
@@ -61,6 +65,7 @@ from tidelog.eventlog.records import (
     Outcome,
     PlacementChosen,
     Record,
+    Reserved,
     Scheduled,
     SchedulerStarted,
     Unschedulable,
@@ -74,7 +79,7 @@ from tidelog.scheduler.core import Core
 
 PROVISIONING = "NodeProvisioningFailed"
 PROGRESS = "NodeProvisioningInProgress"
-ENDS_PODS_ATTEMPT = Scheduled | Unschedulable | Waiting | AttemptAborted | AttemptError
+ENDS_PODS_ATTEMPT = Scheduled | Unschedulable | Waiting | Reserved | AttemptAborted | AttemptError
 
 
 class Violation(AssertionError):
@@ -113,6 +118,8 @@ class Judge:
         """Nothing has happened between the attempt's decision and its records: what it saw is what is seen here."""
         self._outcomes: list[tuple[Record, Outcome]] = []
         """Of the attempt whose records are being read."""
+        self._kept: list[Reserved] = []
+        """The promises that the attempt keeps."""
         self._untouched: dict[str, Object] = {}
         """Objects as they were put, as long as nothing else has changed them."""
         self._may_fall: dict[str, frozenset[int]] = {}
@@ -150,6 +157,7 @@ class Judge:
             case _:
                 self._untouched.pop(record.key, None)
         self.cluster.consume(record, body)
+        self._judge_claims(record, body)
         self._places.append(Head(record.seq, record.at, self.epoch, record.digest))
         self._count(record.kind)
 
@@ -236,6 +244,7 @@ class Judge:
         _hold(core.in_flight == 0, "queue", f"{core.in_flight} attempts are in flight at rest")
         self._judge_queue(core)
         self._judge_placements(core)
+        self._judge_promises(core)
         self._judge_sleepers(core)
         self._count("rest")
 
@@ -332,10 +341,14 @@ class Judge:
         pod = self.cluster.pods.get(record.key)
         for touched in (record.key, *(body.budgets if isinstance(body, Evicted) else ())):
             self._untouched.pop(touched, None)
+        for write in body.writes if isinstance(body, Reserved | Unschedulable) else ():
+            self._untouched.pop(write.key, None)
+            victim = robbed(self.cluster.others, write, "" if pod is None else pod.uid)
+            _hold(not victim, "claims", f"{write.key} is taken from {victim}", record)
         match body:
             case Scheduled():
                 self._judge_binding(record, body, self._pod(record))
-            case Waiting():
+            case Waiting() | Reserved():
                 self._judge_place(
                     record, self._pod(record), body.node, body.fallback, self._is_chosen(record.key)
                 )
@@ -382,20 +395,51 @@ class Judge:
             if isinstance(body, PlacementChosen):
                 for key, node in body.assignment.items():
                     found = told.get(key)
-                    fits = isinstance(found, Scheduled | Waiting) and found.node == node
+                    fits = isinstance(found, Scheduled | Waiting | Reserved) and found.node == node
                     _hold(fits, "torn", f"{key} was to be on {node}, and is told {found}", record)
             if isinstance(body, Nominated):
                 for key in body.victims:
                     victim = self.cluster.pods.get(key)
                     asked = victim is None or victim.terminating or not victim.node
                     _hold(asked, "torn", f"{key} was to go for it, and was not told", record)
+        kept, self._kept = {promise.attempt for promise in self._kept if promise.group}, []
+        for pod in self.cluster.pods.values():
+            left = pod.promise is not None and pod.promise.attempt in kept
+            _hold(not left, "torn", f"others of its group are bound, and {pod.key} still waits", first)
         is_whole = bool(told) or any(isinstance(b, PlacementChosen) for _, b in outcomes)
         _hold(is_whole, "torn", "the attempt has no outcome of its own", first)
+
+    # --- claims ---------------------------------------------------------------------------------------------------------
+
+    def _judge_claims(self, record: Record, body: Body) -> None:
+        """Nothing is promised twice, and nothing is done to what was promised by who may not."""
+        if record.key.startswith(CLAIMED_KINDS) or isinstance(body, Reserved | Scheduled):
+            found = twice(self.cluster.others)
+            _hold(not found, "claims", found, record)
+
+    def _judge_promises(self, core: Core) -> None:
+        """At rest: nobody waits longer than was said, and plugins see what the log has."""
+        for pod in self.cluster.pods.values():
+            late = pod.promise is not None and pod.promise.deadline < self.cluster.at
+            _hold(not late, "claims", f"{pod.key} was to have its answers, or to be given up")
+        for key, obj in self.cluster.others.items():
+            if key.startswith(CLAIMED_KINDS):
+                _hold(core.objects.get(key) == obj, "claims", f"{key} is another one for the core")
+                _hold(core.cluster.listers.get(key) == obj, "claims", f"{key} is another one for the plugins")
 
     # --- bindings -------------------------------------------------------------------------------------------------------
 
     def _judge_binding(self, record: Record, body: Scheduled, pod: SeenPod) -> None:
         chosen = self._is_chosen(record.key)
+        if has_claims(pod):
+            why = unanswered(self.cluster, pod)
+            _hold(not why, "claims", f"it is bound, and {why}", record)
+        if pod.promise is not None:
+            _hold(body.node == pod.promise.node, "claims", f"it was promised {pod.promise.node}", record)
+            _hold(body.node in self.cluster.nodes, "gone", f"there is no node {body.node}", record)
+            self._kept.append(pod.promise)
+            self._count("kept")
+            return  # Its place was judged when it was given, with its group if it has one.
         if self.cluster.rule(pod.group) is not None:
             _hold(chosen, "gang", "a member of a group was bound by itself", record)
         if chosen:

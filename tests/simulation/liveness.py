@@ -22,6 +22,7 @@ from tidelog.eventlog.records import (
     Nominated,
     PlacementChosen,
     Record,
+    Reserved,
     Scheduled,
     Waiting,
 )
@@ -129,7 +130,7 @@ def _by_trial(records: Sequence[Record], core: Core, now: int) -> Iterator[list[
 def _helps(body: Body) -> bool:
     """Who would only wait for the slow permit, once more in vain, has not been forgotten: time will wake him."""
     match body:
-        case Scheduled() | PlacementChosen():
+        case Scheduled() | PlacementChosen() | Reserved():
             return True
         case Waiting():
             return SlowPermit.name not in body.plugins

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 
 from tests.simulation.cluster import SeenCluster, SeenNode, SeenPod
+from tests.simulation.promises import unmet
 from tidelog.api.objects import LabelSelector, NodeSelectorTerm, PodAffinityTerm, TopologySpreadConstraint
 
 UNSCHEDULABLE = "node.kubernetes.io/unschedulable"
@@ -35,7 +36,8 @@ def misfit(
         others = [p for p in others if p.key not in without]
     guests = _promised(cluster, pod, node) if promised else []
     return (
-        _no_room(pod, node, [*(p for p in others if p.place == node.name), *guests])
+        unmet(cluster, pod, node)
+        or _no_room(pod, node, [*(p for p in others if p.place == node.name), *guests])
         or _too_near(cluster, pod, node, others)
         or _too_far(cluster, pod, node, others)
         or _skewed(cluster, pod, node, others, fallen)

@@ -82,6 +82,10 @@ CAUGHT: dict[str, tuple[int, str]] = {
     "repair one record too few": (1, "Violation: lost"),
     "repair, and say nothing of the loss": (1, "Violation: lost"),
     "import without what the log begins with": (50, "LogDamaged"),
+    "give nothing back of what was promised": (2, "Violation: claims"),
+    "forget what was promised to those in flight": (2, "Violation: claims"),
+    "bind before the volumes are there": (2, "Violation: claims"),
+    "forget in snapshots who waits for his volumes": (2, "CannotRecover"),
 }
 """Bug → the first seed that shows it, and how the failure begins: no other failure counts. An error that the product itself finds is as good as the judge's."""
 

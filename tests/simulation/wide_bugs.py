@@ -10,6 +10,9 @@ from tidelog.daemon.process.standby import Standby
 from tidelog.eventlog import repair
 from tidelog.eventlog.rebuild import Rebuild
 from tidelog.eventlog.transfer import _Import
+from tidelog.scheduler.cluster import Cluster
+from tidelog.scheduler.outcomes import Outcomes
+from tidelog.scheduler.permits import Permits
 
 
 def _bug(*places: Place) -> Bug:
@@ -47,9 +50,39 @@ def _without_snapshots(right: Any) -> Any:
     return lambda self, line: None
 
 
+# --- claims ---------------------------------------------------------------------------------------------------------------
+
+
+def _nothing(right: Any) -> Any:
+    return lambda *_, **__: None
+
+
+def _answered(right: Any) -> Any:
+    """Whoever waits for volumes or devices is taken to have them."""
+    return lambda self, permit, awaited, failure, seq: right(self, permit, (), failure, seq)
+
+
+def _dump_without_promises(right: Any) -> Any:
+    """A snapshot does not tell who waits for answers, as if all waited for permits."""
+
+    def dump(self: Permits) -> Any:
+        kept = dict(self._permits)
+        self._permits = {uid: permit for uid, permit in kept.items() if not permit.is_reserved}
+        try:
+            return right(self)
+        finally:
+            self._permits = kept
+
+    return dump
+
+
 BUGS: dict[str, Bug] = {
     "take any log for the one that was followed": _bug((Standby, "_is_what_was_read", lambda _: _yes)),
     "repair one record too few": _bug((repair, "_good_records", _short)),
     "repair, and say nothing of the loss": _bug((Rebuild, "add", _silent)),
     "import without what the log begins with": _bug((_Import, "_take_snapshot", _without_snapshots)),
+    "give nothing back of what was promised": _bug((Outcomes, "_give_back", _nothing)),
+    "forget what was promised to those in flight": _bug((Cluster, "promise", _nothing)),
+    "bind before the volumes are there": _bug((Permits, "judge", _answered)),
+    "forget in snapshots who waits for his volumes": _bug((Permits, "dump", _dump_without_promises)),
 }

@@ -18,8 +18,8 @@ from tidelog.daemon.actors import volume_steps as steps
 from tidelog.daemon.actors.attach_controller import AttachController, AttachControllerSettings
 from tidelog.daemon.actors.catalogue import cast_of
 from tidelog.daemon.actors.errands import ErrandBook, KeyedObjects
-from tidelog.daemon.actors.protocol import Actor
-from tidelog.daemon.actors.volume_controller import VolumeController, VolumeControllerSettings
+from tidelog.daemon.actors.protocol import Actor, Errand
+from tidelog.daemon.actors.volume_controller import LOOK, VolumeController, VolumeControllerSettings
 from tidelog.eventlog.records import ObjectDeleted, ObjectPut
 from tidelog.testing import builders as b
 from tidelog.testing import storage as s
@@ -98,6 +98,17 @@ def test_provisioner_may_refuse_or_be_silent_or_slow(settings: dict[str, Any], a
 
     assert claim_in(found).spec.volume_name == ""
     assert (steps.SELECTED_NODE in claim_in(found).metadata.annotations) is annotated
+
+
+def test_volume_that_is_bound_already_is_not_written_once_more_with_its_claim() -> None:
+    """As behind a repair that dropped what was written of the claim: seed 232 of the simulation."""
+    claim = s.claim("c", "1Gi", "now")
+    volume = s.volume("v", "1Gi", "now", bound=claim)
+    known = {object_key(obj): obj for obj in (s.storage_class("now", mode="Immediate"), claim, volume)}
+
+    deeds = VolumeController().run(Errand(0, LOOK, object_key(claim), 1), KeyedObjects(known), 0)
+
+    assert [draft.key for draft in deeds.drafts] == [object_key(claim)]
 
 
 def test_claim_whose_volume_is_gone_is_lost() -> None:

@@ -52,6 +52,7 @@ from tests.simulation.steps import (
     StealLock,
     Stop,
     Story,
+    Tamper,
 )
 from tests.simulation.telling import asked_about, facts_of
 from tidelog.api.errors import InternalError, LogDamaged, LogError, LogLocked, TidelogError
@@ -60,7 +61,7 @@ from tidelog.api.times import NANOS
 from tidelog.configuration.configuration import SchedulerConfiguration, resolve_configuration
 from tidelog.daemon.actors.catalogue import cast_of
 from tidelog.daemon.intake import messages as fact_messages
-from tidelog.daemon.intake.messages import read_answer, write_request
+from tidelog.daemon.intake.messages import Answer, read_answer, write_request
 from tidelog.daemon.process.candidate import LeadershipCandidate
 from tidelog.daemon.process.clock import SystemClock
 from tidelog.daemon.process.compaction import compact
@@ -99,6 +100,8 @@ SEARCH_EVERY = 8
 """At so many-th rest everybody is tried anew, which costs as much as some dozen rests."""
 TRIES = 30
 """So often a repair or an import is tried again that something has cut short: longer than any fault of a story."""
+TAMPERED_SECONDS = 5.0
+"""So long after the files were put back somebody may end with an error that they caused."""
 LOOK_SECONDS = 0.002
 """How often it is looked whether the scheduler is at rest."""
 
@@ -479,9 +482,11 @@ class Machine:
         """Runs of `tidelog log …`; all there ever were."""
         self.processes: list[Process] = []
         """All there ever were."""
-        self.counts = {"starts": 0, "ends": 0, "power losses": 0, "kills": 0, "thefts": 0, "compactions": 0, "compactions refused": 0, "asked": 0, "answered": 0, "refused": 0, "given up": 0, "rests": 0, "repairs": 0, "imports": 0, "records lost to damage": 0, "standbys of a mended log": 0, "logs that begin later": 0}  # fmt: skip
+        self.counts = {"starts": 0, "ends": 0, "power losses": 0, "kills": 0, "thefts": 0, "compactions": 0, "compactions refused": 0, "asked": 0, "answered": 0, "refused": 0, "given up": 0, "rests": 0, "repairs": 0, "imports": 0, "records lost to damage": 0, "standbys of a mended log": 0, "logs that begin later": 0, "tamperings": 0}  # fmt: skip
         self._jumps = 0
         """By how much its clock was set forward, in nanoseconds."""
+        self._tampered = (0, -(10**18))
+        """How many records there were when the files were tampered with last, and when that was put right."""
         self._stolen = 0
         self._robbed: list[Program] = []
         """Who lost the lock without being asked."""
@@ -603,7 +608,8 @@ class Machine:
             return
         self.counts["ends"] += 1
         excused = self.faults > program.faults_before or self.disk.full or program.is_beside_robbed
-        if not isinstance(error, LogError) or isinstance(error, LogDamaged) or not excused:
+        is_damage = isinstance(error, LogDamaged) and not self._is_tampered
+        if not isinstance(error, LogError) or is_damage or not (excused or self._is_tampered):
             self._broken(error)
             return
         if isinstance(program, Daemon):
@@ -683,6 +689,8 @@ class Machine:
                     self._rob(step.seconds)
             case Repair() | Reimport():
                 await self._mend(step)
+            case Tamper():
+                self._tamper(step)
             case DiskFull():
                 self.disk.full = True
                 self._later(step.seconds, lambda: setattr(self.disk, "full", False))
@@ -737,8 +745,47 @@ class Machine:
         if step.settle:
             await asyncio.wait([compaction.working], timeout=STOP_SECONDS)
 
+    def _tamper(self, step: Tamper) -> None:
+        files, leader = self.files, self.leader
+        leads = leader is not None and leader.runtime is not None and leader not in self._robbed
+        if not isinstance(files, RealFiles) or not leads or self.is_mending or files.is_tampered:
+            return
+        files.tamper(step)
+        if step.way == "copied":
+            return
+        self.counts["tamperings"] += 1
+        self._tampered = (len(self.records), self._tampered[1])
+        if step.way == "restored":
+            # A log that stands there as it was is led by whoever knows of no other: nobody but the leader knows.
+            self.is_mending = True
+            for program in self._alive:
+                if program is not leader:
+                    self._kill(program, None)
+        self._later(step.seconds, lambda: self._put_back(step))
+
+    def _put_back(self, step: Tamper | None = None) -> None:
+        """… by the operator, who ends everybody first, unless it is as if nothing had happened."""
+        files = self.files
+        if not isinstance(files, RealFiles) or not files.is_tampered:
+            return
+        if step is None or step.way not in ("moved", "linked", "replaced"):
+            for program in self._alive:
+                self._kill(program, None)
+        files.put_back()
+        self._tampered = (self._tampered[0], self.loop.now)
+        self.is_mending = False
+        self._start_all()
+
+    @property
+    def _is_tampered(self) -> bool:
+        """Somebody may have looked at files that were not what they should be."""
+        files = self.files
+        recent = self.loop.now - self._tampered[1] < round(TAMPERED_SECONDS * NANOS)
+        return isinstance(files, RealFiles) and (files.is_tampered or recent)
+
     async def _mend(self, step: Repair | Reimport) -> None:
         """With nobody but a standby that sleeps; again, until it is done."""
+        self._put_back()
         if not isinstance(self.files, RealFiles) or not self.files.exists() or not self.records:
             return
         standby = self._of("standby") if step.follows else None
@@ -816,6 +863,7 @@ class Machine:
 
     async def _end(self) -> None:
         """All faults stop, everything restarts, and the log is looked at once more."""
+        self._put_back()
         self.disk.heal()
         for program in self._alive:
             if program.process.paused:
@@ -978,7 +1026,16 @@ class Machine:
         async with client, asyncio.timeout(ANSWER_SECONDS):
             answer = read_answer(await client.request(message))
         self.counts["answered"] += 1
+        self._judge_whereabouts(answer)
         self.judged(lambda answer: self.judge.acknowledged(answer, asked_about(step)), answer)
+
+    def _judge_whereabouts(self, answer: Answer) -> None:
+        """While the files are taken away by whose names it would be looked for, nothing is acknowledged, unless by who leads what stands there instead."""
+        newest = max((result.seq for result in answer.results), default=0)
+        if isinstance(self.files, RealFiles) and self.files.is_gone and newest > self._tampered[0]:
+            self._broken(
+                Violation("lost", f"record {newest} was acknowledged, and is in no file that is there")
+            )
 
     def _message(self, step: Request) -> object | None:
         """What goes over the wire; None where there is nothing to ask for."""

@@ -19,6 +19,7 @@ import fcntl
 import itertools
 import os
 import random
+import shutil
 import sqlite3
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -35,6 +36,7 @@ from tests.eventlog import power_loss, sqlite_watch
 from tests.eventlog.power_loss import Step
 from tests.simulation.disk import SIZE, Faults
 from tests.simulation.loop import CURRENT, Killed, Process
+from tests.simulation.steps import Tamper
 from tidelog.eventlog import database, repair, sqlite, transfer
 from tidelog.eventlog.disk import Disk
 from tidelog.eventlog.lock import WriterLock
@@ -73,6 +75,8 @@ class RealDisk(Faults, Disk, sqlite_watch.Watcher):
         self._beyond: set[str] = set()
         """Files of which more is seen than is on the disk or will be: a sync has failed."""
         self._is_closing_for_the_dead = False
+        self.is_tampered = False
+        """The files are not all where they should be: the model does not know them."""
         sqlite_watch.watch(self.folder, self)
 
     # --- SQLite ---------------------------------------------------------------------------------------------------------
@@ -247,7 +251,7 @@ class RealDisk(Faults, Disk, sqlite_watch.Watcher):
         """Nobody has anything open: the system may have dropped what it had of a file in memory."""
         if self._beyond:
             self._prune()
-        if self._beyond and not self._connections and not self._open:
+        if self._beyond and not self._connections and not self._open and not self.is_tampered:
             content = self._machine.files()
             for name in sorted(self._beyond):
                 if name in content and self._rng.random() < 0.5:
@@ -293,6 +297,17 @@ class RealDisk(Faults, Disk, sqlite_watch.Watcher):
         self._machine = power_loss.Machine(image)
         self._beyond.clear()
 
+    def touch(self, path: Path) -> None:
+        """Somebody else has changed it."""
+        self._changed[os.stat(path).st_ino] = next(self._moments)
+
+    def begin_anew(self) -> None:
+        """Whatever stands there now is on the disk."""
+        names = {*self._machine.files(), *(path.name for path in Path(self.folder).glob("cluster.db*"))}
+        paths = [Path(self.folder, name) for name in sorted(names) if not name.endswith(("-shm", ".lock"))]
+        self._machine = power_loss.Machine({p.name: p.read_bytes() for p in paths if p.is_file()})
+        self._beyond.clear()
+
     def _prune(self) -> None:
         """Forget connections that were closed."""
         self._connections = [each for each in self._connections if _is_open(each[1])]
@@ -329,6 +344,10 @@ class RealFiles:
         self._at_work = False
         self._dead: list[Process] = []
         self._image: dict[str, bytes] | None = None
+        self._backup: dict[str, bytes] = {}
+        self._aside: dict[str, Path] = {}
+        """What was taken away: where it stood → where it is."""
+        self._is_led_since = False
 
     def exists(self) -> bool:
         """Whether there is a log."""
@@ -364,6 +383,7 @@ class RealFiles:
 
     def lose_power(self) -> None:
         """Nobody is alive any more."""
+        self.put_back()
         self._image = self.disk.image()
         if not self._at_work:
             self._settle()
@@ -383,6 +403,59 @@ class RealFiles:
         image, self._image = self._image, None
         if image is not None:
             self.disk.put_back(image)
+
+    # --- tampering ------------------------------------------------------------------------------------------------------
+
+    @property
+    def is_tampered(self) -> bool:
+        """Nobody has put back yet what was taken away."""
+        return self.disk.is_tampered
+
+    @property
+    def is_gone(self) -> bool:
+        """Something was taken away, and nobody leads what stands there instead."""
+        return self.is_tampered and bool(self._aside) and not self._is_led_since
+
+    def tamper(self, step: Tamper) -> None:
+        """Do it, while somebody leads."""
+        paths = {name: Path(self.path + name) for name in step.files if os.path.exists(self.path + name)}
+        if step.way == "copied":
+            self._backup = {name: path.read_bytes() for name, path in paths.items()}
+            return
+        aside = Path(self.disk.folder, "aside")
+        aside.mkdir(exist_ok=True)
+        self.disk.is_tampered, self._is_led_since, self._aside = True, False, {}
+        for name, path in paths.items():
+            content = path.read_bytes()
+            kept = aside / path.name
+            kept.unlink(missing_ok=True)
+            if step.way == "linked":
+                os.link(path, kept)
+                continue
+            if step.way in ("overwritten", "cut"):
+                kept.write_bytes(content)
+                with path.open("r+b") as file:
+                    file.truncate(int(step.place * len(content)) if step.way == "cut" else 0)
+                    file.write(b"" if step.way == "cut" else self._backup.get(name, b""))
+                self.disk.touch(path)
+            else:
+                path.rename(kept)
+            if step.way == "replaced":
+                path.write_bytes(content)
+            if step.way == "restored" and name in self._backup:
+                path.write_bytes(self._backup[name])
+            if step.way != "replaced":  # Of which nothing is missing.
+                self._aside[str(path)] = kept
+
+    def put_back(self) -> None:
+        """The operator puts back what was there, unless somebody leads what is there now."""
+        if not self.is_tampered:
+            return
+        for path, kept in () if self._is_led_since else self._aside.items():
+            os.replace(kept, path)
+        shutil.rmtree(Path(self.disk.folder, "aside"))
+        self.disk.is_tampered = False
+        self.disk.begin_anew()
 
     # --- the lock -------------------------------------------------------------------------------------------------------
 
@@ -430,6 +503,7 @@ class RealStore(SqliteStore):
             files.on_durable(rows)
             first = rows[-1][0] + 1
         files.on_opened(self.anchor)
+        files._is_led_since = True
 
     def _commit(self, connection: sqlite3.Connection, records: Sequence[Record], head: Head) -> None:
         super()._commit(connection, records, head)

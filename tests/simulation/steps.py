@@ -17,6 +17,10 @@ from tidelog.api.objects import Object, Pod, Toleration
 Role = Literal["leader", "standby"]
 """Which process a fault is for: the one that writes the log at that moment, or the other one. Nothing happens where there is none."""
 
+Tampering = Literal["copied", "moved", "replaced", "restored", "overwritten", "cut", "linked"]
+"""`copied`: a backup is made, nothing else. `moved`, which is as good as removed; `replaced` by the same in other files; `restored`: the backup's files
+are moved in their place; `overwritten` with the backup's content; cut; given another name besides."""
+
 Damage = Literal["record", "byte", "head"]
 """Where the log is damaged: in a record's digest, anywhere in the database, in the head file."""
 
@@ -170,6 +174,18 @@ class Reimport(Fault, frozen=True, kw_only=True):
     """As for a repair."""
 
 
+class Tamper(Fault, frozen=True, kw_only=True):
+    """Something is done to the log's files while somebody leads it. After so many seconds the operator puts back what was there, unless somebody leads what stands
+    there then."""
+
+    way: Tampering
+    files: tuple[str, ...] = ("", "-wal", ".head")
+    """Their endings."""
+    place: float = 0.0
+    """Where a file is cut, as a share of it."""
+    seconds: float = 10.0
+
+
 class DiskFull(Fault, frozen=True, kw_only=True):
     """No write finds room, for so long."""
 
@@ -216,6 +232,7 @@ AnyStep = (
     | StealLock
     | Repair
     | Reimport
+    | Tamper
     | DiskFull
     | FailWrites
     | FailSync

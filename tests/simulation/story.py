@@ -40,6 +40,8 @@ from tests.simulation.steps import (
     StealLock,
     Stop,
     Story,
+    Tamper,
+    Tampering,
 )
 from tests.simulation.widening import widened
 from tidelog.api.objects import Object, PodGroup, Workload
@@ -55,6 +57,8 @@ LARGE = 10
 """Every so many-th story is larger."""
 BIRTHS = 0.06
 """Share of the stories that begin with power losses."""
+TAMPERED = 0.3
+"""Share of the stories on the real store in which something is done to the log's files."""
 COMPACTED = 1 / 6
 """Share of the stories whose log is compacted now and then."""
 GATES = {
@@ -84,7 +88,7 @@ def make_story(seed: int, *, wide: bool = False) -> Story:
     A wide one has in it what only the product's own store and no narrow one has; without it, it is the same.
     """
     story = _Teller(seed).tell()
-    return mended(widened(claiming(story))) if wide else story
+    return tampered(mended(widened(claiming(story)))) if wide else story
 
 
 class _App:
@@ -682,6 +686,30 @@ def _mending(dice: random.Random) -> Sequence[AnyStep]:
     mend = Repair(damage=dice.choice(damages), place=place, follows=follows)
     mends: list[AnyStep] = [mend, mend, Reimport(follows=follows)]
     return (*broken, dice.choice(mends))
+
+
+def tampered(story: Story) -> Story:
+    """In some stories somebody moves, replaces, restores or cuts the log's files while it is led. By lots of its own."""
+    dice = random.Random(f"tampering {story.seed}")
+    if dice.random() >= TAMPERED:
+        return story
+    steps = list(story.steps)
+    for _ in range(dice.choice([1, 1, 2])):
+        first, second = sorted(dice.randrange(len(steps) + 1) for _ in range(2))
+        steps[second:second] = [_tampering(dice)]
+        steps[first:first] = [Tamper(way="copied")]
+    return replace(story, steps=tuple(steps))
+
+
+def _tampering(dice: random.Random) -> Tamper:
+    ways: list[Tampering] = ["moved", "moved", "replaced", "restored", "overwritten", "cut", "linked"]
+    way = dice.choice(ways)
+    files = dice.choice([("",), ("-wal",), (".head",), ("", "-wal", ".head"), ("", "-wal", "-shm", ".head")])
+    if way in ("overwritten", "cut"):
+        files = tuple(name for name in files if name != "-shm")  # SQLite has it in memory.
+    if way == "restored":
+        files = ("", "-wal", ".head")
+    return Tamper(way=way, files=files, place=dice.choice([0.0, 0.5, 0.9]), seconds=dice.choice([1, 5, 20]))
 
 
 def _hasty(step: AnyStep) -> AnyStep:

@@ -13,6 +13,7 @@ import msgspec
 
 from tests.simulation.judge import Judge
 from tests.simulation.plugins import SLOW, SlowPermit
+from tests.simulation.promises import awaits_volume
 from tests.simulation.rules import fits
 from tidelog.api.times import NANOS
 from tidelog.eventlog.records import (
@@ -36,6 +37,8 @@ from tidelog.scheduler.groups.group import record_key
 REST_SECONDS = 47
 """Longer than from one tick to the next and the longest backoff together; two of them and the flush of the pool is still far away."""
 LOOKS = 2
+FLUSH_SECONDS = 330
+"""Longer than anybody waits for an event: not everything that lets preemption help somebody wakes him, as in kube-scheduler."""
 BACKOFFS = 60 * NANOS
 """Longer than any backoff."""
 
@@ -65,13 +68,19 @@ class Follower:
         return _PlainCore.load(self._registry, state, dict(core.objects))
 
 
-def stuck(records: Sequence[Record], follower: Follower, now: int, judge: Judge) -> list[str]:
-    """Keys of the pods and groups that could be placed now. `judge` has seen all the records."""
-    found = dict.fromkeys(_by_rules(judge, now))
+def stuck(records: Sequence[Record], follower: Follower, now: int, judge: Judge) -> dict[str, bool]:
+    """Keys of the pods and groups that could be placed now, and whether by preemption only. `judge` has seen all the records."""
+    found = dict.fromkeys(_by_rules(judge, now), False)
     if any(pod.is_pending for pod in judge.cluster.pods.values()):
         for outcomes in _by_trial(records, follower.copy(records), now):
-            found.update(dict.fromkeys(key for key, _ in outcomes))
-    return list(found)
+            preempts = all(isinstance(body, Nominated) for _, body in outcomes)
+            found.update({key: found.get(key, True) and preempts for key, _ in outcomes})
+    pods = judge.cluster.pods
+    return {
+        key: preempts
+        for key, preempts in found.items()
+        if key not in pods or not awaits_volume(judge.cluster, pods[key])
+    }
 
 
 def asleep(records: Sequence[Record], follower: Follower, now: int, core: Core) -> list[str]:

@@ -25,7 +25,7 @@ import msgspec
 
 from tests.simulation.disk import CrashPoint, SimDisk
 from tests.simulation.judge import Judge, Violation
-from tests.simulation.liveness import LOOKS, REST_SECONDS, Follower, asleep, stuck
+from tests.simulation.liveness import FLUSH_SECONDS, LOOKS, REST_SECONDS, Follower, asleep, stuck
 from tests.simulation.loop import CURRENT, Killed, Process, SimLoop
 from tests.simulation.mending import Mending
 from tests.simulation.real_store import RealDisk, RealFiles
@@ -892,18 +892,20 @@ class Machine:
 
     async def _nobody_is_stuck(self) -> Core:
         """Nothing happens any more but time: whoever can be placed then has to be."""
-        found: list[str] = []
-        for look in range(LOOKS):
-            await asyncio.sleep(REST_SECONDS)
+        found: dict[str, bool] = {}
+        for look, seconds in enumerate((*[REST_SECONDS] * LOOKS, FLUSH_SECONDS)):
+            if look == LOOKS and not all(found.values()):
+                break
+            await asyncio.sleep(seconds)
             core = await self._at_rest()
             if self._is_simple() or self.judge.is_upstream:
                 return core
             now = max(self.wall(), core.at)
             again = stuck(self.records, self._follower, now, self.judge)
-            found = [key for key in again if look == 0 or key in found]
+            found = {key: preempts for key, preempts in again.items() if look == 0 or key in found}
             if not found:
                 return core
-        raise Violation("liveness", f"could be placed and are not: {found}")
+        raise Violation("liveness", f"could be placed and are not: {list(found)}")
 
     def _is_simple(self) -> bool:
         """Everybody has a place."""

@@ -36,6 +36,9 @@ EXAMINED_FOR_WRITING = 20_000
 UNREADABLE = (sqlite3.Error, UnicodeDecodeError)
 """The exceptions of Python for a damaged database; the second if SQLite's own error quotes bytes of it that are no text."""
 
+_WAL_HEADER, _FRAME_HEADER = 32, 24
+"""Bytes, in a write-ahead log of SQLite."""
+
 ATTEMPTS = 20
 """A log that looks damaged is examined this often while another process writes to it."""
 
@@ -155,8 +158,7 @@ def _go_on_writing(path: str, disk: Disk, examined: Opened) -> Opened:
     try:
         before = disk.stat(path)
         connection = connect_writing(path, disk)
-        # What a killed writer left in the WAL may not have been fsynced: it is, before the head file names it.
-        frames = _checkpoint(connection)
+        frames = _settle_log(connection, path, disk, head_file.read().head)
         head_file.sync()
         identity = Identity(path, disk, before, head_file.fd, frames)
         # Nor may the names of the files be durable, if it was killed while it made them.
@@ -185,6 +187,51 @@ def _go_on_writing(path: str, disk: Disk, examined: Opened) -> Opened:
                 raise LogBusy(path, str(error)) from error
             raise LogError(f"{path}: cannot be opened for writing: {error}") from error
         raise
+
+
+def _settle_log(connection: sqlite3.Connection, path: str, disk: Disk, known: Head | None) -> int:
+    """Fsync the WAL that a killed writer may have left unsynced, before the head file names what is in it; returns how many frames there are.
+
+    What was committed behind `known`, which the head file names, is written once more, the same bytes, while nobody else writes: of what a failed fsync
+    was to write the system believes that it is on the disk, and the next fsync says so (Linux). A loss of power would then put an older WAL beside a
+    database to which the newer had been moved. Nobody was told of these commits; what somebody was told of is not touched.
+    """
+    if known is not None:
+        database.transaction(connection, partial(_write_again, path + "-wal", disk, known.digest))
+    return _checkpoint(connection)
+
+
+def _write_again(path: str, disk: Disk, digest: bytes) -> None:
+    # Of this file nobody's lock is lost when it is closed.
+    file = disk.open(path, os.O_RDWR)
+    try:
+        content = disk.read_at(file, disk.stat_open(file).st_size, 0)
+        begin = _behind(content, digest)
+        if begin < len(content):
+            disk.write_at(file, content[begin:], begin)
+            disk.sync(file)
+    finally:
+        disk.close(file)
+
+
+def _behind(content: bytes, digest: bytes) -> int:
+    """Where in a WAL the commits come that follow the one in which a record of this digest was added; all do where it is in none."""
+    size = _FRAME_HEADER + int.from_bytes(content[8:12], "big")
+    ends = range(_WAL_HEADER + size, len(content) + 1, size)
+    # Frames of an earlier round have other salts.
+    valid = next(
+        (end - size for end in ends if content[end - size + 8 : end - size + 16] != content[16:24]),
+        ends[-1] if ends else 0,
+    )
+    found = content.find(digest, 0, valid)
+    if found < 0:
+        return 0
+    frame = found - (found - _WAL_HEADER) % size
+    while frame < valid and not any(
+        content[frame + 4 : frame + 8]
+    ):  # Only the last frame of a commit tells the database's size.
+        frame += size
+    return min(frame + size, valid)
 
 
 def _checkpoint(connection: sqlite3.Connection) -> int:

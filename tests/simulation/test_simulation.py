@@ -72,6 +72,17 @@ def test_simulation_follows_from_its_seed_alone() -> None:
     assert here == again == _digests_under_another_hash_seed(seeds)
 
 
+@pytest.mark.parametrize(
+    "seed",
+    [
+        pytest.param(1939, id="who could be helped by preemption only, and waits for the flush"),
+        pytest.param(3756, id="power is lost behind a sync that has failed"),
+    ],
+)
+def test_story_that_failed_once_is_told_to_its_end(seed: int) -> None:
+    assert simulate(story_of(seed), real=is_real(seed)).failure == ""
+
+
 def _digests(seeds: Sequence[int]) -> list[str]:
     return [simulate(story_of(seed), real=is_real(seed)).digest.hex() for seed in seeds]
 

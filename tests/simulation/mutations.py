@@ -284,7 +284,7 @@ BUGS: dict[str, Bug] = {
     "lose the requeue after an abort": _bug((SchedulingQueue, "abort", _abort_without_requeue)),
     "drop in-flight events of nodes": _bug((InFlight, "record", _record_without_nodes)),
     "a hint that sleeps": _bug((NodeResourcesFit, "_other_pod_changed", _sleepy_hint)),
-    "forget the nominations in snapshots": _bug((queue_state, "dump", _dump_without_nominations)),
+    "forget the nominations in snapshots": _bug((queue_state, "dumping", _dump_without_nominations)),
     "ignore the commit check": _bug((Core, "conflict", lambda _: _nothing)),
     "forget to assume": _bug((Adoption, "_assume", lambda _: _nothing)),
     "adopt what the outcome does not tell": _bug((Core, "attempt", _believe_less)),

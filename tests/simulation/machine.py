@@ -798,7 +798,7 @@ class Machine:
         if standby is not None:
             standby.process.paused = True
         await asyncio.sleep(LOOK_SECONDS)
-        mending = Mending(self.files, step, self.records)
+        mending = Mending(self.files, step, self.records, follows=standby is not None)
         for _ in range(TRIES):
             process = Process("mending")
             self.processes.append(process)

@@ -34,7 +34,10 @@ LOSS = "LossAccepted"
 class Mending:
     """Of one log."""
 
-    def __init__(self, files: RealFiles, step: Repair | Reimport, records: Sequence[Record]) -> None:
+    def __init__(
+        self, files: RealFiles, step: Repair | Reimport, records: Sequence[Record], *, follows: bool = False
+    ) -> None:
+        """`follows`: a standby has the files open meanwhile."""
         self.is_done = False
         self._files = files
         self._records = records
@@ -47,6 +50,9 @@ class Mending:
             self._damage(step)
         self._left = self._good(self._rows()[1], self._first)
         """So many records are still good."""
+        if follows and isinstance(step, Repair) and step.damage == "byte":
+            # By the index that the standby keeps, what was moved to the database is read from there, though the write-ahead log may still have it.
+            self._left = min(self._left, self._good(self._rows(with_log=False)[1], self._first))
 
     # --- damage ---------------------------------------------------------------------------------------------------------
 
@@ -125,11 +131,11 @@ class Mending:
             left = row.seq
         return left
 
-    def _rows(self) -> tuple[int, list[Record], set[int]]:
+    def _rows(self, *, with_log: bool = True) -> tuple[int, list[Record], set[int]]:
         """Of a copy of the files: the first record that the log should have (0 where nobody can tell), all from there on that can be read, and at which
         records it has states."""
         with tempfile.TemporaryDirectory(dir=Path(self._files.disk.folder).parent) as folder:
-            for name in ("cluster.db", "cluster.db-wal"):
+            for name in ("cluster.db", "cluster.db-wal")[: 1 + with_log]:
                 if (path := Path(self._files.disk.folder, name)).exists():
                     shutil.copy(path, folder)
             with contextlib.closing(sqlite3.connect(os.path.join(folder, "cluster.db"))) as connection:

@@ -76,6 +76,9 @@ def test_simulation_follows_from_its_seed_alone() -> None:
     "seed",
     [
         pytest.param(1939, id="who could be helped by preemption only, and waits for the flush"),
+        pytest.param(
+            4396, id="a repair beside a standby reads a damaged page that is whole in the write-ahead log"
+        ),
         pytest.param(3756, id="power is lost behind a sync that has failed"),
     ],
 )

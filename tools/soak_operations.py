@@ -71,6 +71,8 @@ class Soak:
         began = time.monotonic()
         self._until = began + 60 * self._options.minutes
         self._daemons = [self._started()]
+        while not self._log.exists():  # noqa: ASYNC110
+            await asyncio.sleep(1)
         await asyncio.sleep(5)
         self._daemons.append(self._started())
         try:

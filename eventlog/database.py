@@ -387,16 +387,20 @@ def drop_snapshot(connection: sqlite3.Connection, name: str, seq: int) -> None:
 
 
 def sweep(connection: sqlite3.Connection, parts: int) -> bool:
-    """Remove at most so many parts of snapshots that are not there (any more), in one transaction; whether there are more."""
+    """Remove at most so many parts of snapshots that are not there (any more), in one transaction; whether there are more that can be removed.
+
+    A part whose name was damaged in the index alone is found there and nowhere else: it stays.
+    """
     found = connection.execute(
         "SELECT name, seq, part FROM parts WHERE NOT EXISTS "
         "(SELECT 1 FROM snapshots WHERE snapshots.name = parts.name AND snapshots.seq = parts.seq) LIMIT ?",
         (parts + 1,),
     ).fetchall()
+    before = connection.total_changes
     if found:
         delete = "DELETE FROM parts WHERE name = ? AND seq = ? AND part = ?"
         transaction(connection, lambda: connection.executemany(delete, found[:parts]))
-    return len(found) > parts
+    return len(found) > parts and connection.total_changes > before
 
 
 def put_part(connection: sqlite3.Connection, name: str, seq: int, part: int, data: bytes) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sqlite3
 from pathlib import Path
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tidelog.api.errors import LogDamaged, LogError, LogLocked
-from tidelog.eventlog import rebuild
+from tidelog.eventlog import database, rebuild
 from tidelog.eventlog.disk import Disk
 from tidelog.eventlog.log import open_log
 from tidelog.eventlog.reader import open_reader
@@ -306,3 +307,38 @@ async def test_log_of_another_history_is_repaired_with_a_record_of_the_loss(tmp_
     *left, loss = await read(path)
     assert left == records
     assert decode_body(loss) == LossAccepted(first=21, epoch=1, reason=done.reason)
+
+
+async def test_part_of_a_snapshot_that_cannot_be_removed_is_not_tried_for_ever(tmp_path: Path) -> None:
+    path = tmp_path / "c.db"
+    await make(path)
+    raw = sqlite3.connect(path)
+    raw.executemany(
+        "INSERT INTO parts VALUES (?, 3, ?, ?)", [("orphans", n, b"part %d" % n) for n in range(40)]
+    )
+    raw.commit()
+    raw.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    raw.close()
+    content = path.read_bytes()
+    first_row = content.rindex(b"orphans", 0, content.index(b"part 0"))
+    page = first_row // 4096
+    entries = [found.start() for found in re.finditer(b"orphans", content) if found.start() // 4096 != page]
+    at = entries[7]
+    path.write_bytes(
+        content[:at] + b"zrphans" + content[at + 7 :]
+    )  # In the index, where nobody will look for it.
+
+    asked = 0
+
+    def count(call: str) -> None:
+        nonlocal asked
+        asked += call.startswith("SELECT name, seq, part FROM parts")
+
+    raw = sqlite3.connect(path)
+    raw.set_trace_callback(count)
+    while database.sweep(raw, 1) and asked <= 100:
+        pass
+    assert asked < 50
+    raw.close()
+
+    assert len(await read(path)) == 20

@@ -165,7 +165,9 @@ class RealServer:
         with contextlib.suppress(IndexError):
             kept = self._idle.pop()
             # The server may have closed it meanwhile, and then it has not taken the request.
-            with contextlib.suppress(http.client.RemoteDisconnected, BrokenPipeError, ConnectionResetError):
+            with contextlib.suppress(
+                http.client.RemoteDisconnected, BrokenPipeError, ConnectionResetError, ssl.SSLEOFError
+            ):
                 return self._ask(kept, method, path, data, headers)
         context = ssl._create_unverified_context()
         kept = http.client.HTTPSConnection("127.0.0.1", self.port, timeout=30, context=context)

@@ -79,6 +79,7 @@ def test_simulation_follows_from_its_seed_alone() -> None:
         pytest.param(
             4396, id="a repair beside a standby reads a damaged page that is whole in the write-ahead log"
         ),
+        pytest.param(6465, id="parts of a snapshot are in a damaged page, and cannot be removed"),
         pytest.param(3756, id="power is lost behind a sync that has failed"),
     ],
 )

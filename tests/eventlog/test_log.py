@@ -531,7 +531,7 @@ async def test_damaged_snapshot_is_passed_over(log: Log, store: WatchedStore) ->
     for seq in (2, 4):
         await log.put_snapshot("objects", seq, b"state")
     newest = store._snapshots["objects", 4]
-    for change in ({"blob": b"stale"}, {"chain": bytes(32)}):
+    for change in ({"pieces": (b"stale",)}, {"chain": bytes(32)}):
         store._snapshots["objects", 4] = type(newest)(
             **{name: change.get(name, getattr(newest, name)) for name in newest.__struct_fields__}
         )

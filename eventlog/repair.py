@@ -14,7 +14,7 @@ import contextlib
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 from msgspec.structs import replace
@@ -245,9 +245,14 @@ def _beginning(connection: sqlite3.Connection, anchor: Head) -> Head:
         end = begin.seq
         for records in _good_records(connection, begin):
             end = records[-1].seq
-        if {s.name for s in states} == {s.name for s in states if begin.seq <= s.seq <= end}:
+        if comes_to_states(states, begin.seq, end):
             return begin
     return anchor
+
+
+def comes_to_states(states: Sequence[Snapshot], begin: int, end: int) -> bool:
+    """Whether a log that begins behind the first of these records, and is good up to the other, has a state of each kind."""
+    return {state.name for state in states} == {s.name for s in states if begin <= s.seq <= end}
 
 
 def _place_of(connection: sqlite3.Connection, state: Snapshot) -> Head:

@@ -844,13 +844,8 @@ class Framework:
     def _asked(
         self, point: str, plugin: _Named, answer: Callable[..., Status | None], *args: object
     ) -> Status | None:
-        """The plugin's answer, of which the observer is told; that it raised is an error."""
-        try:
-            status = answer(*args)
-            if status is not None:
-                _status(status)
-        except Exception as error:
-            status = _crashed(point, plugin.name, error)
+        """The plugin's answer, of which the observer is told."""
+        status = _answered(point, plugin.name, answer, *args)
         if self.observer is not None:
             self.observer.plugin_ran(point, plugin.name, status)
         return status

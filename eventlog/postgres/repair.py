@@ -24,7 +24,7 @@ from tidelog.eventlog.postgres.session import LONG_SECONDS, Session
 from tidelog.eventlog.postgres.store import holder_name
 from tidelog.eventlog.postgres.witness import Witness
 from tidelog.eventlog.records import GENESIS, ChainBroken, LossAccepted, check_rows
-from tidelog.eventlog.repair import Repaired, loss_record
+from tidelog.eventlog.repair import Repaired, comes_to_states, loss_record
 from tidelog.eventlog.store import CHANGES, EMPTY, ROWS_PER_READ, Head, Snapshot, advance
 
 WHAT = "tidelog log repair"
@@ -128,10 +128,9 @@ class _Repair:
             if found is not None and found.is_sound and not info.name.endswith(CHANGES):
                 states.append(found)
         states.sort(key=lambda state: state.seq)
-        names = {state.name for state in states}
         for begin in (anchor, *(await self._places_of(states, anchor))):
             end = kept if begin is anchor else (await self._walk(begin))[0]
-            if names == {state.name for state in states if begin.seq <= state.seq <= end.seq}:
+            if comes_to_states(states, begin.seq, end.seq):
                 return begin, end
         return anchor, kept
 

@@ -95,6 +95,9 @@ class HttpConnection(asyncio.Protocol):
             # Nobody asked.
             self.close()
             return
+        self._take(data)
+
+    def _take(self, data: bytes) -> None:
         self._buffer += data
         try:
             self._read()
@@ -226,13 +229,8 @@ class HttpStream(HttpConnection):
                     await self._come.wait()
 
     def data_received(self, data: bytes) -> None:
-        if self._has_ended:
-            return
-        self._buffer += data
-        try:
-            self._read()
-        except (ValueError, IndexError) as error:
-            self._fail(f"the answer is no HTTP: {error}")
+        if not self._has_ended:
+            self._take(data)
 
     def eof_received(self) -> None:
         if self._has_begun and self._length < 0 and not self._is_chunked:

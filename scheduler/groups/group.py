@@ -266,14 +266,18 @@ class GroupTable:
         """Its pods that have not ended, with a node or without, in the order of creation."""
         return tuple(self._members.get(name, {}).values())
 
+    def _known(self, name: str) -> GroupRule | None:
+        """The rules of a group that an object defines, and of which there is a pod if it is a replica."""
+        definition = _definition(name)
+        return self._rules.get(definition) if name in self._members or definition == name else None
+
     def __contains__(self, name: str) -> bool:
-        """There is an object that defines the group, and if it is a replica a pod of it."""
-        return self.rule(name) is not None and (name in self._members or _definition(name) == name)
+        return self._known(name) is not None
 
     def info(self, name: str) -> QueuedGroupInfo | None:
-        """Return the rules as the queue needs them; None if there is no group."""
-        rule = self.rule(name)
-        if rule is None or name not in self:
+        """Return the rules as the queue needs them; None if there is no group: no object, or no pod of that replica."""
+        rule = self._known(name)
+        if rule is None:
             return None
         settings = self.settings
         desired = rule.desired_count if settings.gates.workload_basic_policy_desired_count else 0

@@ -193,6 +193,22 @@ async def test_power_loss_takes_nothing_that_was_acknowledged(
         await asyncio.to_thread(shutil.rmtree, tmp_path / str(case))
 
 
+async def lose_power_at_each_step(left: Machine, path: Path, recording: Recording, way: Way) -> None:
+    """The next writer goes on with what is left on this machine, the same files at `path`; nothing acknowledged is lost at any of its steps."""
+    disk = Recorder(path.parent)
+    async with open_log(path, disk=disk) as log:
+        records = {seq: record for seq, record in recording.records.items() if seq <= log.head.seq}
+        await grow(log, disk, records, random.Random(0), 1)
+        disk.stop()
+
+    for end in range(len(disk.steps) + 1):
+        machine = copy.deepcopy(left)
+        machine.run(disk.steps[:end])
+        for seed in range(4):
+            files = write(machine.image(random.Random(seed), way), path.parent.parent / f"{end}-{seed}")
+            await check(files, machine.acknowledged, records, honest=True)
+
+
 @pytest.mark.parametrize("written", [False, True], ids=["before the head", "before its sync"])
 @pytest.mark.parametrize("way", WAYS)
 async def test_power_loss_after_a_kill_in_the_middle_of_a_commit_costs_nothing(
@@ -204,18 +220,7 @@ async def test_power_loss_after_a_kill_in_the_middle_of_a_commit_costs_nothing(
     killed = Machine()
     killed.run(recording.steps[: crash + written])
     path = write(killed.files(), tmp_path / "killed")
-    disk = Recorder(path.parent)
-    async with open_log(path, disk=disk) as log:
-        records = {seq: record for seq, record in recording.records.items() if seq <= log.head.seq}
-        await grow(log, disk, records, random.Random(0), 1)
-        disk.stop()
-
-    for end in range(len(disk.steps) + 1):
-        machine = copy.deepcopy(killed)
-        machine.run(disk.steps[:end])
-        for seed in range(4):
-            left = write(machine.image(random.Random(seed), way), tmp_path / f"{end}-{seed}")
-            await check(left, machine.acknowledged, records, honest=True)
+    await lose_power_at_each_step(killed, path, recording, way)
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -230,18 +235,7 @@ async def test_power_loss_after_a_failed_sync_of_the_write_ahead_log_costs_nothi
     ended.run(recording.steps[: written + 1])
     path = write(ended.files(), tmp_path / "ended")
     ended.forget("c.db-wal")
-    disk = Recorder(path.parent)
-    async with open_log(path, disk=disk) as log:
-        records = {seq: record for seq, record in recording.records.items() if seq <= log.head.seq}
-        await grow(log, disk, records, random.Random(0), 1)
-        disk.stop()
-
-    for end in range(len(disk.steps) + 1):
-        machine = copy.deepcopy(ended)
-        machine.run(disk.steps[:end])
-        for seed in range(4):
-            left = write(machine.image(random.Random(seed), way), tmp_path / f"{end}-{seed}")
-            await check(left, machine.acknowledged, records, honest=True)
+    await lose_power_at_each_step(ended, path, recording, way)
 
 
 # --- disks that lie, and mistakes of ours -----------------------------------------------------------------------------

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 import msgspec
 import pytest
 from msgspec.structs import replace
 
 from tidelog.api.messagepack import array_head, bytes_head, in_pieces, map_head
-from tidelog.api.steps import sorting
+from tidelog.api.steps import Steps, sorting
 from tidelog.eventlog.objects import ObjectTable
 from tidelog.eventlog.records import ObjectDeleted, ObjectPut, Record, encode_body
 from tidelog.eventlog.store import HASHED_AT_ONCE, Snapshot, parts_of
 from tidelog.eventlog.table_encoding import OBJECTS_PER_STEP, TableEncoding, encoded
 from tidelog.testing import builders as b
+
+T = TypeVar("T")
 
 
 def record(seq: int, name: str, body: ObjectPut | ObjectDeleted) -> Record:
@@ -104,6 +108,17 @@ def test_heads_are_those_of_whole_values(length: int) -> None:
     assert whole == map_head(length) + b"".join(msgspec.msgpack.encode(key) + b"\xc0" for key in entries)
 
 
+def counted(work: Steps[T]) -> tuple[T, int]:
+    """The result, and between how many steps others had their turn."""
+    steps = 0
+    while True:
+        try:
+            next(work)
+        except StopIteration as done:
+            return done.value, steps
+        steps += 1
+
+
 @pytest.mark.parametrize("count", [0, 1, 64, 65, 499, 500, 501, 1_200])
 def test_large_lists_and_dicts_are_encoded_in_steps_and_are_the_same(count: int) -> None:
     rows = [[n, str(n), ("a", n)] for n in range(count)]
@@ -114,13 +129,7 @@ def test_large_lists_and_dicts_are_encoded_in_steps_and_are_the_same(count: int)
         "more": {"rows": rows},
     }
 
-    work, steps = in_pieces(value), 0
-    try:
-        while True:
-            next(work)
-            steps += 1
-    except StopIteration as done:
-        pieces = done.value
+    pieces, steps = counted(in_pieces(value))
 
     assert b"".join(pieces) == msgspec.msgpack.encode(value)
     assert steps == 3 * max(0, -(-count // 500) - 1)
@@ -147,13 +156,7 @@ def test_changes_say_what_is_particular_about_entries_behind_the_first_kind_that
 def test_keys_are_sorted_in_steps_as_at_once(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tidelog.api.steps.WORDS_PER_STEP", 16)
     words = [f"w{number * 7_919 % 1_009 % 500}" for number in range(count)]
-    work, steps = sorting(words), 0
-    try:
-        while True:
-            next(work)
-            steps += 1
-    except StopIteration as done:
-        found = done.value
+    found, steps = counted(sorting(words))
 
     assert found == sorted(words)
     assert steps >= count // 16 - 1

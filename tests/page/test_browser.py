@@ -28,6 +28,7 @@ from tidelog.replay.files import write_log
 from tidelog.replay.history import open_history
 from tidelog.replay.waits import queue_of
 from tidelog.replay.what_if import run_what_if
+from tidelog.scheduler.core import Core
 from tidelog.testing.builders import node, pdb, pod
 
 pytestmark = [needs_browser, pytest.mark.asyncio(loop_scope="module")]
@@ -65,6 +66,15 @@ def _served(logs: dict[str, Path]) -> Any:
     return served()
 
 
+def placed(core: Core) -> list[list[str]]:
+    """The pods that have a node, each with it."""
+    return sorted(
+        [key.removeprefix("Pod/"), obj.spec.node_name]
+        for key, obj in core.objects.items()
+        if isinstance(obj, Pod) and obj.spec.node_name
+    )
+
+
 async def test_every_record_shows_what_the_scheduler_had_there(browser: Any, address: str, log: Path) -> None:
     async with opened(browser, address) as (page, seen), await open_history(log) as history:
         head = await page.evaluate("tidelogPage.a.head")
@@ -79,12 +89,7 @@ async def test_every_record_shows_what_the_scheduler_had_there(browser: Any, add
                 if not core.objects[f"Pod/{row.key}"].spec.node_name  # type: ignore[union-attr]
             )
             assert await page.evaluate(PENDING) == pending, f"record {seq}"
-            placed = sorted(
-                [key.removeprefix("Pod/"), obj.spec.node_name]  # type: ignore[union-attr]
-                for key, obj in core.objects.items()
-                if key.startswith("Pod/") and obj.spec.node_name  # type: ignore[union-attr]
-            )
-            assert await page.evaluate(PLACED) == placed, f"record {seq}"
+            assert await page.evaluate(PLACED) == placed(core), f"record {seq}"
         assert seen.errors == []
 
 
@@ -104,12 +109,7 @@ async def test_page_that_follows_asks_for_what_is_new_and_shows_it(browser: Any,
 
                     history.log.refresh()
                     core = await history.core_at(last.seq)
-                    placed = sorted(
-                        [key.removeprefix("Pod/"), obj.spec.node_name]
-                        for key, obj in core.objects.items()
-                        if isinstance(obj, Pod) and obj.spec.node_name
-                    )
-                    assert await page.evaluate(PLACED) == placed
+                    assert await page.evaluate(PLACED) == placed(core)
                 assert [request for request in seen.requests if "after=" in request]
                 assert seen.errors == []
     finally:

@@ -41,6 +41,7 @@ NOMINATED_REJECTORS = 8
 LOSS_ENDS_ATTEMPTS = 9
 SEARCHES_OF_THEIR_OWN = 10
 NODES_WAKE_FOR_VOLUMES = 11
+GROUP_ERRORS_WAIT = 12
 
 BEHAVIOURS: dict[int, Behaviour] = {
     GUARDED_STARTING_PODS: Behaviour(
@@ -97,6 +98,11 @@ BEHAVIOURS: dict[int, Behaviour] = {
         "nodes-wake-for-volumes",
         "0.1.0",
         "A pod that NodeVolumeLimits rejected is woken by a new node and by a CSINode that goes, one that VolumeBinding rejected by the end of a CSIDriver that counted space, and a claim for one pod alone is in use until the last of several that mount it has gone.",
+    ),
+    GROUP_ERRORS_WAIT: Behaviour(
+        "group-errors-wait",
+        "0.1.0",
+        "A member that comes back with an error makes its group back off as after that error, and an idle scheduler does not try the group before.",
     ),
 }
 """Number → what changed."""

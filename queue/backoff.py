@@ -63,10 +63,11 @@ class BackoffPolicy:
 class BackoffQueue:
     """Entities by the end of their backoff (expiry, order)."""
 
-    __slots__ = ("_errors", "_policy", "_rejected")
+    __slots__ = ("_errors", "_group_errors_wait", "_policy", "_rejected")
 
-    def __init__(self, policy: BackoffPolicy) -> None:
+    def __init__(self, policy: BackoffPolicy, *, group_errors_wait: bool) -> None:
         self._policy = policy
+        self._group_errors_wait = group_errors_wait
         self._rejected: Heap[AnyEntity] = Heap()
         self._errors: Heap[AnyEntity] = Heap()
 
@@ -75,7 +76,11 @@ class BackoffQueue:
 
     def put(self, entity: AnyEntity) -> None:
         """The entity waits here; also after its order has changed."""
-        heap = self._rejected if entity.has_rejectors else self._errors
+        rejected = entity.has_rejectors
+        if rejected and self._group_errors_wait and isinstance(entity, QueuedGroup):
+            # Some member was rejected, and another met an error: the group waits for the error.
+            rejected = not entity.consecutive_errors
+        heap = self._rejected if rejected else self._errors
         heap.push(entity, (self._policy.expiry(entity), *entity.order))
 
     def discard(self, entity: AnyEntity) -> None:

@@ -13,17 +13,18 @@ none left it is done, and its counters are forgotten.
 In `upstream` mode groups behave as kube-scheduler's: one that was rejected only ever backs off, on the error side of the
 backoff queue, and the pool holds gated groups only. Otherwise a rejected group waits in the pool for the hints of all
 plugins that rejected one of its members or the group, events of its attempt included, and for a change of the group
-itself: a member more or less, or other rules.
+itself: a member more or less, or other rules. A member that comes back with an error (its volumes could not be bound,
+say) makes its group back off as after that error, whatever became of the others, and such a group is not popped early.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
 from tidelog.api.objects import ObjectMeta, Pod, PodSpec
 from tidelog.framework.events import Action, ClusterEvent, Resource
-from tidelog.queue.entity import QueuedGroup, QueuedPod, Strategy, Where
+from tidelog.queue.entity import NO_EXPIRY, QueuedGroup, QueuedPod, Strategy, Where
 from tidelog.queue.group_rules import GroupRules, QueuedGroupInfo
 from tidelog.queue.hints import HintMap
 from tidelog.queue.in_flight import InFlightEvent
@@ -41,6 +42,7 @@ class Groups:
     """The queued groups, those in flight, and the members outside both."""
 
     __slots__ = (
+        "_errors_wait",
         "_hints",
         "_order",
         "_places",
@@ -53,7 +55,14 @@ class Groups:
     )
 
     def __init__(
-        self, places: Places, rules: GroupRules, order: Order, hints: HintMap, *, upstream: bool
+        self,
+        places: Places,
+        rules: GroupRules,
+        order: Order,
+        hints: HintMap,
+        *,
+        upstream: bool,
+        errors_wait: bool,
     ) -> None:
         self._places = places
         self._order = order
@@ -61,6 +70,8 @@ class Groups:
         self.rules = rules
         self.wait_for_hints = not upstream
         """Whether a rejected group waits in the pool for hints; upstream's groups do not."""
+        self._errors_wait = errors_wait and not upstream
+        """Whether a member that comes back with an error makes its group back off as after that error, wherever the group is."""
         self.queued: dict[str, QueuedGroup] = {}
         self.in_flight: dict[str, QueuedGroup] = {}
         """Popped, and the result of their attempt is not known."""
@@ -75,7 +86,7 @@ class Groups:
             pod.where = Where.INCOMPLETE_MEMBER
             self.incomplete.setdefault(key, {})[pod.key] = pod
         elif group is not None:
-            self._join(group, pod, now, cause)
+            self._join(group, pod, now, cause, failed=failed)
         elif key in self.in_flight:
             pod.where = Where.PENDING_MEMBER
             self.pending.setdefault(key, {})[pod.key] = pod
@@ -163,8 +174,13 @@ class Groups:
             return
         info = self.rules.infos[group.key]
         newcomers = [member for member in group.members.values() if member not in popped]
+        errors = self._errors_of(group.members.values())
         if status == "success":
             group.absolve()
+            if errors:
+                self._bear(group, errors, now)
+                self._places.requeue(group, Strategy.AFTER_BACKOFF, now, cause)
+                return
             if len(newcomers) == len(group.members):
                 self._order.stamp(group, _as_pod(info), now)
             # Who was in this attempt and is left over keeps its place, and is tried again at once.
@@ -172,6 +188,7 @@ class Groups:
             return
         group.reject((), (), is_error=status == "error")
         self._order.stamp(group, _as_pod(info), now)
+        group.consecutive_errors = max(group.consecutive_errors, errors)
         strategy = Strategy.AFTER_BACKOFF
         # The group that was rejected is not the group that there is now if members came or it changed meanwhile.
         if group.has_rejectors and status == "unschedulable" and not newcomers and not group.disturbed:
@@ -204,13 +221,30 @@ class Groups:
                 member.where = Where.MEMBER
         return popped
 
-    def _join(self, group: QueuedGroup, pod: QueuedPod, now: int, cause: ClusterEvent) -> None:
-        """One more member of a queued group. If the newcomer is gated, so is the group."""
+    def _join(
+        self, group: QueuedGroup, pod: QueuedPod, now: int, cause: ClusterEvent, *, failed: bool
+    ) -> None:
+        """One more member of a queued group. If the newcomer is gated, so is the group; if it failed with an error, the group backs off."""
         group.members[pod.key] = pod
         pod.where = Where.MEMBER
-        if self._may_stay(group) and self._places.lets_in(group, pod, now, cause):
+        errors = self._errors_of((pod,)) if failed else 0
+        if errors:
+            self._bear(group, errors, now)
+        leaves = errors and group.where is Where.ACTIVE
+        if not leaves and self._may_stay(group) and self._places.lets_in(group, pod, now, cause):
             return
-        self._put_back(group, self._places.take_out(group), now, cause)
+        was = self._places.take_out(group)
+        self._put_back(group, Where.BACKOFF if errors else was, now, cause)
+
+    def _errors_of(self, members: Iterable[QueuedPod]) -> int:
+        """The most errors in a row that one of these has met, where a group waits for its members' errors to pass."""
+        return max((member.consecutive_errors for member in members), default=0) if self._errors_wait else 0
+
+    def _bear(self, group: QueuedGroup, errors: int, now: int) -> None:
+        """From now on the group backs off as after so many errors."""
+        group.consecutive_errors = max(group.consecutive_errors, errors)
+        group.expiry = NO_EXPIRY
+        self._order.stamp(group, _as_pod(self.rules.infos[group.key]), now)
 
     def _may_stay(self, group: QueuedGroup) -> bool:
         """Whether a change of the members leaves the group where it is, because the others' gates let it in already.

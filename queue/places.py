@@ -53,6 +53,7 @@ class Places:
         *,
         max_stay: int,
         pop_from_backoff: bool,
+        group_errors_wait: bool,
         time_due: Callable[[AnyEntity], int | None],
     ) -> None:
         self._gates = gates
@@ -60,7 +61,7 @@ class Places:
         self._policy = policy
         self._pop_from_backoff = pop_from_backoff
         self.active: Heap[AnyEntity] = Heap()
-        self.backoff = BackoffQueue(policy)
+        self.backoff = BackoffQueue(policy, group_errors_wait=group_errors_wait)
         self.pool = UnschedulablePool(max_stay, time_due)
         self.observer: QueueObserver | None = None
 

@@ -84,6 +84,8 @@ class QueueConfig(msgspec.Struct, frozen=True, kw_only=True):
     """The gate SchedulerQueueingHints; off, every event that a rejector registered for is as good as its hint's Queue."""
     upstream: bool = False
     """Reproduce kube-scheduler where the default repairs it (docs/queue.md, "Where we differ")."""
+    group_errors_wait: bool = True
+    """Behaviour 12: a group backs off for the errors of its members. Never with `upstream`."""
 
 
 DEFAULT_CONFIG = QueueConfig()
@@ -172,9 +174,17 @@ class SchedulingQueue:
             BackoffPolicy(config.initial_backoff, config.max_backoff, windows=config.pop_from_backoff),
             max_stay=config.max_in_unschedulable,
             pop_from_backoff=config.pop_from_backoff,
+            group_errors_wait=config.group_errors_wait,
             time_due=self._hints.time_due,
         )
-        self._groups = Groups(self._places, rules, self._order, self._hints, upstream=config.upstream)
+        self._groups = Groups(
+            self._places,
+            rules,
+            self._order,
+            self._hints,
+            upstream=config.upstream,
+            errors_wait=config.group_errors_wait,
+        )
         self.in_flight = InFlight(upstream=config.upstream)
         self._pods: dict[str, QueuedPod] = {}
         """Every pending pod by key, wherever it is. A pod in flight that was deleted is not here any more."""

@@ -18,7 +18,7 @@ from tidelog.api.objects import Pod
 from tidelog.api.times import NANOS
 from tidelog.configuration.configuration import SchedulerConfiguration
 from tidelog.configuration.profiles import Profile, build_profiles
-from tidelog.framework.behaviours import check_behaviours
+from tidelog.framework.behaviours import GROUP_ERRORS_WAIT, check_behaviours
 from tidelog.framework.events import WILDCARD
 from tidelog.framework.framework import Framework, FrameworkHandle
 from tidelog.framework.interface import QueueSortPlugin
@@ -146,6 +146,7 @@ def _make_queue(configuration: SchedulerConfiguration, profiles: Mapping[str, Pr
             max_in_unschedulable=configuration.pod_max_in_unschedulable_pods_duration,
             queueing_hints=configuration.feature_gates.scheduler_queueing_hints,
             upstream=configuration.upstream,
+            group_errors_wait=configuration.behaves(GROUP_ERRORS_WAIT),
         ),
         group_of=group_name,
     )

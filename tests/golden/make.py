@@ -331,6 +331,26 @@ def nodes_wake_for_volumes() -> Driver:
     return twice(11, happens)
 
 
+def group_errors_wait() -> Driver:
+    """A claim of a gang's third member is missing, and the volumes of the others are refused; then there is the claim, and no refusal."""
+
+    def happens(driver: Driver, when: str) -> None:
+        here = {"of": when}
+        claims = [storage.claim(f"{when}-{i}") for i in range(3)]
+        driver.put(storage.storage_class(), node(when, "a").label(here).build())
+        driver.put(*claims[1:], b.pod_group(when, min_count=2))
+        for i in range(3):
+            driver.put(pod(f"{when}-{i}").group(when).node_selector(here).pvc(f"{when}-{i}").build())
+        for _ in range(6):
+            driver.settle()
+            driver.put(*claims[1:])
+            driver.advance(seconds=0.5)
+        driver.put(claims[0])
+        driver.advance(seconds=30)
+
+    return twice(12, happens)
+
+
 STORIES: dict[str, Callable[[], Driver]] = {
     "spread": spread,
     "preemption": preemption,
@@ -349,6 +369,7 @@ STORIES: dict[str, Callable[[], Driver]] = {
     "loss-ends-attempts": loss_ends_attempts,
     "searches-of-their-own": searches_of_their_own,
     "nodes-wake-for-volumes": nodes_wake_for_volumes,
+    "group-errors-wait": group_errors_wait,
 }
 
 

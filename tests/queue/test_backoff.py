@@ -117,7 +117,7 @@ def test_expiry_is_computed_once_per_failure() -> None:
 
 
 def test_in_one_window_the_order_decides_and_errors_are_never_popped_early() -> None:
-    queue = BackoffQueue(policy())
+    queue = BackoffQueue(policy(), group_errors_wait=True)
     low, high = pod(300, rejections=1, number=2), pod(900, rejections=1, number=1)
     error = pod(0, errors=1, number=3)
     for entity in (low, error, high):
@@ -129,7 +129,7 @@ def test_in_one_window_the_order_decides_and_errors_are_never_popped_early() -> 
 
 
 def test_expired_are_taken_out_and_the_next_deadline_is_told() -> None:
-    queue = BackoffQueue(policy())
+    queue = BackoffQueue(policy(), group_errors_wait=True)
     early, late = pod(0, rejections=1, number=1), pod(0, errors=3, number=2)
     queue.put(early)
     queue.put(late)

@@ -416,8 +416,8 @@ def test_rejected_group_is_on_the_rejected_side_of_the_backoff_queue_and_an_erro
     assert bench.popped() == ""
 
 
-def test_side_of_the_backoff_queue_follows_the_members() -> None:
-    bench = bench_with_group(names="abc")
+def test_side_of_the_backoff_queue_followed_the_members_before_behaviour_12() -> None:
+    bench = bench_with_group(names="abc", config={"group_errors_wait": False})
     bench.pop()
     bench.finish_group(KEY, "error", {**rejected("a"), **rejected("b", by=ERROR)})
     contents = bench.queue.contents()
@@ -430,6 +430,76 @@ def test_side_of_the_backoff_queue_follows_the_members() -> None:
     bench.reject("c", "Fit")
     contents = bench.queue.contents()
     assert (len(contents.backoff_rejected), len(contents.backoff_errors)) == (1, 0)
+
+
+def test_group_with_an_error_waits_though_another_member_was_rejected() -> None:
+    bench = bench_with_group(names="abc")
+    bench.pop()
+
+    bench.finish_group(KEY, "error", {**rejected("a"), **rejected("b", by=ERROR)})
+
+    contents = bench.queue.contents()
+    assert (len(contents.backoff_rejected), len(contents.backoff_errors)) == (0, 1)
+    assert bench.popped() == ""
+
+
+@pytest.mark.parametrize("place", ["backoff", "active", "unschedulable"])
+def test_member_that_comes_back_with_an_error_makes_its_queued_group_back_off(place: str) -> None:
+    """As when volumes are refused of members that were bound while another one found no node."""
+    bench = bench_with_group(names="abc")
+    for errors in range(1, 4):
+        bench.pop()
+        bench.finish_group(KEY, "success", rejected("c"))
+        if place != "active":
+            bench.pop()
+            if place == "backoff":
+                bench.node_added()
+            bench.finish_group(KEY, "unschedulable", rejected("c"))
+        assert group_where(bench) == place
+
+        bench.reject("a")
+        bench.reject("b")
+
+        group = bench.group(KEY)
+        assert (group_where(bench), sorted(group.members)) == (
+            "backoff",
+            ["default/a", "default/b", "default/c"],
+        )
+        assert group.consecutive_errors == errors
+        assert bench.popped() == ""
+        free_at = bench.queue.next_backoff_end()
+        assert free_at is not None
+        assert free_at - bench.now > 2 ** (errors - 1) * NANOS
+        bench.now = free_at
+        bench.queue.flush_backoff(bench.now)
+        assert group_where(bench) == "active"
+
+
+@pytest.mark.parametrize("status", ["success", "unschedulable"])
+def test_member_that_comes_back_with_an_error_in_flight_makes_its_group_back_off(status: Any) -> None:
+    bench = bench_with_group(names="abc")
+    bench.pop()
+    bench.finish_group(KEY, "success", rejected("c"))
+    bench.pop()
+
+    bench.reject("a")
+    bench.finish_group(KEY, status, rejected("c"))
+
+    assert (group_where(bench), bench.group(KEY).consecutive_errors) == ("backoff", 1)
+    assert bench.popped() == ""
+
+
+def test_member_that_comes_back_rejected_lets_an_idle_scheduler_try_its_group_early() -> None:
+    bench = bench_with_group(names="abc")
+    bench.pop()
+    bench.finish_group(KEY, "success", rejected("c"))
+    bench.pop()
+    bench.finish_group(KEY, "unschedulable", rejected("c"))
+
+    bench.reject("a", "Fit")
+
+    assert group_where(bench) == "backoff"
+    assert bench.popped() == "g"
 
 
 def test_upstream_group_is_retried_without_any_event() -> None:

@@ -49,12 +49,19 @@ def claiming(story: Story) -> Story:
         place = dice.randrange(first, len(steps) + 1)
         steps[place:place] = [claims.happens()]
     steps[first:first] = [Apply(objects=tuple(setting), settle=dice.random() < 0.5)]
-    return replace(
-        story,
-        configuration=claims.configuration(story.configuration),
-        actors={**story.actors, **claims.actors()},
-        steps=tuple(steps),
-    )
+    configuration, actors = claims.configuration(story.configuration), claims.actors()
+    if "refuses" in actors.get("volumeController", ()):
+        configuration = _patient(configuration)
+        steps = [
+            replace(step, configuration=_patient(step.configuration)) if isinstance(step, Configure) else step
+            for step in steps
+        ]
+    return replace(story, configuration=configuration, actors={**story.actors, **actors}, steps=tuple(steps))
+
+
+def _patient(configuration: dict[str, Any]) -> dict[str, Any]:
+    """With the longest backoff that is the default: pods whose volumes are refused for ever are tried for ever, and with each all who wait for their room."""
+    return {name: value for name, value in configuration.items() if name != "podMaxBackoffSeconds"}
 
 
 class _Claims:

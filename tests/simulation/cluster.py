@@ -81,8 +81,8 @@ class SeenPod:
         """We have asked it to go."""
         self.reserved = ""
         """The node whose resources it holds while it waits for a permit, or for answers."""
-        self.promise: Reserved | None = None
-        """Its volumes and devices are promised, and it waits for answers."""
+        self.promise: Reserved | Waiting | None = None
+        """Its volumes and devices are promised, and it waits for answers; or it waits for those of its group."""
         self.fallback_node = ""
         """Where it was nominated to in an attempt in which these constraints had fallen back."""
         self.fell_back: frozenset[int] = frozenset()
@@ -308,6 +308,8 @@ class SeenCluster:
                 self._bind(pod, body.node)
             case Waiting() if pod is not None:
                 pod.reserved = body.node
+                if body.group:
+                    pod.promise = body
             case Reserved():
                 self._write(body.writes)
                 if pod is not None:

@@ -70,17 +70,19 @@ class Follower:
 
 def stuck(records: Sequence[Record], follower: Follower, now: int, judge: Judge) -> dict[str, bool]:
     """Keys of the pods and groups that could be placed now, and whether by preemption only. `judge` has seen all the records."""
-    found = dict.fromkeys(_by_rules(judge, now), False)
-    if any(pod.is_pending for pod in judge.cluster.pods.values()):
-        for outcomes in _by_trial(records, follower.copy(records), now):
-            preempts = all(isinstance(body, Nominated) for _, body in outcomes)
-            found.update({key: found.get(key, True) and preempts for key, _ in outcomes})
     pods = judge.cluster.pods
-    return {
-        key: preempts
-        for key, preempts in found.items()
-        if key not in pods or not awaits_volume(judge.cluster, pods[key])
-    }
+
+    def awaits(key: str) -> bool:
+        return key in pods and awaits_volume(judge.cluster, pods[key])
+
+    found = {key: False for key in _by_rules(judge, now) if not awaits(key)}
+    if any(pod.is_pending for pod in pods.values()):
+        for outcomes in _by_trial(records, follower.copy(records), now):
+            # A group is tried in vain as long as one of its members awaits a volume.
+            if not any(awaits(key) for key, _ in outcomes):
+                preempts = all(isinstance(body, Nominated) for _, body in outcomes)
+                found.update({key: found.get(key, True) and preempts for key, _ in outcomes})
+    return found
 
 
 def asleep(records: Sequence[Record], follower: Follower, now: int, core: Core) -> list[str]:

@@ -772,9 +772,12 @@ class Machine:
             for program in self._alive:
                 self._kill(program, None)
         files.put_back()
+        self._is_put_back()
+        self._start_all()
+
+    def _is_put_back(self) -> None:
         self._tampered = (self._tampered[0], self.loop.now)
         self.is_mending = False
-        self._start_all()
 
     @property
     def _is_tampered(self) -> bool:
@@ -847,6 +850,8 @@ class Machine:
         for program in self._alive:
             self.kill(program)
         self.lock = None
+        if isinstance(self.files, RealFiles) and self.files.is_tampered:
+            self._is_put_back()  # By whoever brings the power back.
         self.files.lose_power()
         self._later(back_after, self._start_all)
 

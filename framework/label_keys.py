@@ -7,7 +7,7 @@ at most `KEYS_MAX` times.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from tidelog.framework.node_info import PodInfo
 
@@ -52,10 +52,11 @@ class LabelKeys:
         if len(known) > KEYS_MAX:
             self._keys = None
 
-    def read_of(self, labels: Mapping[str, str], own: Iterable[str] = ()) -> list[tuple[str, str]]:
+    def read_of(self, labels: Mapping[str, str], own: Collection[str] = ()) -> list[tuple[str, str]]:
         """Those of the labels that somebody asks for, or the pod itself does, by key."""
         keys = self._keys
         if keys is None:
             return sorted(labels.items())
-        mine = frozenset(own)
-        return sorted((key, value) for key, value in labels.items() if key in keys or key in mine)
+        if not keys and not own:
+            return []
+        return sorted([(key, value) for key, value in labels.items() if key in keys or key in own])

@@ -3,7 +3,7 @@
 A plugin that offers none of them is right, and asked as often as its declaration says (`Depends`). Each is a promise, which the
 conformance kit checks where it can.
 
-    SignsPods        what it reads of a pod: pods that no plugin tells apart share what is known of the nodes
+    SignsPods        what it reads of a pod: pods that no plugin tells apart share what is known of the nodes (`PodParts`: of what that is made)
     ConcernsPods     whether it has anything to do with a pod
     SignsAttempts    what else an attempt's answers depend on, where they differ though the pod is the same
     LooksBeyond      what it reads beyond the node that it is asked about
@@ -18,6 +18,7 @@ conformance kit checks where it can.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from enum import Flag, auto
 from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 from tidelog.framework.lanes import Lanes
@@ -32,9 +33,27 @@ class NotCountable(Exception):
     """Raised by what a plugin offers: it does not hold for this pod, or as the cluster is now. The plugin is asked plainly."""
 
 
+class PodParts(Flag):
+    """Of which parts of a pod a plugin's signature is made."""
+
+    SPEC = auto()
+    """Its namespace and its spec, without what containers request."""
+    REQUESTS = auto()
+    """Resources that its containers request, and what follows from them: `requests`, `score_requests`."""
+    LABELS = auto()
+    """Labels and owners."""
+    ANNOTATIONS = auto()
+
+
+EVERYTHING = PodParts.SPEC | PodParts.REQUESTS | PodParts.LABELS | PodParts.ANNOTATIONS
+
+
 @runtime_checkable
 class SignsPods(Protocol):
-    """A plugin that does not offer this may read namespace, labels, annotations, owners and the whole spec, and nothing else of a pod."""
+    """A plugin that does not offer this may read namespace, labels, annotations, owners and the whole spec, and nothing else of a pod.
+
+    An attribute `signed_parts` may say of what the signature is made (`PodParts`): the plugin is not asked again about pods that differ in other things.
+    """
 
     def sign_pod(self, pod: PodInfo) -> object:
         """All that the plugin reads of the pod: equal for pods that it does not tell apart. msgpack must be able to encode it.
@@ -217,6 +236,7 @@ class SumsUp(Protocol):
 
 
 __all__: Sequence[str] = (
+    "EVERYTHING",
     "ConcernsPods",
     "Corner",
     "CountsDomains",
@@ -224,6 +244,7 @@ __all__: Sequence[str] = (
     "LooksBeyond",
     "NodeUse",
     "NotCountable",
+    "PodParts",
     "RoomsTogether",
     "ScoresTogether",
     "SignsAttempts",

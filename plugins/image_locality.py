@@ -14,7 +14,7 @@ from tidelog.framework.behaviours import ONE_IMAGE_SIZE
 from tidelog.framework.interface import CycleState, Depends, Handle, Plugin, ScorePlugin, Status
 from tidelog.framework.node_info import NodeInfo, PodInfo
 from tidelog.framework.node_sets import Bits, Groups, NodeSets
-from tidelog.framework.offers import CountsDomains, SignsPods
+from tidelog.framework.offers import CountsDomains, PodParts, SignsPods
 
 _MIB = 1024 * 1024
 MIN_THRESHOLD = 23 * _MIB
@@ -30,6 +30,7 @@ class ImageLocality(Plugin):
 
     name = "ImageLocality"
     score_depends = Depends.NODE | Depends.ALL_NODES
+    signed_parts = PodParts.SPEC
 
     def __init__(self, args: Any, handle: Handle) -> None:
         super().__init__(args, handle)

@@ -40,7 +40,7 @@ from tidelog.framework.interface import (
     unresolvable,
 )
 from tidelog.framework.node_info import NodeInfo, PodInfo
-from tidelog.framework.offers import SignsPods
+from tidelog.framework.offers import PodParts, SignsPods
 
 REASON_POD = "node(s) didn't match Pod's node affinity/selector"
 REASON_ENFORCED = "node(s) didn't match scheduler-enforced node affinity"
@@ -67,6 +67,7 @@ class NodeAffinity(Plugin):
     Args = NodeAffinityArgs
     filter_depends = Depends.LABELS
     score_depends = Depends.LABELS
+    signed_parts = PodParts.SPEC
 
     def __init__(self, args: NodeAffinityArgs, handle: Handle) -> None:
         super().__init__(args, handle)

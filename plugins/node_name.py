@@ -17,7 +17,7 @@ from tidelog.framework.interface import (
     unresolvable,
 )
 from tidelog.framework.node_info import NodeInfo, PodInfo
-from tidelog.framework.offers import SignsPods
+from tidelog.framework.offers import PodParts, SignsPods
 
 REASON = "node(s) didn't match the requested node name"
 
@@ -30,6 +30,7 @@ class NodeName(Plugin):
 
     name = "NodeName"
     filter_depends = Depends.LABELS
+    signed_parts = PodParts.SPEC
 
     def sign_pod(self, pod: PodInfo) -> object:
         return pod.pod.spec.node_name

@@ -22,7 +22,7 @@ from tidelog.framework.interface import (
     unschedulable,
 )
 from tidelog.framework.node_info import ANY_IP, HostPort, NodeInfo, PodInfo, host_ports_of
-from tidelog.framework.offers import SignsPods
+from tidelog.framework.offers import PodParts, SignsPods
 
 REASON = "node(s) didn't have free ports for the requested pod ports"
 
@@ -32,6 +32,7 @@ class NodePorts(Plugin):
 
     name = "NodePorts"
     filter_depends = Depends.LOAD
+    signed_parts = PodParts.SPEC
 
     def sign_pod(self, pod: PodInfo) -> object:
         return pod.host_ports

@@ -23,7 +23,7 @@ from tidelog.framework.interface import (
     unresolvable,
 )
 from tidelog.framework.node_info import NodeInfo, PodInfo
-from tidelog.framework.offers import SignsPods
+from tidelog.framework.offers import PodParts, SignsPods
 
 REASON = "node(s) were unschedulable"
 
@@ -33,6 +33,7 @@ class NodeUnschedulable(Plugin):
 
     name = "NodeUnschedulable"
     filter_depends = Depends.TRAITS
+    signed_parts = PodParts.SPEC
 
     def sign_pod(self, pod: PodInfo) -> object:
         return pod.pod.spec.tolerations

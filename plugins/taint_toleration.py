@@ -26,7 +26,7 @@ from tidelog.framework.interface import (
     unresolvable,
 )
 from tidelog.framework.node_info import NodeInfo, PodInfo
-from tidelog.framework.offers import SignsPods
+from tidelog.framework.offers import PodParts, SignsPods
 
 REASON = "node(s) had untolerated taint(s)"
 _STATE = "TaintToleration.preferring"
@@ -38,6 +38,7 @@ class TaintToleration(Plugin):
     name = "TaintToleration"
     filter_depends = Depends.TRAITS
     score_depends = Depends.TRAITS
+    signed_parts = PodParts.SPEC
 
     def sign_pod(self, pod: PodInfo) -> object:
         return pod.pod.spec.tolerations

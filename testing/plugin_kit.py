@@ -14,7 +14,7 @@ the strength of it. The promises, each with a check of its own:
 - `filter dependencies` and `score dependencies` are true: an answer does not change when something changes that the plugin says
   it does not depend on.
 - `preparation` looks at the pod only: what PreFilter and PreScore have left holds in every cluster, where the declaration promises that.
-- `shape`: pods that `sign_pod` signs alike, or that differ in name, uid and status only, get the same answers.
+- `shape`: pods that `sign_pod` signs alike, or that differ in name, uid and status only, get the same answers; a signature is made of `signed_parts` only.
 - `scores` are scores: after normalisation one integer from 0 to 100 for every node, and so if each distinct raw score is normalised once.
 
 Every check tries many random clusters and counts the cases that said something about the plugin; a check that never met such a
@@ -52,7 +52,7 @@ from tidelog.framework.interface import (
 )
 from tidelog.framework.node_info import NodeInfo, PodInfo
 from tidelog.framework.object_events import Rules, effects, pod_events
-from tidelog.framework.offers import SignsAttempts, SignsPods
+from tidelog.framework.offers import EVERYTHING, PodParts, SignsAttempts, SignsPods
 from tidelog.framework.preemption_plan import PreemptionPort
 from tidelog.scheduler.node_facts import nodes_told_of
 from tidelog.testing.plugin_worlds import SCHEDULER, Dice, Happening, World, WorldCluster
@@ -458,6 +458,7 @@ def _shape_trial(subject: Subject, world: World, trial: int) -> bool:
     """Another pod that is signed alike."""
     dice = Dice(trial)
     cluster, target = world.cluster(dice), world.target(dice)
+    _check_parts(subject, trial, cluster, target, world.target(Dice(-1 - trial)))
     other = _signed_alike(subject, dice, world, target, cluster)
     if subject.signature(cluster, target) != subject.signature(cluster, other):
         return False
@@ -467,6 +468,35 @@ def _shape_trial(subject: Subject, world: World, trial: int) -> bool:
         told = f"\n  one: {_json(target)}\n  other: {_json(other)}"
         raise _broken(subject, trial, f"{what}: {answers[0]} and {answers[1]}{told}")
     return any(answer not in (None, 0, SKIP) for answer in answers[0])
+
+
+def _check_parts(subject: Subject, trial: int, cluster: WorldCluster, target: Pod, drawn: Pod) -> None:
+    """With what another pod has in place of the parts of which the signature is not made, it is the same."""
+    plugin = subject.plugin
+    parts = getattr(plugin, "signed_parts", EVERYTHING)
+    if not isinstance(plugin, SignsPods) or parts is EVERYTHING:
+        return
+    subject.handle.snapshot = cluster
+    meta, spec = target.metadata, target.spec
+    if PodParts.LABELS not in parts:
+        meta = replace(meta, labels=drawn.metadata.labels, owner_references=drawn.metadata.owner_references)
+    if PodParts.ANNOTATIONS not in parts:
+        meta = replace(meta, annotations={"drawn": "yes"})
+    if PodParts.REQUESTS not in parts:
+        asking = [one.resources for one in drawn.spec.containers][: len(spec.containers)]
+        those = [replace(one, resources=what) for one, what in zip(spec.containers, asking, strict=False)]
+        spec = replace(spec, containers=(*those, *spec.containers[len(those) :]))
+    if PodParts.SPEC not in parts:
+        resources = [one.resources for one in spec.containers]
+        those = [
+            replace(one, resources=what) for one, what in zip(drawn.spec.containers, resources, strict=False)
+        ]
+        spec = replace(drawn.spec, containers=(*those, *spec.containers[len(those) :]))
+    other = replace(target, metadata=meta, spec=spec)
+    signed, again = plugin.sign_pod(PodInfo(target)), plugin.sign_pod(PodInfo(other))
+    if signed != again:
+        what = "a pod that differs only in parts that signed_parts leaves out is signed otherwise"
+        raise _broken(subject, trial, f"{what}: {again} of {_json(other)}, {signed} of {_json(target)}")
 
 
 _PARTS = ("containers", "node_selector", "affinity", "tolerations", "topology_spread_constraints", "volumes", "resource_claims")  # fmt: skip

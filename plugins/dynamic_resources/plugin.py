@@ -57,7 +57,7 @@ from tidelog.framework.interface import (
     unschedulable,
 )
 from tidelog.framework.node_info import NodeInfo, PodInfo
-from tidelog.framework.offers import ConcernsPods, NotCountable, SignsAttempts, SignsPods
+from tidelog.framework.offers import ConcernsPods, NotCountable, PodParts, SignsAttempts, SignsPods
 from tidelog.plugins.dynamic_resources.allocator import (
     AllocationError,
     Allocator,
@@ -116,6 +116,7 @@ class DynamicResources(Plugin):
     filter_depends = Depends.NODE | Depends.OCCUPANTS | Depends.CLUSTER
     score_depends = Depends.NODE | Depends.OCCUPANTS | Depends.CLUSTER
     signed_depends: ClassVar[Depends] = Depends.CLUSTER
+    signed_parts = PodParts.SPEC | PodParts.REQUESTS
     ours_at = ("placementGenerate", "placementState")
     tries_resolvable_only = True
     reads_first_member = False

@@ -47,7 +47,7 @@ from tidelog.framework.interface import (
 )
 from tidelog.framework.node_info import NodeInfo, PodInfo
 from tidelog.framework.node_sets import NodeSets
-from tidelog.framework.offers import CountsDomains, NotCountable, SignsPods
+from tidelog.framework.offers import CountsDomains, NotCountable, PodParts, SignsPods
 from tidelog.plugins.inter_pod_affinity.counts import FILTER_STATE, AffinityCounts, Incoming, WeightTable
 from tidelog.plugins.inter_pod_affinity.domains import AffinityDomains
 from tidelog.plugins.inter_pod_affinity.hints import InterPodAffinityHints
@@ -69,6 +69,7 @@ class InterPodAffinity(Plugin):
     Args = InterPodAffinityArgs
     filter_depends = Depends.NODE | Depends.DOMAINS
     score_depends = Depends.NODE | Depends.DOMAINS
+    signed_parts = PodParts.SPEC | PodParts.LABELS
 
     @classmethod
     def validate_args(cls, args: Any, path: str, gates: FeatureGates) -> list[FieldError]:
@@ -83,7 +84,9 @@ class InterPodAffinity(Plugin):
     def sign_pod(self, pod: PodInfo) -> object:
         """Its own terms, and of its labels those that some term asks for."""
         affinity = pod.pod.spec.affinity
-        own = (affinity.pod_affinity, affinity.pod_anti_affinity) if affinity else ()
+        if affinity is None:
+            return (pod.namespace, self.handle.snapshot.label_keys.read_of(pod.labels), ())
+        own = (affinity.pod_affinity, affinity.pod_anti_affinity)
         asked = {key for terms in pod.terms[:4] for term in terms for key in term.label_keys}
         labels = self.handle.snapshot.label_keys.read_of(pod.labels, asked)
         return (pod.namespace, labels, own)

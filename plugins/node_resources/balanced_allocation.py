@@ -28,6 +28,7 @@ from tidelog.framework.interface import (
 from tidelog.framework.node_info import NodeInfo, PodInfo
 from tidelog.framework.offers import (
     NodeUse,
+    PodParts,
     ScoresTogether,
     SignsPods,
     Together,
@@ -55,6 +56,7 @@ class NodeResourcesBalancedAllocation(Plugin):
     name = "NodeResourcesBalancedAllocation"
     Args = NodeResourcesBalancedAllocationArgs
     score_depends = Depends.STATE
+    signed_parts = PodParts.SPEC | PodParts.REQUESTS
 
     def __init__(self, args: NodeResourcesBalancedAllocationArgs, handle: Handle) -> None:
         super().__init__(args, handle)

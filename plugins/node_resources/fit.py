@@ -46,6 +46,7 @@ from tidelog.framework.interface import (
 from tidelog.framework.node_info import NodeInfo, PodInfo
 from tidelog.framework.offers import (
     NodeUse,
+    PodParts,
     RoomsTogether,
     ScoresTogether,
     SignsPods,
@@ -95,6 +96,7 @@ class NodeResourcesFit(Plugin):
     Args = NodeResourcesFitArgs
     filter_depends = Depends.STATE
     score_depends = Depends.STATE
+    signed_parts = PodParts.SPEC | PodParts.REQUESTS
 
     def __init__(self, args: NodeResourcesFitArgs, handle: Handle) -> None:
         super().__init__(args, handle)

@@ -48,7 +48,7 @@ from tidelog.framework.interface import (
 )
 from tidelog.framework.node_info import NodeInfo, PodInfo
 from tidelog.framework.node_sets import NodeSets
-from tidelog.framework.offers import CountsDomains, SignsAttempts, SignsPods
+from tidelog.framework.offers import CountsDomains, PodParts, SignsAttempts, SignsPods
 from tidelog.framework.told import Fallback, ToldByPlugin
 from tidelog.plugins.pod_topology_spread.constraints import (
     DECISION,
@@ -83,6 +83,7 @@ class PodTopologySpread(Plugin):
     Args = PodTopologySpreadArgs
     filter_depends = Depends.NODE | Depends.DOMAINS
     score_depends = Depends.NODE | Depends.DOMAINS
+    signed_parts = PodParts.SPEC | PodParts.LABELS
 
     def __init__(self, args: PodTopologySpreadArgs, handle: Handle) -> None:
         super().__init__(args, handle)

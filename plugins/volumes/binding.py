@@ -58,7 +58,7 @@ from tidelog.framework.interface import (
     unresolvable,
 )
 from tidelog.framework.node_info import NodeInfo, PodInfo
-from tidelog.framework.offers import ConcernsPods, SignsAttempts, SignsPods
+from tidelog.framework.offers import ConcernsPods, PodParts, SignsAttempts, SignsPods
 from tidelog.framework.storage import Storage
 from tidelog.plugins.node_resources.scoring import (
     MAX_UTILIZATION,
@@ -141,6 +141,7 @@ class VolumeBinding(Plugin):
     filter_depends = Depends.NODE | Depends.OCCUPANTS | Depends.STORAGE
     score_depends = Depends.NODE | Depends.OCCUPANTS | Depends.STORAGE
     signed_depends: ClassVar[Depends] = Depends.STORAGE
+    signed_parts = PodParts.SPEC
 
     def __init__(self, args: VolumeBindingArgs, handle: Handle) -> None:
         super().__init__(args, handle)

@@ -30,7 +30,7 @@ from tidelog.framework.interface import (
 )
 from tidelog.framework.interface import Snapshot as SnapshotPort
 from tidelog.framework.node_info import NodeInfo, PodInfo
-from tidelog.framework.offers import ConcernsPods, NotCountable, SignsAttempts, SignsPods
+from tidelog.framework.offers import ConcernsPods, NotCountable, PodParts, SignsAttempts, SignsPods
 from tidelog.framework.snapshot import Snapshot
 from tidelog.framework.storage import Storage
 from tidelog.plugins.volumes.claims import (
@@ -77,6 +77,7 @@ class NodeVolumeLimits(Plugin):
     name = "NodeVolumeLimits"
     filter_depends = Depends.OCCUPANTS | Depends.STORAGE
     signed_depends: ClassVar[Depends] = Depends.STORAGE
+    signed_parts = PodParts.SPEC
 
     def __init__(self, args: None, handle: Handle) -> None:
         super().__init__(args, handle)

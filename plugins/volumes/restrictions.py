@@ -26,7 +26,7 @@ from tidelog.framework.interface import (
     unschedulable,
 )
 from tidelog.framework.node_info import NodeInfo, PodInfo
-from tidelog.framework.offers import ConcernsPods, SignsAttempts, SignsPods
+from tidelog.framework.offers import ConcernsPods, PodParts, SignsAttempts, SignsPods
 from tidelog.plugins.volumes.claims import concerns_mounted_claim, mounted_names, not_found, queue_if
 from tidelog.plugins.volumes.signing import signed
 
@@ -64,6 +64,7 @@ class VolumeRestrictions(Plugin):
     name = "VolumeRestrictions"
     filter_depends = Depends.OCCUPANTS | Depends.STORAGE | Depends.CLUSTER
     signed_depends: ClassVar[Depends] = Depends.STORAGE | Depends.CLUSTER
+    signed_parts = PodParts.SPEC
 
     def __init__(self, args: None, handle: Handle) -> None:
         super().__init__(args, handle)

@@ -21,7 +21,7 @@ from tidelog.framework.interface import (
     unresolvable,
 )
 from tidelog.framework.node_info import NodeInfo, PodInfo
-from tidelog.framework.offers import ConcernsPods, SignsAttempts, SignsPods
+from tidelog.framework.offers import ConcernsPods, PodParts, SignsAttempts, SignsPods
 from tidelog.plugins.volumes.binding import mode_not_set
 from tidelog.plugins.volumes.claims import NO_NAME, concerns_mounted_claim, mounted_names, not_found, queue_if
 from tidelog.plugins.volumes.in_tree import ZONES_DELIMITER
@@ -47,6 +47,7 @@ class VolumeZone(Plugin):
     name = "VolumeZone"
     filter_depends = Depends.NODE | Depends.STORAGE
     signed_depends: ClassVar[Depends] = Depends.STORAGE
+    signed_parts = PodParts.SPEC
 
     def sign_pod(self, pod: PodInfo) -> object:
         return bool(signed(pod))

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
-from tidelog.api.objects import Pod, PodSpec
+from tidelog.api.objects import Container, Pod, PodSpec, ResourceRequirements
 from tidelog.framework.framework import MAX_NODE_SCORE, Framework
 from tidelog.framework.interface import (
     Code,
@@ -24,9 +24,11 @@ from tidelog.framework.interface import (
 )
 from tidelog.framework.node_info import NodeInfo, PodInfo
 from tidelog.framework.offers import (
+    EVERYTHING,
     ConcernsPods,
     CountsDomains,
     LooksBeyond,
+    PodParts,
     SignsAttempts,
     SignsPods,
     Together,
@@ -219,13 +221,13 @@ class Ways:
             if isinstance(plugin, LooksBeyond) and not self._counts(plugin)
         ]
         self.pre_filtering = frozenset(plugin.name for plugin in framework.pre_filter)
-        by_name = [plugins[name] for name in sorted(plugins)]
-        self.signs = [plugin.sign_pod if isinstance(plugin, SignsPods) else all_of for plugin in by_name]
-        """The fields of a pod read by each plugin that has a say about nodes."""
-        self.signs_all = all_of in self.signs
-        """Some plugin does not say what it reads of a pod."""
-        self.varying = [plugin for plugin in by_name if isinstance(plugin, SignsAttempts)]
-        """For them each attempt may be another one."""
+        of_spec = [p for p in plugins.values() if self._parts(p) is PodParts.SPEC]
+        singly = sorted((p for p in plugins.values() if p not in of_spec), key=self._reads_more)
+        self.bundles = [Bundle(framework, self, PodParts.SPEC, of_spec)]
+        self.bundles += [Bundle(framework, self, self._parts(plugin), [plugin]) for plugin in singly]
+        """All that have a say about nodes, those first that read the least of a pod."""
+        self.signs_all = any(bundle.parts is EVERYTHING for bundle in self.bundles)
+        """Some plugin does not say of what its signature is made."""
 
     def of_filter(self, plugin: Any) -> Way:
         """How often PreFilter and Filter are asked."""
@@ -235,11 +237,42 @@ class Ways:
         """How often PreScore and Score are asked."""
         return self._way[plugin.name][1]
 
+    def _parts(self, plugin: Any) -> PodParts:
+        """Of what its signature is made."""
+        if not isinstance(plugin, SignsPods):
+            return EVERYTHING
+        found: PodParts = getattr(plugin, "signed_parts", EVERYTHING)
+        return found
+
+    def _reads_more(self, plugin: Any) -> bool:
+        """It reads more than the spec."""
+        return self._parts(plugin) not in PodParts.SPEC | PodParts.REQUESTS
+
     def _counts(self, plugin: Any) -> bool:
         return Way.DOMAINS in self._way[plugin.name]
 
     def _is_asked_anew(self, plugin: Any) -> bool:
         return Way.PLAIN in self._way[plugin.name]
+
+
+class Bundle:
+    """Plugins whose signatures go together: a pod is prepared for all of them at once (`parts`)."""
+
+    def __init__(self, framework: Framework, ways: Ways, parts: PodParts, plugins: Sequence[Any]) -> None:
+        self.parts = parts
+        """Of what their signatures are made."""
+        self.signs = [plugin.sign_pod if isinstance(plugin, SignsPods) else all_of for plugin in plugins]
+        """The fields of a pod read by each of them."""
+        self.pre_filters = [
+            p for p in framework.pre_filter if p in plugins and ways.of_filter(p) < Way.DOMAINS
+        ]
+        """Those whose PreFilter runs for a shape."""
+        self.pre_scores = [p for p in framework.pre_score if p in plugins and ways.of_score(p) < Way.DOMAINS]
+        self.counting = [(p, weight) for p, weight in ways.counting if p in plugins]
+        self.choosy = [p for p in ways.choosy if p in plugins]
+        self.varying: list[Any] = [p for p in plugins if isinstance(p, SignsAttempts)]
+        """For them each attempt may be another one."""
+        self.looking_beyond = [p for p in ways.looking_beyond if p in plugins]
 
 
 def _ways(framework: Framework, plugin: Any) -> tuple[Way, Way]:
@@ -279,6 +312,21 @@ def spec_alone(pod: Pod) -> PodSpec:
     if spec.scheduling_group is None and spec.workload_ref is None:
         return spec
     return replace(spec, scheduling_group=None, workload_ref=None)
+
+
+_NOTHING = ResourceRequirements()
+
+
+def spec_without_requests(pod: Pod) -> PodSpec:
+    """As `spec_alone`, without what containers request."""
+    spec = spec_alone(pod)
+    return replace(
+        spec, containers=_unasking(spec.containers), init_containers=_unasking(spec.init_containers)
+    )
+
+
+def _unasking(containers: tuple[Container, ...]) -> tuple[Container, ...]:
+    return tuple([replace(one, resources=_NOTHING) for one in containers]) if containers else ()
 
 
 def all_of(pod: PodInfo) -> object:

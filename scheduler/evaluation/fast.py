@@ -11,9 +11,10 @@ Its tables are caches: nothing of them is state, and an answer does not depend o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING
+from weakref import WeakValueDictionary
 
 import msgspec
 
@@ -23,7 +24,7 @@ from tidelog.framework.interface import Code, CycleState, Status
 from tidelog.framework.node_info import NodeInfo, PodInfo
 from tidelog.framework.node_sets import Bits, bits_of, picked
 from tidelog.framework.node_statuses import NodeStatuses
-from tidelog.framework.offers import NotCountable, SignsAttempts
+from tidelog.framework.offers import NotCountable
 from tidelog.framework.placements import future_pod
 from tidelog.framework.snapshot import Snapshot
 from tidelog.framework.tie_break import scan_start
@@ -34,14 +35,15 @@ from tidelog.scheduler.evaluation.asking import (
     is_skipped,
     pre_filtered,
     skips_score,
-    spec_alone,
 )
 from tidelog.scheduler.evaluation.board import Board
 from tidelog.scheduler.evaluation.columns import AnswerColumn
 from tidelog.scheduler.evaluation.node_index import NodeIndex
+from tidelog.scheduler.evaluation.parts import Outline, Part, Plan
 from tidelog.scheduler.evaluation.placements import PlacementMemory, Watch
 from tidelog.scheduler.evaluation.prepared import NARROWED_FEW, Anew, Prepared
 from tidelog.scheduler.evaluation.shape import Found, Shape
+from tidelog.scheduler.evaluation.signing import Signed, Signing
 from tidelog.scheduler.evaluation.unlike import Search
 
 if TYPE_CHECKING:
@@ -51,8 +53,9 @@ SHAPES_MAX = 64
 """So many tables are kept in any case …"""
 PLACES_MAX = 2_500_000
 """… and more, as long as all together have no more places than this. A table costs some twenty bytes a node."""
-SIGNED_MAX = 8_192
-"""Of so many pods that differ in something it is remembered which shape they are."""
+
+PLANS_MAX = 256
+"""Of so many sets of plugins that have nothing to do with a pod it is remembered who is asked then."""
 
 _FAILURES = (NotFast, NotCountable, SelectorError)
 
@@ -65,15 +68,9 @@ class _Unknown(Enum):
 
 _UNKNOWN = _Unknown.UNKNOWN
 
+_NO_ATTEMPTS: Mapping[str, bytes] = {}
+
 _encode = msgspec.msgpack.Encoder().encode
-
-
-class _Signed(NamedTuple):
-    """The fields of a pod that plugins read."""
-
-    key: bytes
-    varying: tuple[SignsAttempts, ...]
-    """Plugins for which each attempt of such a pod may be another one."""
 
 
 class FastEvaluation:
@@ -89,11 +86,14 @@ class FastEvaluation:
         )
         """As long as there is no node to try."""
         self._index = index or NodeIndex(framework.snapshot)
-        self._signed: dict[bytes, _Signed] = {}
-        self._members: dict[PodInfo, _Signed] = {}
+        self._signing = Signing(self._ways)
+        self._members: dict[PodInfo, Signed] = {}
         """Those of the latest group that was asked about."""
         self._shapes: dict[object, Prepared | int] = {}
         """The latest used last; a number: only the plain evaluation can tell, as long as this many objects of nodes have changed."""
+        self._parts: WeakValueDictionary[tuple[object, ...], Part] = WeakValueDictionary()
+        """By the number of the bundle and what its plugins read: those that some shape has."""
+        self._plans: dict[tuple[Outline, ...], Plan] = {}
         self._board = Board(self._index)
         """Of the shapes there."""
         self._search = Search(self._index)
@@ -182,10 +182,10 @@ class FastEvaluation:
     ) -> None:
         """The state as the rest of the cycle needs it: plugins that take part in that find what they wrote."""
         state.skip_filter = skipped
-        state.later = prepared.later
+        state.later = prepared.plan.later
         framework = self._framework
         nodes = framework.snapshot.nodes
-        for plugin in prepared.settling:
+        for plugin in prepared.plan.settling:
             if plugin in framework.pre_filter and is_skipped(pre_filtered(plugin, state, pod, nodes)):
                 continue
             asked = next(one for one in self._ways.filters if one.plugin is plugin)
@@ -223,7 +223,7 @@ class FastEvaluation:
     def _told_apart(self, pods: Sequence[PodInfo]) -> tuple[Bits, ...] | None:
         self._index.refresh()
         state = CycleState()
-        shapes: dict[bytes, PodInfo] = {}
+        shapes: dict[tuple[bytes, ...], PodInfo] = {}
         self._keep_valid()
         self._members = {}
         for pod in pods:
@@ -247,7 +247,7 @@ class FastEvaluation:
             apart.update(dict.fromkeys(shape.apart()))
         return tuple(apart)
 
-    def spec_key(self, pod: PodInfo) -> bytes:
+    def spec_key(self, pod: PodInfo) -> tuple[bytes, ...]:
         """Equal for pods that no plugin tells apart."""
         return self._sign(CycleState(), pod).key
 
@@ -277,9 +277,10 @@ class FastEvaluation:
         self._keep_valid()
         shapes = self._shapes
         signed = self._sign(state, pod)
-        key: object = signed.key
+        key, attempts = signed.key, _NO_ATTEMPTS
         if signed.varying:
-            key = (key, *[_encode(plugin.sign_attempt(state, pod)) for plugin in signed.varying])
+            attempts = {plugin.name: _encode(plugin.sign_attempt(state, pod)) for plugin in signed.varying}
+            key = (*key, *attempts.values())
         known = shapes.pop(key, _UNKNOWN)
         if isinstance(known, int):
             if known == self._index.objects_changed:
@@ -297,7 +298,7 @@ class FastEvaluation:
             return known
         if isinstance(known, Prepared):
             known.give_up()
-        return self._prepare(key, state, pod)
+        return self._prepare(key, attempts, state, pod)
 
     def _gets_table(self, prepared: Prepared) -> bool:
         """It was used once, without a table, and so not followed."""
@@ -308,20 +309,58 @@ class FastEvaluation:
             return False
         return True
 
-    def _prepare(self, key: object, state: CycleState, pod: PodInfo) -> Prepared | None:
+    def _prepare(
+        self,
+        key: tuple[bytes, ...],
+        attempts: Mapping[str, bytes],
+        state: CycleState,
+        pod: PodInfo,
+    ) -> Prepared | None:
         shapes, places = self._shapes, len(self._framework.snapshot.nodes)
         if len(shapes) >= SHAPES_MAX and (len(shapes) + 1) * places > PLACES_MAX:
             oldest = shapes.pop(next(iter(shapes)))
             if isinstance(oldest, Prepared):
                 oldest.give_up()
         try:
-            made = Prepared(self._framework, self._ways, self._index, self._board, state, pod)
+            made = self._made(key, attempts, state, pod)
             if made.narrowed is not None and len(made.narrowed) <= NARROWED_FEW:
                 raise NotFast("few nodes")
         except _FAILURES:
             shapes[key] = self._index.objects_changed
             return None
         shapes[key] = made
+        return made
+
+    def _made(
+        self,
+        key: tuple[bytes, ...],
+        attempts: Mapping[str, bytes],
+        state: CycleState,
+        pod: PodInfo,
+    ) -> Prepared:
+        shared = CycleState(state.at, state.waiting, state.turn)
+        shared.is_shared = True
+        parts = []
+        for number, bundle in enumerate(self._ways.bundles):
+            signed: tuple[object, ...] = (number, key[number])
+            if attempts and bundle.varying:
+                signed = (*signed, *[attempts.get(plugin.name) for plugin in bundle.varying])
+            if bundle.looking_beyond:
+                signed = (*signed, *[plugin.beyond_node(pod) for plugin in bundle.looking_beyond])
+            part = self._parts.get(signed)
+            if part is None:
+                part = Part(self._framework, self._ways, self._index, bundle, shared, pod)
+                self._parts[signed] = part
+            shared.adopt(part.state)
+            parts.append(part)
+        outlines = tuple([part.outline for part in parts])
+        plan = self._plans.get(outlines)
+        if plan is None:
+            if len(self._plans) >= PLANS_MAX:
+                self._plans.clear()
+            plan = self._plans[outlines] = Plan(self._framework, self._ways, outlines)
+        made = Prepared(self._ways, self._index, self._board, parts, plan, shared, pod)
+        made.follow()
         return made
 
     def _keep_valid(self) -> None:
@@ -335,13 +374,14 @@ class FastEvaluation:
             return
         self._forget_shapes()
         if valid_for[1:] != self._valid_for[1:]:
-            self._signed.clear()
+            self._signing.forget()
             self._members = {}
             self.rekeyed += keys != self._valid_for[2] >= 0
         self._valid_for = valid_for
 
     def _forget_shapes(self) -> None:
         self._shapes.clear()
+        self._parts.clear()
         self._board = Board(self._index)
 
     def nominated_bits(self, nominator: Nominator) -> Bits:
@@ -363,42 +403,21 @@ class FastEvaluation:
             for other in nominator.pods_on(name):
                 note(other)
 
-    def _sign(self, state: CycleState, pod: PodInfo) -> _Signed:
+    def _sign(self, state: CycleState, pod: PodInfo) -> Signed:
         if self._members and pod in self._members:
             return self._members[pod]
-        obj = pod.pod
-        meta, status = obj.metadata, obj.status
-        if status.container_statuses or status.init_container_statuses:
-            return self._signed_now(state, pod)  # What it requests is not told by its spec alone.
-        raw = (meta.namespace, meta.labels, meta.owner_references, spec_alone(obj))
-        text = _encode((*raw, meta.annotations) if self._ways.signs_all else raw)
-        known = self._signed.get(text)
-        if known is None:
-            if len(self._signed) >= SIGNED_MAX:
-                self._signed.clear()
-            known = self._signed[text] = self._signed_now(state, pod)
-        return known
-
-    def _signed_now(self, state: CycleState, pod: PodInfo) -> _Signed:
-        try:
-            key = _encode([sign(pod) for sign in self._ways.signs])
-            varying = tuple([p for p in self._ways.varying if self._varies(p, state, pod)])
-        except SelectorError:
-            raise
-        except Exception as error:
-            raise NotFast("a plugin failed to sign the pod") from error
-        return _Signed(key, varying)
-
-    def _varies(self, plugin: Any, state: CycleState, pod: PodInfo) -> bool:
-        if plugin in self._ways.choosy:
-            return bool(plugin.concerns(pod))
-        return plugin.sign_attempt(state, pod) is not None
+        return self._signing.sign(state, pod)
 
     def _find_once(self, prepared: Prepared, start: int) -> Found | None:
         """The first pod of a shape, perhaps the only one: without a table."""
         nominator = self._framework.nominated
         assert isinstance(nominator, Nominator)
-        if len(nominator) or prepared.has_plain or prepared.narrowed is not None or prepared.kinds is None:
+        if (
+            len(nominator)
+            or prepared.plan.has_plain
+            or prepared.narrowed is not None
+            or prepared.kinds is None
+        ):
             return None
         found = self._search.find(
             prepared.evaluation,
@@ -470,7 +489,9 @@ class _Attempt:
         self.among = index.all if candidates is None else fast.bits_of(candidates)
         """The nodes that there are for this pod."""
         self.anew = (
-            Anew(framework, fast._ways, index, state, pod, prepared.silent) if prepared.has_plain else None
+            Anew(framework, fast._ways, index, state, pod, prepared.plan.silent)
+            if prepared.plan.has_plain
+            else None
         )
         self.examined = self.among if prepared.narrowed is None else self.among & prepared.narrowed_bits()
         """Those that PreFilter leaves."""

@@ -5,7 +5,7 @@ With these a state of nodes is judged in a microsecond or two, without asking th
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from tidelog.framework.node_info import NodeInfo
@@ -46,16 +46,14 @@ class NoBounds(Exception):
     """A plugin has no bounds for this pod, or for nodes of some kind."""
 
 
-def is_searchable(evaluation: Evaluation) -> bool:
-    """Whether all plugins that have a say about the pod may have bounds."""
-    if evaluation.node_filters or evaluation.node_scorers:
-        return False
+def is_searchable(filters: Sequence[Asked], scorers: Sequence[Asked], raw_scorers: Sequence[Asked]) -> bool:
+    """Whether all of these, which go by states of nodes, may have bounds."""
     # In cells without places for pods nobody looks: that a filter cares about these is told by its offering.
     return (
-        any(asked.has_use_rooms for asked in evaluation.filters)
-        and all(asked.of_traits or asked.has_use_rooms for asked in evaluation.filters)
-        and all(asked.of_traits or asked.has_use_score for asked in evaluation.scorers)
-        and all(asked.of_traits for asked in evaluation.raw_scorers)
+        any(asked.has_use_rooms for asked in filters)
+        and all(asked.of_traits or asked.has_use_rooms for asked in filters)
+        and all(asked.of_traits or asked.has_use_score for asked in scorers)
+        and all(asked.of_traits for asked in raw_scorers)
     )
 
 

@@ -266,7 +266,7 @@ class PlacementMemory:
         """The epoch, how many objects of nodes had changed, and how often states had been dropped, when it was last made sure that what is remembered speaks of those there are."""
         self._layouts: list[_Layout] = []
         """The latest used last."""
-        self._specs: dict[bytes, int] = {}
+        self._specs: dict[tuple[bytes, ...], int] = {}
         self._signatures: dict[tuple[object, ...], int] = {}
         self._outcomes: dict[tuple[int, Kind], Any] = {}
         """A fork, or the outcome; the latest used last."""

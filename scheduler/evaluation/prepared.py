@@ -9,21 +9,14 @@ from tidelog.framework.framework import Framework
 from tidelog.framework.interface import CycleState, Status
 from tidelog.framework.node_info import PodInfo
 from tidelog.framework.node_sets import Bits, Groups, bits_of, picked
-from tidelog.framework.offers import Domains, NotCountable
-from tidelog.scheduler.evaluation.asking import (
-    Asked,
-    Evaluation,
-    Way,
-    Ways,
-    is_skipped,
-    pre_filtered,
-    skips_score,
-)
+from tidelog.framework.offers import NotCountable
+from tidelog.scheduler.evaluation.asking import Asked, Way, Ways, is_skipped, pre_filtered, skips_score
 from tidelog.scheduler.evaluation.board import FAR, Board, BoardTable
 from tidelog.scheduler.evaluation.columns import AnswerColumn
-from tidelog.scheduler.evaluation.kinds import TraitKinds, is_searchable
+from tidelog.scheduler.evaluation.kinds import TraitKinds
 from tidelog.scheduler.evaluation.node_index import NodeIndex
-from tidelog.scheduler.evaluation.shape import Counted, Shape
+from tidelog.scheduler.evaluation.parts import Counted, Part, Plan
+from tidelog.scheduler.evaluation.shape import Shape
 
 NARROWED_FEW = 16
 """Where PreFilter leaves so few nodes, to ask about each of them costs less than a table of all."""
@@ -34,42 +27,32 @@ class Prepared:
 
     def __init__(
         self,
-        framework: Framework,
         ways: Ways,
         index: NodeIndex,
         board: Board,
+        parts: Sequence[Part],
+        plan: Plan,
         state: CycleState,
         pod: PodInfo,
     ) -> None:
-        """Raises NotFast, NotCountable, or SelectorError."""
+        """`state` is what the parts left in it. Raises NotCountable."""
         self.ways = ways
         self._index = index
         self._board = board
-        self.state = CycleState(state.at, state.waiting, state.turn)
-        self.state.is_shared = True
-        self.silent = frozenset(p.name for p in ways.choosy if not p.concerns(pod))
-        """Plugins that have nothing to do with the pod."""
-        self.settling = [p for p in ways.settling if p.name not in self.silent]
-        """Plugins of which some are to settle things in the state of each attempt."""
-        self.later = framework.later_for(self.silent)
-        self.has_plain = not ways.plain <= self.silent
-        """Some plugin is asked in each attempt."""
-        self._skipped: set[str] = set(self.silent & ways.pre_filtering)
+        self.state = state
+        self.parts = parts
+        self.plan = plan
         self.narrowed: frozenset[str] | None = None
         """The only nodes that PreFilter leaves, as far as it looks at the pod only."""
         self.narrowers: tuple[str, ...] = ()
-        self._run_pre_filters(framework, pod)
-        self.evaluation = self._plan(framework, pod)
-        self.kinds = TraitKinds(self.evaluation) if is_searchable(self.evaluation) else None
-        """Knowledge of nodes by their traits, if the plugins offer that."""
         self.domains: list[Counted] = []
-        for plugin, weight in ways.counting:
-            counting = _counting(plugin, self.state, pod, index)
-            first = counting()
-            if first is not None:
-                self.domains.append(Counted(index, plugin.name, weight, first, counting))
-            elif plugin.name in ways.pre_filtering:
-                self._skipped.add(plugin.name)
+        for part in parts:
+            self.domains += part.counted
+            if part.narrowed is not None:
+                self._narrow(part, part.narrowed)
+        self.evaluation = plan.evaluation(state, pod)
+        self.kinds = TraitKinds(self.evaluation) if plan.is_searchable else None
+        """Knowledge of nodes by their traits, if the plugins offer that."""
         self._changes = index.changes
         """Those of the index that the domains follow, until there is a table."""
         self._waiting: BoardTable | None = None
@@ -77,7 +60,7 @@ class Prepared:
         self._seldom = False
         """Many nodes have changed since the shape's first pod."""
         self.shape: Shape | None = None
-        self.beyond: tuple[Hashable, ...] = tuple(p.beyond_node(pod) for p in ways.looking_beyond)
+        self.beyond: tuple[Hashable, ...] = tuple([p.beyond_node(pod) for p in ways.looking_beyond])
         """Versions of what plugins read beyond the nodes, when this was made."""
         self.beside_generation: tuple[int, int] = (-1, 0)
         """Of the nominations and the pod's priority for which the table's `beside` holds."""
@@ -85,56 +68,21 @@ class Prepared:
         """These nominations: node → pods."""
         self.nowhere: tuple[Bits, list[tuple[Status, Bits]], Diagnosis] | None = None
         """The last time that no node was left: among which, who rejected which of them, and that as a diagnosis, which pods share."""
-        self._all_skipped = self._skipped | {c.name for c in self.domains if c.name in ways.pre_filtering}
-        """The plugins skipped as long as none that counts domains filters."""
-        self._skipped_sets: dict[tuple[bool, ...], set[str]] = {}
-        """Earlier answers of `skip_filter`; nobody changes such a set."""
         self._narrowed_bits: tuple[int, Bits] = (-1, 0)
 
-    def _run_pre_filters(self, framework: Framework, pod: PodInfo) -> None:
-        nodes = framework.snapshot.nodes
-        for plugin in framework.pre_filter:
-            if self.ways.of_filter(plugin) >= Way.DOMAINS or plugin.name in self.silent:
-                continue
-            result = pre_filtered(plugin, self.state, pod, nodes)
-            if is_skipped(result):
-                self._skipped.add(plugin.name)
-            elif result.nodes is not None:
-                self.narrowed = result.nodes if self.narrowed is None else self.narrowed & result.nodes
-                self.narrowers = tuple(sorted((*self.narrowers, plugin.name)))
-                if not self.narrowed:
-                    raise NotCountable("PreFilter leaves no node")
-
-    def _plan(self, framework: Framework, pod: PodInfo) -> Evaluation:
-        ways, nodes = self.ways, framework.snapshot.nodes
-        unscored = {
-            plugin.name
-            for plugin in framework.pre_score
-            if ways.of_score(plugin) < Way.DOMAINS
-            and plugin.name not in self.silent
-            and skips_score(plugin, self.state, pod, nodes)
-        }
-        filters = [one for one in ways.filters if one.name not in self._skipped | self.silent]
-        scorers = [one for one in ways.scorers if one.name not in unscored | self.silent]
-        by_state = [one for one in scorers if one.way <= Way.STATE]
-        return Evaluation(
-            state=self.state,
-            pod=pod,
-            filters=[one for one in filters if one.way <= Way.STATE],
-            scorers=[one for one in by_state if not one.normalizes],
-            raw_scorers=[one for one in by_state if one.normalizes],
-            node_filters=[one for one in filters if one.way in (Way.OBJECT, Way.NODE)],
-            node_scorers=[one for one in scorers if one.way in (Way.OBJECT, Way.NODE)],
-        )
+    def _narrow(self, part: Part, names: frozenset[str]) -> None:
+        self.narrowed = names if self.narrowed is None else self.narrowed & names
+        self.narrowers = tuple(sorted((*self.narrowers, *part.narrowers)))
+        if not self.narrowed:
+            raise NotCountable("PreFilter leaves no node")
 
     def follow(self) -> None:
         """Be as the index is, where no table does it."""
         places = self._index.changed_since(self._changes)
         self._changes = self._index.changes
         self._seldom = len(places) >= FAR
-        if places:
-            for counted in self.domains:
-                counted.follow(places)
+        for counted in self.domains:
+            counted.follow()
 
     def made_shape(self) -> Shape:
         """The table, which is made when it is first asked for: in the attempt for which this was prepared."""
@@ -174,7 +122,7 @@ class Prepared:
         """Whether what is said of a node follows from its state and its own object."""
         evaluation = self.evaluation
         return (
-            not self.has_plain
+            not self.plan.has_plain
             and self.narrowed is None
             and all(counted.now.has_no_say for counted in self.domains)
             and all(one.way is Way.OBJECT for one in (*evaluation.node_filters, *evaluation.node_scorers))
@@ -182,20 +130,20 @@ class Prepared:
 
     def skip_filter(self) -> set[str]:
         """The names of the plugins that PreFilter skips, as things are now."""
+        plan = self.plan
         for counted in self.domains:
             if not counted.now.skips_filter:
                 break
         else:
-            return self._all_skipped
-        silent = tuple([counted.now.skips_filter for counted in self.domains])
-        known = self._skipped_sets.get(silent)
+            return plan.all_skipped
+        idle = tuple([counted.now.skips_filter for counted in self.domains])
+        known = plan.skipped_sets.get(idle)
         if known is None:
-            known = self._skipped | {
+            known = plan.skipped_sets[idle] = plan.skipped | {
                 counted.name
-                for counted, skips in zip(self.domains, silent, strict=True)
+                for counted, skips in zip(self.domains, idle, strict=True)
                 if skips and counted.name in self.ways.pre_filtering
             }
-            self._skipped_sets[silent] = known
         return known
 
     def filters_by_domains(self) -> bool:
@@ -314,9 +262,3 @@ class Anew:
             size = len(index.snapshot.nodes)
             found.append((asked.weight, [(score, bits_of(those, size)) for score, those in at.items()]))
         return found
-
-
-def _counting(
-    plugin: object, state: CycleState, pod: PodInfo, index: NodeIndex
-) -> Callable[[], Domains | None]:
-    return lambda: plugin.domains(state, pod, index)  # type: ignore[attr-defined]

@@ -14,13 +14,13 @@ from typing import NamedTuple
 from tidelog.framework.interface import CycleState, Status
 from tidelog.framework.node_info import NodeInfo, PodInfo
 from tidelog.framework.node_sets import Bits, Groups, first_from
-from tidelog.framework.offers import Domains
 from tidelog.scheduler.evaluation.asking import Asked, Evaluation, NotFast, Way
 from tidelog.scheduler.evaluation.board import FAR, BoardTable
 from tidelog.scheduler.evaluation.columns import AnswerColumn
 from tidelog.scheduler.evaluation.kinds import NoBounds, TraitKinds
 from tidelog.scheduler.evaluation.node_index import NodeIndex
 from tidelog.scheduler.evaluation.partitions import combined, normalized
+from tidelog.scheduler.evaluation.parts import Counted
 from tidelog.scheduler.evaluation.state_table import StateTable
 
 
@@ -31,44 +31,6 @@ class Found(NamedTuple):
     feasible: int
     tied: int
     score: int
-
-
-class Counted:
-    """A plugin that counts domains, for one shape; counted anew when labels by which it counts have changed."""
-
-    def __init__(
-        self, index: NodeIndex, name: str, weight: int, first: Domains, count: Callable[[], Domains | None]
-    ) -> None:
-        self.name = name
-        self.weight = weight
-        self._index = index
-        self._count = count
-        self.now = first
-        self._made_at = index.objects_changed
-
-    def follow(self, places: Sequence[int]) -> None:
-        """The nodes at these places have changed. The index must be as the snapshot is."""
-        has_new_objects = self._index.objects_changed != self._made_at
-        if (has_new_objects and self._renew()) or not (has_new_objects or self.now.reads_pods):
-            return
-        follow, nodes = self.now.follow, self._index.snapshot.nodes
-        for place in places:
-            follow(place, nodes[place])
-
-    def _renew(self) -> bool:
-        """Count again, if nodes were relabelled so that it matters; whether that was so."""
-        index = self._index
-        since, domains = self._made_at, self.now
-        self._made_at = index.objects_changed
-        relabelled = index.relabelled
-        if not (domains.reads_nodes and index.revised > since) and not any(
-            relabelled.get(key, 0) > since for key in domains.reads_labels
-        ):
-            return False
-        now = self._count()
-        assert now is not None, f"{self.name} had something to say about such pods"
-        self.now = now
-        return True
 
 
 class Shape:
@@ -127,7 +89,7 @@ class Shape:
         self._changes = self._index.changes
         self._follow(places)
         for counted in self._domains:
-            counted.follow(places)
+            counted.follow()
         for column in self._by_node:
             column.forget(places)
         if self.beside is not None:

@@ -25,7 +25,8 @@ from tidelog.scheduler.evaluation.kinds import (
 )
 from tidelog.scheduler.evaluation.node_index import Cell, NodeIndex, NodeState
 from tidelog.scheduler.evaluation.partitions import combined, normalized
-from tidelog.scheduler.evaluation.shape import Counted, Found
+from tidelog.scheduler.evaluation.parts import Counted
+from tidelog.scheduler.evaluation.shape import Found
 
 _LEVEL_MAX = 255
 STATES_SPARE = 8

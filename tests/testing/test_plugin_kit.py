@@ -20,6 +20,7 @@ from tidelog.framework.interface import (
     unschedulable,
 )
 from tidelog.framework.node_info import NodeInfo, PodInfo
+from tidelog.framework.offers import PodParts
 from tidelog.testing.plugin_kit import BrokenPromise, Dice, World, check_plugin
 
 NODES = ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL)
@@ -183,6 +184,22 @@ class SharedState(OneWebPod):
         return result
 
 
+class SignsLabels(SsdOnly):
+    """Says that its signature is made of the spec."""
+
+    signed_parts = PodParts.SPEC
+
+    def sign_pod(self, pod: PodInfo) -> object:
+        return pod.labels.get("app")
+
+
+class SignsRequests(SsdOnly):
+    signed_parts = PodParts.SPEC | PodParts.LABELS
+
+    def sign_pod(self, pod: PodInfo) -> object:
+        return pod.requests
+
+
 class SaysOccupants(SsdOnly):
     filter_depends = Depends.OCCUPANTS
 
@@ -240,6 +257,8 @@ class NeverAsked(SsdOnly):
         (NoHooks, "after (adding|removing) a pod: .* should be (accepted|Unschedulable)"),
         (ForgetsToRemove, "after removing a pod|and undoing it"),
         (SharedState, "changed the original: what it keeps needs a clone"),
+        (SignsLabels, "parts that signed_parts leaves out"),
+        (SignsRequests, "parts that signed_parts leaves out"),
         (SaysOccupants, "something else changed what it says"),
         (SaysNode, "something else changed what it says"),
         (ScoresByCrowd, "something else changed what it says"),

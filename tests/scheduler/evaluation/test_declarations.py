@@ -16,6 +16,9 @@ from tidelog.framework.framework import Framework
 from tidelog.framework.interface import Depends, Plugin
 from tidelog.framework.node_info import NodeInfo
 from tidelog.plugins.inter_pod_affinity.domains import AffinityDomains
+from tidelog.plugins.inter_pod_affinity.plugin import InterPodAffinity
+from tidelog.plugins.node_affinity import NodeAffinity
+from tidelog.plugins.node_resources.fit import NodeResourcesFit
 from tidelog.replay.driver import Driver
 from tidelog.replay.verify import verify
 from tidelog.scheduler.core import Core
@@ -290,4 +293,64 @@ def test_plugins_that_have_nothing_to_do_with_a_pod_are_not_asked_after_the_choi
 
     assert len(driver.placements()) == 5
     assert len(reserved) == 2
+    assert verify(driver.records, driver.registry).first_difference is None
+
+
+def calls(monkeypatch: pytest.MonkeyPatch, plugins: Sequence[type[Plugin]], method: str) -> Counter[str]:
+    """How often this method of each of these is called from now on."""
+    found: Counter[str] = Counter()
+
+    def counted(plugin: type[Plugin]) -> None:
+        original = getattr(plugin, method)
+
+        def call(self: Plugin, *arguments: object) -> object:
+            found[plugin.name] += 1
+            return original(self, *arguments)
+
+        monkeypatch.setattr(plugin, method, call)
+
+    for plugin in plugins:
+        counted(plugin)
+    return found
+
+
+def test_plugin_is_asked_again_for_signatures_only_about_pods_that_differ_in_what_they_are_made_of(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    signed = calls(monkeypatch, [NodeAffinity, NodeResourcesFit, InterPodAffinity], "sign_pod")
+    driver = Driver()
+    driver.start()
+    driver.put(*(b.node(f"n{i}").build() for i in range(30)))
+    like = b.pod("web").scheduler("default-scheduler")
+
+    driver.put(*(like.named(f"a-{i}").request(cpu="100m").label(number=str(i)).build() for i in range(10)))
+    driver.settle()
+    labelled = dict(signed)
+    driver.put(*(like.named(f"b-{i}").request(cpu=f"{200 + i}m").build() for i in range(10)))
+    driver.settle()
+
+    assert labelled == {"NodeAffinity": 1, "NodeResourcesFit": 1, "InterPodAffinity": 10}
+    assert signed == {"NodeAffinity": 1, "NodeResourcesFit": 11, "InterPodAffinity": 20}
+    assert len(driver.placements()) == 20
+
+
+def test_what_a_plugin_prepares_serves_all_pods_that_it_signs_alike(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    prepared = calls(monkeypatch, [NodeAffinity, NodeResourcesFit], "pre_filter")
+    counted = calls(monkeypatch, [InterPodAffinity], "domains")
+    driver = Driver()
+    driver.start()
+    driver.put(*(b.node(f"n{i}").label({b.ZONE: "a"}).build() for i in range(30)))
+    like = (
+        b.pod("web").scheduler("default-scheduler").label(app="web").pod_anti_affinity(b.HOSTNAME, "app=web")
+    )
+
+    driver.put(*(like.named(f"web-{i}").request(cpu=f"{100 + i}m").build() for i in range(12)))
+    driver.settle()
+
+    # Once more when the first pod's term asks for a label.
+    assert prepared == {"NodeAffinity": 2, "NodeResourcesFit": 12}
+    assert counted["InterPodAffinity"] == 2
+    assert len(set(driver.placements().values())) == 12
     assert verify(driver.records, driver.registry).first_difference is None

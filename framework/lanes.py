@@ -1,7 +1,7 @@
 """Numbers side by side in one integer, its *lanes*: adding two such integers adds all the numbers, in about the time of one sum.
 
-What is to be known of one node for hundreds of pods is computed so, a pod a lane. A lane is 64 bits wide. Whoever computes with lanes sees
-to it that no number leaves its own: none falls below zero, and none reaches 2^64.
+What is to be known of one node for hundreds of pods is computed so, a pod a lane, and what is to be known of one pod for hundreds of nodes. A lane is
+64 bits wide, or eight where the numbers are that small: an octet. Whoever computes with lanes sees to it that no number leaves its own: none falls below zero, and none reaches 2^64, or 256.
 """
 
 from __future__ import annotations
@@ -12,15 +12,16 @@ from struct import pack_into
 Lanes = int
 
 WIDTH = 64
+OCTET = 8
 TOP = 1 << (WIDTH - 1)
 """The highest bit of a lane: with it set, a number below it can be taken away, and the bit tells whether there was enough."""
 _OCTETS = WIDTH // 8
 _ONE = b"\1" + bytes(_OCTETS - 1)
 
 
-def ones(count: int) -> Lanes:
+def ones(count: int, width: int = WIDTH) -> Lanes:
     """1 in each of so many lanes; times a number, that number in each."""
-    return int.from_bytes(_ONE * count, "little")
+    return int.from_bytes((_ONE if width == WIDTH else b"\1") * count, "little")
 
 
 def widened(there: int, lane: int) -> int:
@@ -55,11 +56,38 @@ class Row:
         return self._lanes
 
 
-def marked(marks: Lanes) -> Iterator[int]:
+class Octets:
+    """As `Row`, of lanes of eight bits."""
+
+    __slots__ = ("_blank", "_held", "_lanes")
+
+    def __init__(self, blank: int = 0) -> None:
+        """`blank` is in the lanes that were never set."""
+        self._blank = bytes([blank])
+        self._held = bytearray()
+        self._lanes: Lanes | None = 0
+
+    def put(self, lane: int, value: int) -> None:
+        """Have this number in this lane."""
+        there = len(self._held)
+        if lane >= there:
+            self._held += self._blank * (widened(there, lane) - there)
+        self._held[lane] = value
+        self._lanes = None
+
+    @property
+    def lanes(self) -> Lanes:
+        """All of them, as many as `widened` says."""
+        if self._lanes is None:
+            self._lanes = int.from_bytes(self._held, "little")
+        return self._lanes
+
+
+def marked(marks: Lanes, width: int = WIDTH) -> Iterator[int]:
     """The lanes that hold 1, where all others hold 0."""
     while marks:
         lowest = marks & -marks
-        yield (lowest.bit_length() - 1) // WIDTH
+        yield (lowest.bit_length() - 1) // width
         marks ^= lowest
 
 

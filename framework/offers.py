@@ -183,21 +183,27 @@ class Corner(NamedTuple):
     memory: bool
 
 
-class Together(Protocol):
-    """A plugin's answers for pods and uses of nodes with equal traits, many at once, each in a lane of its own (`tidelog.framework.lanes`).
-
-    Of one object either the lanes are pods, and it is asked about a use, or they are uses, and it is asked about a pod. An answer is two rows:
-    the answers, and 1 in the lanes of those about which the plugin must be asked alone. What is in lanes into which nothing was put does not matter.
-    """
+class ManyPods(Protocol):
+    """A plugin's answers about one use of nodes with equal traits for many pods, each in an octet of its own (`tidelog.framework.lanes`)."""
 
     def put(self, lane: int, pod: PodInfo) -> None:
         """The pod is in this lane from now on, in place of any other."""
 
+    def answers(self, use: NodeUse) -> tuple[Lanes, Lanes]:
+        """Each pod on a node that is used so: the answers, and 1 in the lanes of those about which the plugin must be asked alone.
+
+        What is in these lanes, and in those into which nothing was put, does not matter.
+        """
+
+
+class ManyUses(Protocol):
+    """A plugin's answers about one pod for many uses of nodes with equal traits, each in a lane of its own.
+
+    As of `ManyPods` an answer is two rows: the answers, and 1 in the lanes of those about which the plugin must be asked alone.
+    """
+
     def put_use(self, lane: int, use: NodeUse) -> None:
         """The use is in this lane from now on, in place of any other."""
-
-    def answers(self, use: NodeUse) -> tuple[Lanes, Lanes]:
-        """Each pod on a node that is used so."""
 
     def answers_for(self, pod: PodInfo) -> tuple[Lanes, Lanes]:
         """The pod on nodes that are used as each lane says."""
@@ -207,6 +213,15 @@ class Together(Protocol):
 
     def bounds_for(self, pod: PodInfo) -> Lanes:
         """Where each lane is this corner of a range: no use in the range on which the pod fits has a higher score."""
+
+
+class Together(NamedTuple):
+    """A plugin's answers about nodes with equal traits, many at once."""
+
+    pods: Callable[[], ManyPods]
+    """New, with no pods."""
+    uses: Callable[[], ManyUses]
+    """New, with no uses."""
 
 
 @runtime_checkable
@@ -242,6 +257,8 @@ __all__: Sequence[str] = (
     "CountsDomains",
     "Domains",
     "LooksBeyond",
+    "ManyPods",
+    "ManyUses",
     "NodeUse",
     "NotCountable",
     "PodParts",

@@ -34,7 +34,8 @@ from tidelog.framework.offers import (
     Together,
     UseScores,
 )
-from tidelog.plugins.node_resources.many_pods import AMOUNT_MAX, BalanceForMany
+from tidelog.plugins.node_resources.many_pods import AMOUNT_MAX, BalanceForPods
+from tidelog.plugins.node_resources.many_uses import BalanceForUses
 from tidelog.plugins.node_resources.scoring import (
     DEFAULT_RESOURCES,
     ResourceSpec,
@@ -117,7 +118,8 @@ class NodeResourcesBalancedAllocation(Plugin):
         cpu, memory = node.allocatable.get(CPU, 0), node.allocatable.get(MEMORY, 0)
         if not cpu or not memory or max(cpu, memory) >= AMOUNT_MAX:
             return None
-        return BalanceForMany(cpu, memory, _amounts)
+        there = cpu, memory, _amounts
+        return Together(lambda: BalanceForPods(*there), lambda: BalanceForUses(*there))
 
     def _requests(self, pod: PodInfo) -> list[tuple[str, int]]:
         """(resource, what the pod adds); a scalar resource that the pod does not ask for is left out."""

@@ -55,7 +55,8 @@ from tidelog.framework.offers import (
     UseRooms,
     UseScores,
 )
-from tidelog.plugins.node_resources.many_pods import AMOUNT_MAX, LeastAllocatedForMany, RoomForMany
+from tidelog.plugins.node_resources.many_pods import AMOUNT_MAX, LeastAllocatedForPods, RoomForPods
+from tidelog.plugins.node_resources.many_uses import LeastAllocatedForUses, RoomForUses
 from tidelog.plugins.node_resources.scoring import (
     ScoringStrategy,
     Use,
@@ -192,7 +193,10 @@ class NodeResourcesFit(Plugin):
 
     def rooms_together(self, node: NodeInfo) -> Together | None:
         cpu, memory = node.allocatable.get(CPU, 0), node.allocatable.get(MEMORY, 0)
-        return RoomForMany(cpu, memory, self._room_for) if max(cpu, memory) < AMOUNT_MAX else None
+        if max(cpu, memory) >= AMOUNT_MAX:
+            return None
+        room = cpu, memory, self._room_for
+        return Together(lambda: RoomForPods(*room), lambda: RoomForUses(*room))
 
     def _room_for(self, pod: PodInfo) -> tuple[int, int]:
         requests = pod.requests
@@ -204,9 +208,8 @@ class NodeResourcesFit(Plugin):
         weights = self._weights_on(node)
         if not weights or max(cpu, memory) >= AMOUNT_MAX:
             return None
-        return LeastAllocatedForMany(
-            (cpu, weights.get(CPU, 0)), (memory, weights.get(MEMORY, 0)), _scored_amounts
-        )
+        free = (cpu, weights.get(CPU, 0)), (memory, weights.get(MEMORY, 0)), _scored_amounts
+        return Together(lambda: LeastAllocatedForPods(*free), lambda: LeastAllocatedForUses(*free))
 
     def _weights_on(self, node: NodeInfo) -> dict[str, int]:
         """Of the resources that the node has."""

@@ -1,205 +1,33 @@
-"""The answers of NodeResourcesFit and NodeResourcesBalancedAllocation for hundreds of pods or uses of nodes at once, each in a lane (`tidelog.framework.lanes`).
+"""The answers of NodeResourcesFit and NodeResourcesBalancedAllocation about one use of a node for hundreds of pods at once, each in an octet (`tidelog.framework.lanes`).
 
 Each class is for nodes with the same allocatable cpu and memory, and says of every pod and use what `use_fits` or `use_score` of the plugin
-says of them alone. Pods and uses are summands, so it is the same sum with either of them in the lanes. Shares are counted in fixed point, so fine that a quotient is never taken for the next whole number; where the plugin
-counts in floats, the pods are told about which the last bit of a float decides. They implement `tidelog.framework.offers.Together`.
+says of them alone. What is asked for and what is used are summands, and of a sum the whole part is wanted. So of each pod the whole part of its
+summand is in an octet; who gets one more because the two rests together make another whole follows from the order of the rests. All of that is exact;
+where the plugin counts in floats, the pods are told about which the last bit of a float decides. They implement `tidelog.framework.offers.ManyPods`.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections.abc import Callable
 
-from tidelog.framework.lanes import TOP, WIDTH, Lanes, Row, ones, widened
+from tidelog.framework.lanes import OCTET, WIDTH, Lanes, Octets, ones, widened
 from tidelog.framework.node_info import PodInfo
-from tidelog.framework.offers import Corner, NodeUse
+from tidelog.framework.offers import NodeUse
 
 AMOUNT_MAX = 1 << 52
 """Nodes that have more of a resource are left to the question about one pod."""
-_ANY = TOP >> 1
-"""As if so much were free: more than there is anywhere."""
-_OVER = _ANY - 1
-"""In place of any use that is larger."""
+MASKS_MAX = 1 << 18
+"""So many bytes of sets of lanes are remembered for each summand; arbitrary."""
+_LANE_BITS = 32
+_LANE = (1 << _LANE_BITS) - 1
+_MIDDLE = 128
+"""Taken for zero in octets whose numbers may be negative."""
+_NEAR_BITS = 30
+"""A float may be on the other side of a whole number if it is nearer to it than this negative power of two."""
 
 Amounts = Callable[[PodInfo], tuple[int, int]]
 """The cpu and the memory that count of a pod."""
-
-
-_LEAST = Corner(cpu=False, memory=False)
-
-
-class _Many:
-    """Pods or uses in lanes."""
-
-    def __init__(self, amounts: Amounts) -> None:
-        self._amounts = amounts
-        self._lanes = 0
-        self._ones: Lanes = 0
-
-    def put(self, lane: int, pod: PodInfo) -> None:
-        self._reach(lane)
-        self._put(lane, *self._amounts(pod))
-
-    def put_use(self, lane: int, use: NodeUse) -> None:
-        self._reach(lane)
-        self._put_use(lane, use)
-
-    def _reach(self, lane: int) -> None:
-        if lane >= self._lanes:
-            self._lanes = widened(self._lanes, lane)
-            self._ones = ones(self._lanes)
-            self._widen(self._ones)
-
-    def _widen(self, every: Lanes) -> None:
-        """There are more lanes; `every` has 1 in each."""
-
-    def _put(self, lane: int, cpu: int, memory: int) -> None:
-        raise NotImplementedError
-
-    def _put_use(self, lane: int, use: NodeUse) -> None:
-        raise NotImplementedError
-
-    def answers_for(self, pod: PodInfo) -> tuple[Lanes, Lanes]:
-        raise NotImplementedError
-
-    def corner(self, pod: PodInfo) -> Corner:
-        return _LEAST
-
-    def bounds_for(self, pod: PodInfo) -> Lanes:
-        return self.answers_for(pod)[0]
-
-
-class _Left:
-    """How much of one resource is left where what is in the lane is taken; kept with the highest bit set."""
-
-    def __init__(self, amount: int) -> None:
-        self._amount = amount
-        self._most = Row(TOP)
-        self._least = _ANY
-        """It suffices in every lane that there has been if no more than this is taken."""
-
-    def put(self, lane: int, wanted: int | None) -> None:
-        """None: more may be taken than there is."""
-        most = _ANY if wanted is None else max(self._amount - wanted, -1)
-        self._least = min(most, self._least)
-        self._most.put(lane, TOP + most)
-
-    def suffices(self, taken: int, every: Lanes) -> Lanes:
-        """1 in the lanes of those for which there is enough."""
-        if taken <= self._least:
-            return every
-        return (self._most.lanes - min(taken, _OVER) * every) >> (WIDTH - 1) & every
-
-
-class RoomForMany(_Many):
-    """Whether requests of cpu and memory fit; what is not asked for may be overcommitted."""
-
-    def __init__(self, cpu: int, memory: int, amounts: Amounts) -> None:
-        super().__init__(amounts)
-        self._cpu, self._memory = _Left(cpu), _Left(memory)
-
-    def _put(self, lane: int, cpu: int, memory: int) -> None:
-        self._cpu.put(lane, cpu or None)
-        self._memory.put(lane, memory or None)
-
-    def answers(self, use: NodeUse) -> tuple[Lanes, Lanes]:
-        every = self._ones
-        return self._cpu.suffices(use.cpu, every) & self._memory.suffices(use.memory, every), 0
-
-    def _put_use(self, lane: int, use: NodeUse) -> None:
-        self._cpu.put(lane, use.cpu)
-        self._memory.put(lane, use.memory)
-
-    def answers_for(self, pod: PodInfo) -> tuple[Lanes, Lanes]:
-        cpu, memory = self._amounts(pod)
-        found = self._cpu.suffices(cpu, self._ones) if cpu else self._ones
-        return found & self._memory.suffices(memory, self._ones) if memory else found, 0
-
-
-class _Used:
-    """The used part of one resource, in percent and rounded up: what `(amount - taken) * 100 // amount` is less than 100; 100 for what is overcommitted.
-
-    It is counted in 2^-bits, four of which are less than the smallest part that the percentage can be away from a whole number, and both summands
-    are rounded down: so what is added before it is cut off is one short of the next whole number, and one more for the roundings.
-    """
-
-    def __init__(self, amount: int, weight: int) -> None:
-        self.weight = weight
-        self._amount = amount
-        self._bits = amount.bit_length() + 2
-        self._shares = Row()
-        self._most = 0
-        """The largest share that there has been."""
-        self._percent: Lanes = 0
-        """Lets nothing but a percentage through."""
-        self._all: Lanes = 0
-        """100, and 1,024 more: the bit of that tells where nothing is overcommitted."""
-
-    def widen(self, every: Lanes) -> None:
-        self._percent, self._all = every * 1023, every * 1124
-
-    def _share(self, amount: int) -> int:
-        return (min(amount, self._amount + 1) * 100 << self._bits) // self._amount
-
-    def put(self, lane: int, amount: int) -> None:
-        share = self._share(amount) + (1 << self._bits) - 2
-        self._most = max(share, self._most)
-        self._shares.put(lane, share)
-
-    def percent(self, taken: int, every: Lanes) -> Lanes:
-        """In each lane, with the weight."""
-        share = self._share(taken)
-        used = (self._shares.lanes + share * every) >> self._bits & self._percent
-        if self._most + share >= 101 << self._bits:
-            free = self._all - used
-            enough = free >> 10 & every
-            used = every * 100 - (free & ((enough << 10) - enough))
-        return used if self.weight == 1 else used * self.weight
-
-
-class LeastAllocatedForMany(_Many):
-    """`least_allocated` of cpu and memory, weighted."""
-
-    def __init__(self, cpu: tuple[int, int], memory: tuple[int, int], amounts: Amounts) -> None:
-        """Of each resource the amount and the weight, of which one is above zero."""
-        super().__init__(amounts)
-        self._cpu, self._memory = _Used(*cpu), _Used(*memory)
-        self._weights = cpu[1] + memory[1]
-        self._octet = self._all = 0
-        """The same number in each lane."""
-
-    def _widen(self, every: Lanes) -> None:
-        self._octet, self._all = every * 255, every * (100 * self._weights)
-        self._cpu.widen(every)
-        self._memory.widen(every)
-
-    def _put(self, lane: int, cpu: int, memory: int) -> None:
-        self._cpu.put(lane, cpu)
-        self._memory.put(lane, memory)
-
-    def _put_use(self, lane: int, use: NodeUse) -> None:
-        self._put(lane, use.scored_cpu, use.scored_memory)
-
-    def answers(self, use: NodeUse) -> tuple[Lanes, Lanes]:
-        return self._free(use.scored_cpu, use.scored_memory)
-
-    def answers_for(self, pod: PodInfo) -> tuple[Lanes, Lanes]:
-        return self._free(*self._amounts(pod))
-
-    def _free(self, cpu: int, memory: int) -> tuple[Lanes, Lanes]:
-        every, weights = self._ones, self._weights
-        free = self._all - self._cpu.percent(cpu, every) - self._memory.percent(memory, every)
-        if weights == 2:
-            return free >> 1 & self._octet, 0
-        # Instead of a division; exact for numbers as small as these.
-        return free * ((1 << 32) // weights + 1) >> 32 & self._octet, 0
-
-
-_FINE = 40
-"""So many binary places have the shares that are compared for balance."""
-_NEAR = 1 << 10
-"""So near to a whole number, a float may be on the other side of it."""
-_MIDDLE = TOP >> 1
-_AWAY = (1 << _FINE) - 2 * _NEAR
 
 
 def evenness(cpu: float, memory: float) -> int:
@@ -207,94 +35,234 @@ def evenness(cpu: float, memory: float) -> int:
     return int((1 - abs((cpu - memory) / 2)) * 100)
 
 
-class BalanceForMany(_Many):
+def base_of(use: NodeUse, cpu: int, memory: int) -> int:
+    """Of a node with so much cpu and memory that is used so, twice the score for balance is this less how unequally they are used with the pod."""
+    before = evenness(min(use.cpu, cpu) / cpu, min(use.memory, memory) / memory)
+    # 50 + (50 + after - before) // 2, and after is 99 less that, because what is left of it is cut off.
+    return 100 + 149 - before
+
+
+class _Ranked:
+    """Lanes in the order of a number in each."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[int, int] = {}
+        self._order: list[int] = []
+        """Numbers, and in their lowest bits their lanes."""
+        self._there = bytearray()
+        """1 in each lane that has a number."""
+        self._masks: dict[int, Lanes] = {}
+        """Place in the order → 1 in the lanes from there on."""
+
+    def put(self, lane: int, number: int) -> None:
+        before = self._numbers.get(lane)
+        if before == number:
+            return
+        if before is not None:
+            del self._order[bisect_left(self._order, before << _LANE_BITS | lane)]
+        self._numbers[lane] = number
+        insort(self._order, number << _LANE_BITS | lane)
+        if lane >= len(self._there):
+            self._there += bytes(lane + 1 - len(self._there))
+        self._there[lane] = 1
+        self._masks.clear()
+
+    def from_number(self, least: int) -> Lanes:
+        """1 in the lanes of numbers that are not smaller."""
+        order = self._order
+        first = bisect_left(order, least << _LANE_BITS)
+        if first == len(order):
+            return 0
+        found = self._masks.get(first)
+        if found is None:
+            if len(self._masks) * len(self._there) > MASKS_MAX:
+                self._masks.clear()
+            found = self._masks[first] = self._made(first)
+        return found
+
+    def _made(self, first: int) -> Lanes:
+        order = self._order
+        if 2 * first < len(order):
+            marks = self._there.copy()
+            for one in order[:first]:
+                marks[one & _LANE] = 0
+        else:
+            marks = bytearray(len(self._there))
+            for one in order[first:]:
+                marks[one & _LANE] = 1
+        return int.from_bytes(marks, "little")
+
+    def between(self, low: int, high: int) -> Lanes:
+        """1 in the lanes of numbers from `low` to `high`."""
+        order = self._order
+        first, last = bisect_left(order, low << _LANE_BITS), bisect_left(order, (high + 1) << _LANE_BITS)
+        found = 0
+        for one in order[first:last]:
+            found |= 1 << OCTET * (one & _LANE)
+        return found
+
+
+class _Sums:
+    """In each lane a number; to be added is another one, and what is wanted is the whole part of the sum, counted in wholes of a size."""
+
+    def __init__(self, size: int, zero: int = 0) -> None:
+        """`zero` is counted on top."""
+        self._size = size
+        self._zero = zero
+        self._wholes = Octets(zero)
+        self._rests = _Ranked()
+        self.most = 0
+        """No number had more wholes."""
+
+    def put(self, lane: int, number: int) -> None:
+        whole, rest = divmod(number, self._size)
+        self._wholes.put(lane, self._zero + whole)
+        self._rests.put(lane, rest)
+        self.most = max(self.most, whole)
+
+    def with_added(self, number: int, every: Lanes) -> Lanes:
+        """The whole parts."""
+        whole, rest = divmod(number, self._size)
+        return self._wholes.lanes + whole * every + self._rests.from_number(self._size - rest)
+
+    def near_whole(self, number: int, near: int) -> Lanes:
+        """1 where the sum is so near to a whole number, or nearer."""
+        size = self._size
+        rest = number % size
+        found = self._rests.between(size - rest - near, size - rest + near)
+        if rest <= near:
+            found |= self._rests.between(0, near - rest)
+        if rest >= size - near:
+            found |= self._rests.between(2 * size - near - rest, size)
+        return found
+
+
+class _Many:
+    """Pods in lanes."""
+
+    def __init__(self, amounts: Amounts) -> None:
+        self._amounts = amounts
+        self._lanes = 0
+        self._ones: Lanes = 0
+
+    def put(self, lane: int, pod: PodInfo) -> None:
+        if lane >= self._lanes:
+            self._lanes = widened(self._lanes, lane)
+            self._ones = ones(self._lanes, OCTET)
+        self._put(lane, *self._amounts(pod))
+
+    def _put(self, lane: int, cpu: int, memory: int) -> None:
+        raise NotImplementedError
+
+
+class RoomForPods(_Many):
+    """Whether requests of cpu and memory fit; what is not asked for may be overcommitted."""
+
+    def __init__(self, cpu: int, memory: int, amounts: Amounts) -> None:
+        super().__init__(amounts)
+        self._cpu, self._memory = cpu, memory
+        self._of_cpu, self._of_memory = _Ranked(), _Ranked()
+
+    def _put(self, lane: int, cpu: int, memory: int) -> None:
+        self._of_cpu.put(lane, cpu or -AMOUNT_MAX)
+        self._of_memory.put(lane, memory or -AMOUNT_MAX)
+
+    def answers(self, use: NodeUse) -> tuple[Lanes, Lanes]:
+        cpu, memory = max(self._cpu - use.cpu, 0), max(self._memory - use.memory, 0)
+        lacking = self._of_cpu.from_number(cpu + 1) | self._of_memory.from_number(memory + 1)
+        return self._ones ^ lacking if lacking else self._ones, 0
+
+
+class _Percent:
+    """The used part of one resource, in percent and rounded up: what `(amount - taken) * 100 // amount` is less than 100; 100 for what is overcommitted."""
+
+    def __init__(self, amount: int) -> None:
+        self._amount = amount
+        self._sums = _Sums(amount)
+
+    def put(self, lane: int, amount: int) -> None:
+        self._sums.put(lane, self._hundredfold(amount) + self._amount - 1)
+
+    def _hundredfold(self, amount: int) -> int:
+        return min(100 * amount, 100 * self._amount + 1)
+
+    def answers(self, taken: int, every: Lanes) -> Lanes:
+        number = self._hundredfold(taken)
+        used = self._sums.with_added(number, every)
+        if self._sums.most + number // self._amount < 100:
+            return used
+        # Above 100, if there are 128, or if 27 more make 128.
+        over = (used | (used & every * 127) + every * 27) >> 7 & every
+        return used ^ (used ^ every * 100) & ((over << OCTET) - over)
+
+
+class LeastAllocatedForPods(_Many):
+    """`least_allocated` of cpu and memory, weighted."""
+
+    def __init__(self, cpu: tuple[int, int], memory: tuple[int, int], amounts: Amounts) -> None:
+        """Of each resource the amount and the weight, of which one is above zero."""
+        super().__init__(amounts)
+        self._cpu, self._memory = _Percent(cpu[0]), _Percent(memory[0])
+        self._weights = cpu[1], memory[1]
+
+    def _put(self, lane: int, cpu: int, memory: int) -> None:
+        self._cpu.put(lane, cpu)
+        self._memory.put(lane, memory)
+
+    def answers(self, use: NodeUse) -> tuple[Lanes, Lanes]:
+        every = self._ones
+        cpu = self._cpu.answers(use.scored_cpu, every)
+        memory = self._memory.answers(use.scored_memory, every)
+        of_cpu, of_memory = self._weights
+        if of_cpu == of_memory:
+            return every * 200 - cpu - memory >> 1 & every * 127, 0
+        return self._weighted(cpu, memory), 0
+
+    def _weighted(self, cpu: Lanes, memory: Lanes) -> Lanes:
+        """As many octets at once as there is room for."""
+        of_cpu, of_memory = self._weights
+        weights = of_cpu + of_memory
+        every = ones(-(-self._lanes * OCTET // WIDTH))
+        octet, found = every * 255, 0
+        for shift in range(0, WIDTH, OCTET):
+            free = every * (100 * weights)
+            free -= (cpu >> shift & octet) * of_cpu + (memory >> shift & octet) * of_memory
+            # Instead of a division; exact for numbers as small as these.
+            found |= (free * ((1 << 32) // weights + 1) >> 32 & octet) << shift
+        return found
+
+
+class BalanceForPods(_Many):
     """How much more even the pod makes the use of cpu and memory, on nodes that have both.
 
-    By how much the share of cpu exceeds that of memory is a number of the node and one of the pod, added. It may be negative, so it is kept
-    from the middle of the lane.
+    By how much the share of cpu exceeds that of memory is a number of the node and one of the pod, added.
     """
 
     def __init__(self, cpu: int, memory: int, amounts: Amounts) -> None:
         super().__init__(amounts)
         self._cpu, self._memory = cpu, memory
-        self._cpu_left, self._memory_left = _Left(cpu), _Left(memory)
-        self._apart = Row()
-        self._base = Row(512)
-        self._unequal = Row(512 << _FINE)
-        """Where the lanes are uses, `_base_of` of them, and how unequal they are."""
-        self._unsigned = self._near = self._away = self._octet = 0
-        """The same number in each lane."""
-
-    def _widen(self, every: Lanes) -> None:
-        self._unsigned, self._near, self._away = every * (TOP - 1), every * _NEAR, every * _AWAY
-        self._octet = every * 255
+        self._near = (cpu * memory >> _NEAR_BITS) + 1
+        self._apart = _Sums(cpu * memory, _MIDDLE)
+        self._of_cpu, self._of_memory = _Ranked(), _Ranked()
 
     def _put(self, lane: int, cpu: int, memory: int) -> None:
         self._apart.put(lane, self._difference(cpu, memory))
-        self._cpu_left.put(lane, cpu)
-        self._memory_left.put(lane, memory)
+        self._of_cpu.put(lane, cpu)
+        self._of_memory.put(lane, memory)
 
     def _difference(self, cpu: int, memory: int) -> int:
         """Fifty times that of the shares: half of it in percent."""
         cpu, memory = min(cpu, self._cpu), min(memory, self._memory)
-        apart = 50 * (cpu * self._memory - memory * self._cpu) << _FINE
-        return _MIDDLE + apart // (self._cpu * self._memory)
-
-    def _put_use(self, lane: int, use: NodeUse) -> None:
-        self._put(lane, use.cpu, use.memory)
-        self._base.put(lane, self._base_of(use.cpu, use.memory))
-        self._unequal.put(lane, (512 << _FINE) + abs(self._difference(use.cpu, use.memory) - _MIDDLE))
-
-    def _base_of(self, cpu: int, memory: int) -> int:
-        """Where cpu and memory are used so, twice the score is this less how unequally they are used with the pod."""
-        before = evenness(min(cpu, self._cpu) / self._cpu, min(memory, self._memory) / self._memory)
-        # 50 + (50 + after - before) // 2, and after is 99 less that, because what is left of it is cut off.
-        return 512 + 100 + 149 - before
+        return 50 * (cpu * self._memory - memory * self._cpu)
 
     def answers(self, use: NodeUse) -> tuple[Lanes, Lanes]:
-        return self._score(use.cpu, use.memory, self._ones * self._base_of(use.cpu, use.memory))
-
-    def answers_for(self, pod: PodInfo) -> tuple[Lanes, Lanes]:
-        return self._score(*self._amounts(pod), self._base.lanes)
-
-    def _score(self, cpu: int, memory: int, base: Lanes) -> tuple[Lanes, Lanes]:
-        every = self._ones
-        apart = self._after(cpu, memory) + self._near
-        clear = ((apart & self._away) + self._away) >> _FINE & every
-        unequal = apart >> _FINE & self._octet
-        within = self._within(cpu, memory)
-        sure = clear if within is every else clear & within
-        return (base - unequal) >> 1 & self._octet, every ^ sure
-
-    def _after(self, cpu: int, memory: int) -> Lanes:
-        """How unequally cpu and memory are used with both summands."""
-        apart = self._apart.lanes + self._difference(cpu, memory) * self._ones
-        below = self._ones ^ (apart >> (WIDTH - 1) & self._ones)
-        if below:
-            apart ^= (below << (WIDTH - 1)) - below
-        return apart & self._unsigned
-
-    def _within(self, cpu: int, memory: int) -> Lanes:
-        """1 where nothing is overcommitted."""
-        every = self._ones
-        of_cpu, of_memory = self._cpu_left.suffices(cpu, every), self._memory_left.suffices(memory, every)
-        return of_cpu if of_memory is every else of_cpu & of_memory
-
-    def corner(self, pod: PodInfo) -> Corner:
-        """How much more even a node becomes falls or rises with how uneven it is, all the way: who takes more cpu than memory does best where memory is taken."""
-        cpu, memory = self._amounts(pod)
-        takes_cpu = cpu * self._memory > memory * self._cpu
-        return Corner(cpu=not takes_cpu, memory=takes_cpu)
-
-    def bounds_for(self, pod: PodInfo) -> Lanes:
-        """Both measures of evenness are cut off in a score, so that their difference may be one more than this."""
-        every, amounts = self._ones, self._amounts(pod)
-        gain = (self._unequal.lanes - self._after(*amounts) + self._near) >> _FINE & every * 1023
-        # `_unequal` is 512 more, and a score 50 + (50 + gain) // 2.
-        bounds = (gain + every * (100 + 50 + 1)) >> 1 & every * 1023
-        bounds -= every * (512 // 2)
-        within = self._within(*amounts)
-        if within is not every:
-            within = (within << 8) - within
-            bounds = bounds & within | every * 100 & ~within
-        return bounds
+        every, difference = self._ones, self._difference(use.cpu, use.memory)
+        apart = self._apart.with_added(difference, every)
+        # What is cut off of a number below zero is what is cut off of its amount, and that is one less than its whole part.
+        below = ~apart >> 7 & every
+        unequal = (apart ^ (below << 7) - below) & every * 127
+        doubt = self._apart.near_whole(difference, self._near)
+        # Overcommitted.
+        doubt |= self._of_cpu.from_number(max(self._cpu - use.cpu, -1) + 1)
+        doubt |= self._of_memory.from_number(max(self._memory - use.memory, -1) + 1)
+        return every * base_of(use, self._cpu, self._memory) - unequal >> 1 & every * 127, doubt

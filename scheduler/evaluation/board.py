@@ -15,10 +15,10 @@ from collections.abc import Sequence
 from functools import cache
 from itertools import repeat
 
-from tidelog.framework.lanes import Lanes, Row, marked, octets
+from tidelog.framework.lanes import OCTET, Lanes, Octets, marked
 from tidelog.framework.node_info import NodeInfo
 from tidelog.framework.node_sets import Bits, Groups, first_place, places_in
-from tidelog.framework.offers import Together
+from tidelog.framework.offers import ManyPods
 from tidelog.scheduler.evaluation.asking import Asked, Evaluation, NotFast
 from tidelog.scheduler.evaluation.kinds import (
     NoBounds,
@@ -149,11 +149,11 @@ class _Bank:
         self._traits = traits
         self._joined = 0
         """How many of the columns that were given away are known here."""
-        self._passing = Row()
+        self._passing = Octets()
         """1 for shapes that such nodes may do for."""
-        self._alone = Row()
+        self._alone = Octets()
         """1 for shapes that are always asked alone."""
-        self._fixed = Row()
+        self._fixed = Octets()
         """The least level of such nodes."""
         self._rooms: dict[Asked, _Asked] = {}
         self._scores: dict[Asked, _Asked] = {}
@@ -212,11 +212,14 @@ class _Bank:
         for one in self._scores.values():
             if one.pods is not None:
                 scores, unsure = one.pods.answers(use)
-                doubt |= unsure & one.members.lanes
-                scores &= one.octets.lanes
+                members = one.octets.lanes
+                if unsure:
+                    doubt |= unsure & one.members.lanes
+                    members &= ~((unsure << OCTET) - unsure)
+                scores &= members
                 levels += scores if one.weight == 1 else scores * one.weight
-        levels &= (keep << 8) - keep
-        row = octets(levels, len(tables))
+        levels &= (keep << OCTET) - keep
+        row = levels.to_bytes(len(tables), "little")
         doubt = (doubt | self._alone.lanes) & keep
         return self._corrected(row, doubt, state, tables) if doubt else row
 
@@ -225,7 +228,7 @@ class _Bank:
     ) -> bytes:
         """The row, where the shapes in doubt have been asked alone."""
         found = bytearray(row)
-        for column in marked(doubt):
+        for column in marked(doubt, OCTET):
             table = tables[column]
             found[column] = 0 if table is None or table.is_void else table.level_or_void(state)
         return bytes(found)
@@ -236,11 +239,11 @@ class _Asked:
 
     __slots__ = ("members", "octets", "pods", "weight")
 
-    def __init__(self, pods: Together | None, weight: int) -> None:
+    def __init__(self, pods: ManyPods | None, weight: int) -> None:
         self.pods = pods
         """None: it can tell of one pod only."""
-        self.members = Row()
-        self.octets = Row()
+        self.members = Octets()
+        self.octets = Octets()
         """255 in the lanes of its pods."""
         self.weight = weight
 
@@ -253,7 +256,8 @@ class _Asked:
 def _known(known: dict[Asked, _Asked], asked: Asked, node: NodeInfo) -> _Asked:
     one = known.get(asked)
     if one is None:
-        one = known[asked] = _Asked(asked.together(node), asked.weight)
+        together = asked.together(node)
+        one = known[asked] = _Asked(None if together is None else together.pods(), asked.weight)
     return one
 
 

@@ -39,7 +39,7 @@ from tidelog.scheduler.evaluation.asking import (
 from tidelog.scheduler.evaluation.board import Board
 from tidelog.scheduler.evaluation.columns import AnswerColumn
 from tidelog.scheduler.evaluation.node_index import NodeIndex
-from tidelog.scheduler.evaluation.parts import Outline, Part, Plan
+from tidelog.scheduler.evaluation.parts import AskingPlan, Outline, Part
 from tidelog.scheduler.evaluation.placements import PlacementMemory, Watch
 from tidelog.scheduler.evaluation.prepared import NARROWED_FEW, Anew, Prepared
 from tidelog.scheduler.evaluation.shape import Found, Shape
@@ -93,7 +93,7 @@ class FastEvaluation:
         """The latest used last; a number: only the plain evaluation can tell, as long as this many objects of nodes have changed."""
         self._parts: WeakValueDictionary[tuple[object, ...], Part] = WeakValueDictionary()
         """By the number of the bundle and what its plugins read: those that some shape has."""
-        self._plans: dict[tuple[Outline, ...], Plan] = {}
+        self._plans: dict[tuple[Outline, ...], AskingPlan] = {}
         self._board = Board(self._index)
         """Of the shapes there."""
         self._search = Search(self._index)
@@ -358,7 +358,7 @@ class FastEvaluation:
         if plan is None:
             if len(self._plans) >= PLANS_MAX:
                 self._plans.clear()
-            plan = self._plans[outlines] = Plan(self._framework, self._ways, outlines)
+            plan = self._plans[outlines] = AskingPlan(self._framework, self._ways, outlines)
         made = Prepared(self._ways, self._index, self._board, parts, plan, shared, pod)
         made.follow()
         return made

@@ -1,4 +1,4 @@
-"""What is prepared for a pod, in parts: for each plugin, what PreFilter and PreScore say of such pods, and the domains that it counts.
+"""Parts of what is prepared for a pod: for each plugin, what PreFilter and PreScore say of such pods, and the domains that it counts.
 
 A plugin reads of a pod what it signs. So its part serves all pods that it signs alike, though other plugins may tell them apart: of pods that differ
 in nothing but what they request, only those plugins are asked again that read requests. Plugins that sign the spec alone share one part.
@@ -156,7 +156,7 @@ def _counting(
     return lambda: plugin.domains(state, pod, index)  # type: ignore[attr-defined]
 
 
-class Plan:
+class AskingPlan:
     """How plugins are asked where their parts are outlined so."""
 
     def __init__(self, framework: Framework, ways: Ways, outlines: Sequence[Outline]) -> None:

@@ -15,7 +15,7 @@ from tidelog.scheduler.evaluation.board import FAR, Board, BoardTable
 from tidelog.scheduler.evaluation.columns import AnswerColumn
 from tidelog.scheduler.evaluation.kinds import TraitKinds
 from tidelog.scheduler.evaluation.node_index import NodeIndex
-from tidelog.scheduler.evaluation.parts import Counted, Part, Plan
+from tidelog.scheduler.evaluation.parts import AskingPlan, Counted, Part
 from tidelog.scheduler.evaluation.shape import Shape
 
 NARROWED_FEW = 16
@@ -31,7 +31,7 @@ class Prepared:
         index: NodeIndex,
         board: Board,
         parts: Sequence[Part],
-        plan: Plan,
+        plan: AskingPlan,
         state: CycleState,
         pod: PodInfo,
     ) -> None:

@@ -1,7 +1,7 @@
 """The first pod of a shape, perhaps the only one: where a table would be made for one question only, the nodes are searched instead.
 
 Nodes that are about equally full are one *cell* of the index. How good a node in each cell can be at most is computed for all cells of nodes with
-equal traits at once (`Together`, a cell a lane); from the best bound down, the states in a cell are scored at once, a state a lane. It applies
+equal traits at once (`ManyUses`, a cell a lane); from the best bound down, the states in a cell are scored at once, a state a lane. It applies
 where every filter and score goes by traits, by the use of cpu and memory, or by counted domains.
 
 Costs some ten microseconds for each set of traits, and five for each cell that had to be looked at.
@@ -16,7 +16,7 @@ from typing import NamedTuple
 from tidelog.framework.lanes import marked, octets, ones
 from tidelog.framework.node_info import NodeInfo, PodInfo
 from tidelog.framework.node_sets import Bits, Groups, first_from, first_place
-from tidelog.framework.offers import Corner, NodeUse, Together
+from tidelog.framework.offers import Corner, ManyUses, NodeUse
 from tidelog.scheduler.evaluation.asking import Asked, Evaluation
 from tidelog.scheduler.evaluation.kinds import (
     NoBounds,
@@ -157,8 +157,8 @@ class _Bank:
         """By lane, those that have places for pods."""
         self.full: list[Cell] = []
         self._lane_of: dict[Cell, int] = {}
-        self._models: dict[Asked, Together] = {}
-        self._corners: dict[tuple[Asked, bool, bool], Together] = {}
+        self._models: dict[Asked, ManyUses] = {}
+        self._corners: dict[tuple[Asked, bool, bool], ManyUses] = {}
         """Of each cell a use, at one end of its range."""
         self._blocks: dict[Cell, _Block] = {}
 
@@ -180,7 +180,7 @@ class _Bank:
             model = self._models[asked] = _made(asked, self._sample)
         return model.corner(pod)
 
-    def at_corner(self, asked: Asked, corner: Corner) -> Together:
+    def at_corner(self, asked: Asked, corner: Corner) -> ManyUses:
         """The cells in lanes, each with the use at this corner."""
         key = (asked, corner.cpu, corner.memory)
         found = self._corners.get(key)
@@ -199,11 +199,11 @@ class _Bank:
         return found
 
 
-def _made(asked: Asked, node: NodeInfo) -> Together:
+def _made(asked: Asked, node: NodeInfo) -> ManyUses:
     found = asked.together(node)
     if found is None:
         raise NoBounds
-    return found
+    return found.uses()
 
 
 def _end_of(cell: Cell, cpu: bool, memory: bool) -> NodeUse:
@@ -222,7 +222,7 @@ class _Block:
         self._lane_of: dict[NodeState, int] = {}
         self.states: list[NodeState] = []
         """By lane."""
-        self._known: dict[Asked, Together] = {}
+        self._known: dict[Asked, ManyUses] = {}
 
     def follow(self) -> None:
         """Have all states that there are."""
@@ -253,7 +253,7 @@ class _Block:
             return bytes(corrected)
         return levels
 
-    def _of(self, asked: Asked) -> Together:
+    def _of(self, asked: Asked) -> ManyUses:
         found = self._known.get(asked)
         if found is None:
             found = self._known[asked] = _made(asked, self._sample)

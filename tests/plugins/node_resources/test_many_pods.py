@@ -12,6 +12,7 @@ import pytest
 from tests.thorough import cases
 from tidelog.framework.framework import FrameworkHandle
 from tidelog.framework.interface import CycleState
+from tidelog.framework.lanes import OCTET, WIDTH
 from tidelog.framework.listers import Listers
 from tidelog.framework.node_info import NodeInfo, PodInfo
 from tidelog.framework.offers import NodeUse, Together
@@ -81,8 +82,8 @@ def answers(
         yield cast("Callable[[], Together]", partial(offered, node)), one
 
 
-def lane_of(lanes: int, lane: int) -> int:
-    return lanes >> 64 * lane & 0xFFFF_FFFF_FFFF_FFFF
+def lane_of(lanes: int, lane: int, width: int = WIDTH) -> int:
+    return lanes >> width * lane & (1 << width) - 1
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
@@ -93,7 +94,7 @@ def test_many_pods_are_judged_as_each_alone(seed: int) -> None:
     sure = 0
 
     for made, one in answers(fit, balance, node):
-        many = made()
+        many = made().pods()
         for lane, pod in enumerate(pods):
             many.put(lane, draw.choice(pods))
             many.put(lane, pod)
@@ -101,9 +102,9 @@ def test_many_pods_are_judged_as_each_alone(seed: int) -> None:
             use = drawn_use(draw, cpu, memory)
             found, doubt = many.answers(use)
             for lane, pod in enumerate(pods):
-                if not lane_of(doubt, lane):
+                if not lane_of(doubt, lane, OCTET):
                     sure += 1
-                    assert lane_of(found, lane) == one(pod)(use)
+                    assert lane_of(found, lane, OCTET) == one(pod)(use)
 
     assert sure > 1_000
 
@@ -117,7 +118,7 @@ def test_many_uses_are_judged_as_each_alone_and_no_use_in_a_range_is_better_than
 
     for made, one in answers(fit, balance, node):
         for pod in (drawn_pod(draw, number) for number in range(20)):
-            uses, corners = made(), made()
+            uses, corners = made().uses(), made().uses()
             at = corners.corner(pod)
             for lane, those in enumerate(ranges):
                 uses.put_use(lane, draw.choice(draw.choice(ranges)))

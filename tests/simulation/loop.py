@@ -59,6 +59,9 @@ class Process:
 
 CURRENT: contextvars.ContextVar[Process | None] = contextvars.ContextVar("simulated process", default=None)
 """The process that is running; None for what is outside: the story, clients, the machine itself."""
+OUTSIDE = Process("outside").context
+"""What runs in it belongs to no process, whoever has asked for it."""
+OUTSIDE.run(CURRENT.set, None)
 
 
 class _Handle:
@@ -286,8 +289,9 @@ def quietly() -> Generator[None]:
     """While simulations are run and given up, the garbage collector rests, and what dies without having ended says nothing.
 
     A coroutine of a killed process is closed when nobody refers to it any more; what it then tries in its `finally` fails, because it is in no
-    task, or is refused by the disk.
+    task, or is refused by the disk. Nor is there a loop: `gather` would have one made, and leave there for ever what it was given.
     """
+    asyncio.set_event_loop(None)
     hook, was_enabled, thresholds = sys.unraisablehook, gc.isenabled(), gc.get_threshold()
     sys.unraisablehook = lambda _: None
     gc.disable()
@@ -296,8 +300,11 @@ def quietly() -> Generator[None]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)  # A coroutine that was never awaited.
             yield
-            gc.collect()  # Closes the coroutines, which keeps what they refer to for once.
-            gc.collect()  # Frees them. Else they would be frozen the next time, and stay.
+            # A coroutine that is closed keeps what it refers to for once, and may make another one. What stayed would be frozen the next time,
+            # or closed in the middle of somebody else's test.
+            for _ in range(10):
+                if not gc.collect():
+                    break
     finally:
         gc.unfreeze()
         gc.set_threshold(*thresholds)  # A runtime that was killed has not put them back.

@@ -13,23 +13,21 @@ follows; nothing here reads a clock, a file or a socket, or starts a thread.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import random
-from collections import deque
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
 from tests.simulation.disk import CrashPoint, SimDisk
 from tests.simulation.judge import Judge, Violation
 from tests.simulation.liveness import FLUSH_SECONDS, LOOKS, REST_SECONDS, Follower, asleep, stuck
-from tests.simulation.loop import CURRENT, Killed, Process, SimLoop
+from tests.simulation.loop import CURRENT, OUTSIDE, Killed, Process, SimLoop
 from tests.simulation.mending import Mending
+from tests.simulation.programs import Compaction, Daemon, Held, MendingTool, Program
 from tests.simulation.real_store import RealDisk, RealFiles
-from tests.simulation.sim_store import SimFiles, SimStore
+from tests.simulation.sim_store import SimFiles
 from tests.simulation.steps import (
     Advance,
     AnyStep,
@@ -55,23 +53,19 @@ from tests.simulation.steps import (
     Tamper,
 )
 from tests.simulation.telling import asked_about, facts_of
-from tidelog.api.errors import InternalError, LogDamaged, LogError, LogLocked, TidelogError
+from tidelog.api.errors import InternalError, LogDamaged, LogError, TidelogError
 from tidelog.api.objects import Object
 from tidelog.api.times import NANOS
-from tidelog.configuration.configuration import SchedulerConfiguration, resolve_configuration
+from tidelog.configuration.configuration import resolve_configuration
 from tidelog.daemon.actors.catalogue import cast_of
 from tidelog.daemon.intake import messages as fact_messages
 from tidelog.daemon.intake.messages import Answer, read_answer, write_request
-from tidelog.daemon.process.candidate import LeadershipCandidate
-from tidelog.daemon.process.clock import SystemClock
-from tidelog.daemon.process.compaction import compact
 from tidelog.daemon.process.recovery import recovered_core
-from tidelog.daemon.process.runtime import Limits, Runtime, Watcher
-from tidelog.eventlog.log import Log
+from tidelog.daemon.process.runtime import Limits
 from tidelog.eventlog.objects import ObjectTable
 from tidelog.eventlog.reader import LogReader
-from tidelog.eventlog.records import Body, Record, Row
-from tidelog.eventlog.socket import Handler, HandoverClient, HandoverServer
+from tidelog.eventlog.records import Record, Row
+from tidelog.eventlog.socket import HandoverClient
 from tidelog.eventlog.store import Head
 from tidelog.eventlog.verify import verify as verify_chain
 from tidelog.plugins.registry import Registry
@@ -94,8 +88,6 @@ STOP_SECONDS = 10.0
 """A process that is told to stop has ended after this."""
 RESTART_SECONDS = 2.0
 """A process that ended with an error is started again after this."""
-NETWORK_SECONDS = 0.0005
-"""So long bytes are on their way between two processes: always the same, and so they stay in order."""
 SEARCH_EVERY = 8
 """At so many-th rest everybody is tried anew, which costs as much as some dozen rests."""
 TRIES = 30
@@ -138,312 +130,6 @@ class Habits(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-# --- one process ----------------------------------------------------------------------------------------------------------
-
-
-class SimClock(SystemClock):
-    """The machine's clock as a process reads it: the real one, on simulated time."""
-
-    def __init__(self, machine: Machine) -> None:
-        super().__init__(machine.wall, machine.steady)
-        self._rng = machine.rng
-        self._lap = 0
-
-    def lap(self) -> int:
-        self._lap += int(self._rng.random() * 200_000)
-        return self._lap
-
-
-class SimLock:
-    """The writer's lock of the log. It falls free when its holder dies; and it can be lost (`Machine.lock` is then another's)."""
-
-    program: Program
-
-    def __init__(self, machine: Machine, program: Program) -> None:
-        held = machine.lock
-        if held is not None and held.program.process.alive:
-            raise LogLocked(machine.files.path, held.program.process.name)
-        self.program = program
-        self._machine = machine
-        machine.lock = self
-
-    def release(self) -> None:
-        """Let the next one write."""
-        if self._machine.lock is self:
-            self._machine.lock = None
-
-
-class _Held(Protocol):
-    """A lock, for the machine: whose it is."""
-
-    program: Program
-
-
-class _LockedStore(SimStore):
-    """Lets go of the lock when it is closed, as the real one."""
-
-    lock: SimLock
-
-    async def close(self) -> None:
-        await super().close()
-        self.lock.release()
-
-
-class SimPlace:
-    """Implements `tidelog.daemon.process.place.Place`."""
-
-    def __init__(self, machine: Machine, program: Program) -> None:
-        self._machine = machine
-        self._program = program
-
-    def leader(self) -> str:
-        held = self._machine.lock
-        return "unknown" if held is None else held.program.process.name
-
-    def heartbeat(self) -> object:
-        return None
-
-    def end_leader(self) -> str:
-        return "nobody is ended here"
-
-    async def followed(self, seq: int) -> None:
-        pass
-
-    async def wait(self, seconds: float) -> None:
-        await asyncio.sleep(seconds)
-
-    async def close(self) -> None:
-        pass
-
-    async def open_log(self, what: str, clock: Callable[[], int]) -> Log:
-        files = self._machine.files
-        if isinstance(files, RealFiles):
-            return Log(await files.open_store(what), clock=clock)
-        lock = SimLock(self._machine, self._program)
-        try:
-            store = await _LockedStore.open(files, files.path)
-            assert isinstance(store, _LockedStore)
-            store.lock = lock
-            return Log(store, clock=clock)
-        except BaseException:
-            lock.release()
-            raise
-
-    async def open_reader(self) -> LogReader:
-        return LogReader(await self._machine.files.open_reader())
-
-    async def serve(self, log: Log, handler: Handler) -> AbstractAsyncContextManager[object]:
-        server = SimServer(self._machine, handler)
-        self._program.server = server
-        return server
-
-
-class _Onlooker(Watcher):
-    """Has the judge look at the scheduler after each record that it consumes."""
-
-    def __init__(self, machine: Machine) -> None:
-        self._machine = machine
-        self._core: Core | None = None
-
-    def configured(self, core: Core) -> None:
-        self._core = core
-
-    def consumed(self, record: Record, body: Body) -> None:
-        if self._core is not None:
-            self._machine.judged(self._machine.judge.consumed, self._core)
-
-
-class Program:
-    """One run of a process that may write the log."""
-
-    working: asyncio.Task[None]
-
-    def __init__(self, machine: Machine, process: Process) -> None:
-        self.process = process
-        self.runtime: Runtime | None = None
-        """Once it leads."""
-        self.server: SimServer | None = None
-        self.faults_before = machine.faults
-        self.is_beside_robbed = machine.has_robbed_leader()
-        self._machine = machine
-
-    async def work(self) -> None:
-        """What it does."""
-        raise NotImplementedError
-
-    @property
-    def may_end(self) -> bool:
-        """Its end need not be an error."""
-        return True
-
-
-class Compaction(Program):
-    """One run of `tidelog log compact`."""
-
-    def __init__(self, machine: Machine, process: Process, keep: int) -> None:
-        super().__init__(machine, process)
-        self._keep = keep
-
-    async def work(self) -> None:
-        machine = self._machine
-        try:
-            log = await SimPlace(machine, self).open_log("tidelog log compact", machine.wall)
-        except LogLocked:
-            machine.counts["compactions refused"] += 1
-            return
-        async with log:
-            last = max(log.head.seq - self._keep, log.anchor.seq, min(log.head.seq, 1))
-            machine.judge.compacting(last)
-            machine.judge.compacted(await compact(log, machine.registry, last if self._keep else None))
-            machine.counts["compactions"] += 1
-
-
-class MendingTool(Program):
-    """One run of `tidelog log repair`, or of export and import."""
-
-    def __init__(self, machine: Machine, process: Process, mending: Mending) -> None:
-        super().__init__(machine, process)
-        self._mending = mending
-
-    async def work(self) -> None:
-        await self._mending.work(self._machine.wall)
-
-
-class Daemon(Program, LeadershipCandidate):
-    """One run of the daemon's process."""
-
-    work = LeadershipCandidate.work
-
-    def __init__(self, machine: Machine, process: Process) -> None:
-        Program.__init__(self, machine, process)
-        self.poll_seconds = machine.habits.poll_seconds
-        LeadershipCandidate.__init__(
-            self,
-            SimPlace(machine, self),
-            machine.registry,
-            SimClock(machine),
-            machine.configuration,
-            source="scheduler.yaml",
-            actors=machine.cast,
-            limits=machine.habits.limits,
-            watcher=_Onlooker(machine),
-        )
-
-    @property
-    def may_end(self) -> bool:
-        """Somebody has told it to."""
-        return self._stop.is_set()
-
-    def read_configuration(self) -> SchedulerConfiguration:
-        return self._machine.configuration
-
-    @contextlib.asynccontextmanager
-    async def leading(self, runtime: Runtime) -> AsyncIterator[None]:
-        self.runtime = runtime
-        yield
-
-
-# --- the connection between processes -------------------------------------------------------------------------------------
-
-
-class _Pipe:
-    """One direction of a connection: bytes arrive a little later, in order, as long as the other end lives."""
-
-    def __init__(self, machine: Machine, receiver: Process | None) -> None:
-        self.reader = asyncio.StreamReader(loop=machine.loop)
-        self._machine = machine
-        self._receiver = receiver
-        self._sent: deque[bytes | None] = deque()
-        self._closed = False
-
-    def send(self, data: bytes | None) -> None:
-        """None: the end."""
-        if self._closed:
-            return
-        self._closed = data is None
-        self._sent.append(data)
-        context = None if self._receiver is None else self._receiver.context
-        self._machine.loop.call_later(NETWORK_SECONDS, self._arrive, context=context)
-
-    def _arrive(self) -> None:
-        data = self._sent.popleft()
-        if data is None:
-            self.reader.feed_eof()
-        else:
-            self.reader.feed_data(data)
-
-
-class _Writer:
-    """What the product uses of `asyncio.StreamWriter`."""
-
-    def __init__(self, pipe: _Pipe) -> None:
-        self._pipe = pipe
-        self.transport = self
-
-    def write(self, data: bytes) -> None:
-        self._pipe.send(data)
-
-    async def drain(self) -> None:
-        """There is no back-pressure here."""
-
-    def close(self) -> None:
-        self._pipe.send(None)
-
-    abort = close
-
-    async def wait_closed(self) -> None:
-        """Closed at once."""
-
-
-class _Listening:
-    """What the product uses of `asyncio.Server`."""
-
-    def __init__(self, server: SimServer) -> None:
-        self._server = server
-
-    def close(self) -> None:
-        self._server.listening = False
-
-    async def wait_closed(self) -> None:
-        """Closed at once."""
-
-
-class SimServer(HandoverServer):
-    """The real server, on simulated connections."""
-
-    def __init__(self, machine: Machine, handler: Handler) -> None:
-        super().__init__(handler, "")
-        self.listening = True
-        self._machine = machine
-        self._server: Any = _Listening(self)
-        self._open: list[_Pipe] = []
-        """To its clients."""
-
-    def connect(self, process: Process) -> HandoverClient:
-        """A client's end of a new connection to this process."""
-        there, back = _Pipe(self._machine, process), _Pipe(self._machine, None)
-        self._open.append(back)
-        serving: Any = self._serve(there.reader, _Writer(back))  # type: ignore[arg-type]
-        task = self._machine.loop.create_task(serving, context=process.context.copy())
-        task.add_done_callback(self._served, context=_OUTSIDE.copy())
-        return HandoverClient(self._machine.files.path, back.reader, _Writer(there))  # type: ignore[arg-type]
-
-    def _served(self, task: asyncio.Task[None]) -> None:
-        """A connection ended; with an error, which nobody but the simulation looks at, the server itself is broken."""
-        error = None if task.cancelled() else task.exception()
-        if error is not None and not isinstance(error, Killed):
-            self._machine._broken(error)
-
-    def hang_up(self) -> None:
-        """Its process is gone."""
-        self.listening = False
-        for pipe in self._open:
-            pipe.send(None)
-
-
-# --- the machine ----------------------------------------------------------------------------------------------------------
-
-
 class Machine:
     """Tells one story: `run`. Raises the first violation of anything."""
 
@@ -467,7 +153,7 @@ class Machine:
         self.disk.on_crash = self._crash
         self.files.on_durable = self._durable
         self.files.on_opened = self._opened
-        self.lock: _Held | None = None
+        self.lock: Held | None = None
         self.records: list[Record] = []
         """Durable, in order."""
         self._follower = Follower(registry)
@@ -577,7 +263,7 @@ class Machine:
 
     def _launch(self, program: Program) -> None:
         program.working = self.loop.create_task(program.work(), context=program.process.context.copy())
-        program.working.add_done_callback(lambda task: self._ended(program, task), context=_OUTSIDE.copy())
+        program.working.add_done_callback(lambda task: self._ended(program, task), context=OUTSIDE.copy())
 
     def kill(self, program: Program) -> None:
         """The process is gone at this instant."""
@@ -616,7 +302,7 @@ class Machine:
             self._later(RESTART_SECONDS, lambda: self.start(program.process.name))
 
     def _later(self, seconds: float, call: Callable[[], None]) -> None:
-        self.loop.call_later(seconds, call, context=_OUTSIDE.copy())
+        self.loop.call_later(seconds, call, context=OUTSIDE.copy())
 
     @property
     def leader(self) -> Program | None:
@@ -755,7 +441,7 @@ class Machine:
             return
         self.counts["tamperings"] += 1
         self._tampered = (len(self.records), self._tampered[1])
-        if step.way == "restored":
+        if step.is_whole_backup:
             # A log that stands there as it was is led by whoever knows of no other: nobody but the leader knows.
             self.is_mending = True
             for program in self._alive:
@@ -1059,8 +745,3 @@ class Machine:
         for record in self.records[self._objects.seq :]:
             self._objects.apply(record)
         return self._objects.get(key)
-
-
-_OUTSIDE = Process("outside").context
-"""What runs in it belongs to no process, whoever has asked for it."""
-_OUTSIDE.run(CURRENT.set, None)

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import AbstractContextManager
 from typing import Any
 
-from tests.simulation import machine, sim_store
+from tests.simulation import programs, sim_store
 from tests.simulation.bug import Bug, Ran, broken
 from tests.simulation.disk import SimDisk
 from tests.simulation.sim_store import Frame, SimStore
@@ -133,10 +133,10 @@ def _drop_before_keeping() -> AbstractContextManager[Ran]:
         await log.put_snapshot(OBJECTS, table.seq, table.encode())
         return log.head.seq
 
-    return broken((machine, "compact", lambda _: wrong))
+    return broken((programs, "compact", lambda _: wrong))
 
 
-_COMPACT = machine.compact
+_COMPACT = programs.compact
 
 
 def _compact_in_memory() -> AbstractContextManager[Ran]:

@@ -347,6 +347,7 @@ class RealFiles:
         self._backup: dict[str, bytes] = {}
         self._aside: dict[str, Path] = {}
         """What was taken away: where it stood → where it is."""
+        self._takes_away = False
         self._is_led_since = False
 
     def exists(self) -> bool:
@@ -413,8 +414,8 @@ class RealFiles:
 
     @property
     def is_gone(self) -> bool:
-        """Something was taken away, and nobody leads what stands there instead."""
-        return self.is_tampered and bool(self._aside) and not self._is_led_since
+        """Something was taken away, and nobody leads what stands there instead. A head file whose content is another is written again with the next commit."""
+        return self.is_tampered and self._takes_away and not self._is_led_since
 
     def tamper(self, step: Tamper) -> None:
         """Do it, while somebody leads."""
@@ -425,6 +426,10 @@ class RealFiles:
         aside = Path(self.disk.folder, "aside")
         aside.mkdir(exist_ok=True)
         self.disk.is_tampered, self._is_led_since, self._aside = True, False, {}
+        in_place = step.way in ("overwritten", "cut")
+        self._takes_away = step.way not in ("linked", "replaced") and not (
+            in_place and step.files == (".head",)
+        )
         for name, path in paths.items():
             content = path.read_bytes()
             kept = aside / path.name
@@ -432,7 +437,7 @@ class RealFiles:
             if step.way == "linked":
                 os.link(path, kept)
                 continue
-            if step.way in ("overwritten", "cut"):
+            if in_place:
                 kept.write_bytes(content)
                 with path.open("r+b") as file:
                     file.truncate(int(step.place * len(content)) if step.way == "cut" else 0)

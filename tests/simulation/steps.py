@@ -185,6 +185,11 @@ class Tamper(Fault, frozen=True, kw_only=True):
     """Where a file is cut, as a share of it."""
     seconds: float = 10.0
 
+    @property
+    def is_whole_backup(self) -> bool:
+        """What stands there then is the log as it was."""
+        return self.way in ("restored", "overwritten") and {"", "-wal", ".head"} <= set(self.files)
+
 
 class DiskFull(Fault, frozen=True, kw_only=True):
     """No write finds room, for so long."""

@@ -42,6 +42,7 @@ LOSS_ENDS_ATTEMPTS = 9
 SEARCHES_OF_THEIR_OWN = 10
 NODES_WAKE_FOR_VOLUMES = 11
 GROUP_ERRORS_WAIT = 12
+PROMISES_STAY = 13
 
 BEHAVIOURS: dict[int, Behaviour] = {
     GUARDED_STARTING_PODS: Behaviour(
@@ -103,6 +104,11 @@ BEHAVIOURS: dict[int, Behaviour] = {
         "group-errors-wait",
         "0.1.0",
         "A member that comes back with an error makes its group back off as after that error, and an idle scheduler does not try the group before.",
+    ),
+    PROMISES_STAY: Behaviour(
+        "promises-stay",
+        "0.1.0",
+        "What attempts in flight have promised of a claim that pods share stays in sight when an earlier promise of it comes true, and is not taken back by the next one.",
     ),
 }
 """Number → what changed."""

@@ -18,7 +18,7 @@ from tidelog.api.errors import InternalError
 from tidelog.api.objects import Node, Object, Pod
 from tidelog.api.pod_status import is_terminal
 from tidelog.api.well_known import REGION, ZONE
-from tidelog.api.writes import Write
+from tidelog.api.writes import Write, written
 from tidelog.framework.events import ClusterEvent
 from tidelog.framework.listers import Listers
 from tidelog.framework.node_info import PodInfo
@@ -87,6 +87,8 @@ class Cluster:
         self.seq = 0
         """The record that is being consumed, or the last one that was."""
         self.at = 0
+        self.promises_stay = True
+        """Behaviour 14: what later attempts have promised stays in sight when an earlier one's promise comes true."""
         self.notes = Notes()
         """Changes since the oldest attempt in flight."""
         self.unread: dict[str, str] = {}
@@ -134,6 +136,17 @@ class Cluster:
         self._update_queue(effect)
         self._raise(effect.raised)
         self._drop_groups(groups)
+
+    def keep_promise(self, write: Write) -> None:
+        """The write of the earliest attempt in flight is done. Plugins go on seeing what later attempts have promised of the object besides."""
+        found, shown = self.objects.get(write.key), self.listers.get(write.key)
+        changed = written(found, write)
+        if changed is found:
+            return
+        self.change(write.key, changed, expected=True)
+        if self.promises_stay and shown not in (found, changed):
+            self.listers.restore([(write.key, shown)])
+            self._touch_all([(write.key, changed)])
 
     def change(self, key: str, new: Object | None, *, expected: bool = False) -> None:
         """The object has a new version, or is gone. `expected`: every attempt in flight was made with this change in mind."""

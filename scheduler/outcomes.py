@@ -135,10 +135,7 @@ class Outcomes:
         cluster = self._cluster
         uid = pod_uid(cluster.tried_pod(key))
         for write in body.writes:
-            found = cluster.objects.get(write.key)
-            changed = written(found, write)
-            if changed is not found:
-                cluster.change(write.key, changed, expected=True)
+            cluster.keep_promise(write)
         # The pod's own permit is there only now, and is asked last.
         self._answers.look(*(write.key for write in body.writes))
         self._answers.ask(self._permits.begin(key, uid, body))

@@ -25,6 +25,7 @@ from tidelog.configuration.configuration import resolve_configuration
 from tidelog.eventlog.reader import open_reader
 from tidelog.eventlog.records import Draft, LossAccepted, SchedulerStarted
 from tidelog.eventlog.transfer import export_log
+from tidelog.framework.behaviours import PROMISES_STAY
 from tidelog.replay.driver import Driver
 from tidelog.replay.files import write_log
 from tidelog.replay.playback import recover
@@ -351,6 +352,31 @@ def group_errors_wait() -> Driver:
     return twice(12, happens)
 
 
+def promises_stay() -> Driver:
+    """A claim that five pods share: the promise of one comes true while two others have theirs in flight, and then the next one has its turn."""
+
+    def happens(driver: Driver, when: str) -> None:
+        here = {"of": when}
+        claim = devices.claim(when, devices.request())
+        driver.put(devices.device_class(), node(when, "a").label(here).build())
+        driver.put(devices.resource_slice(when, ["gpu0"], node=when), claim)
+        pods = [
+            pod(f"{when}-{i}", "100m").node_selector(here).claim("gpu", claim=when).build() for i in range(5)
+        ]
+        driver.put(pods[0])
+        driver.settle()
+        driver.put(*pods[1:])
+        for _ in range(3):
+            driver.attempt()
+        driver.commit(1)
+        driver.attempt()  # Binds the first of them.
+        driver.attempt()
+        driver.commit()
+        driver.advance(seconds=30)
+
+    return twice(PROMISES_STAY, happens)
+
+
 STORIES: dict[str, Callable[[], Driver]] = {
     "spread": spread,
     "preemption": preemption,
@@ -370,6 +396,7 @@ STORIES: dict[str, Callable[[], Driver]] = {
     "searches-of-their-own": searches_of_their_own,
     "nodes-wake-for-volumes": nodes_wake_for_volumes,
     "group-errors-wait": group_errors_wait,
+    "promises-stay": promises_stay,
 }
 
 

@@ -157,3 +157,25 @@ def assert_what_is_written_is_what_counts(driver: Driver) -> None:
             for consumer in claim.status.reserved_for:
                 pod = driver.core.objects.get(f"Pod/default/{consumer.name}")
                 assert pod is None or isinstance(pod, Pod)
+
+
+def test_pod_is_added_to_those_that_share_its_claim_also_while_some_are_in_flight() -> None:
+    """The promise of the first comes true, and the next attempt goes by what those after it have promised as well."""
+    world = World()
+    driver = world.driver
+    driver.put(world.pod("p0", 1).build())
+    driver.settle()
+    driver.put(*(world.pod(f"p{i}", 1).build() for i in range(1, 5)))
+    for _ in range(3):
+        driver.attempt()
+
+    driver.commit(1)
+    while driver.attempt() is not None:
+        pass
+    driver.commit()
+    driver.settle()
+
+    claim = driver.core.objects["ResourceClaim/default/c1"]
+    assert isinstance(claim, ResourceClaim)
+    assert [consumer.name for consumer in claim.status.reserved_for] == [f"p{i}" for i in range(5)]
+    assert verify(driver.records, driver.registry).first_difference is None

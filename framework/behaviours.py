@@ -43,6 +43,7 @@ SEARCHES_OF_THEIR_OWN = 10
 NODES_WAKE_FOR_VOLUMES = 11
 GROUP_ERRORS_WAIT = 12
 PROMISES_STAY = 13
+PLANS_NEED_DEVICES = 14
 
 BEHAVIOURS: dict[int, Behaviour] = {
     GUARDED_STARTING_PODS: Behaviour(
@@ -109,6 +110,11 @@ BEHAVIOURS: dict[int, Behaviour] = {
         "promises-stay",
         "0.1.0",
         "What attempts in flight have promised of a claim that pods share stays in sight when an earlier promise of it comes true, and is not taken back by the next one.",
+    ),
+    PLANS_NEED_DEVICES: Behaviour(
+        "plans-need-devices",
+        "0.1.0",
+        "A preemption for a pod with claims is called off if devices are gone or taken before its record is written: nobody is evicted for a place that may be none any more.",
     ),
 }
 """Number → what changed."""

@@ -22,7 +22,7 @@ from tidelog.api.features import FeatureGates
 from tidelog.api.tie_number import tie_of
 from tidelog.api.times import NANOS
 from tidelog.api.writes import Write
-from tidelog.framework.behaviours import NOMINATED_REJECTORS, TIES_FOLLOW_PODS
+from tidelog.framework.behaviours import NOMINATED_REJECTORS, PLANS_NEED_DEVICES, TIES_FOLLOW_PODS
 from tidelog.framework.diagnosis import NO_NODES, Diagnosis, FitError, did_not_satisfy
 from tidelog.framework.interface import (
     Answer,
@@ -188,6 +188,8 @@ class NodeScores(NamedTuple):
 
 
 NOTHING_READ: frozenset[str] = frozenset()
+ANY_DEVICE = frozenset({"Device/"})
+"""In what was read: some devices, it is not known which."""
 
 
 class PromisedWrites(NamedTuple):
@@ -246,6 +248,7 @@ class Framework:
         """Of the attempt under way."""
         self.ties_follow_pods = handle.behaves(TIES_FOLLOW_PODS)
         """Of equally good nodes one with the fewest pods is taken."""
+        self.plans_need_devices = handle.behaves(PLANS_NEED_DEVICES)
         self.names_nominated_rejectors = handle.upstream and handle.behaves(NOMINATED_REJECTORS)
         """Plugins that rejected the nominated node are named beside those that left out the other nodes."""
         self.nominated: NominatedPods = FixedNominations() if nominated is None else nominated
@@ -747,6 +750,10 @@ class Framework:
         for plugin in (state.later or self._all_later).writers:
             found = found.union(plugin.reads(state, pod, node))
         return found
+
+    def read_for_room(self, state: CycleState) -> frozenset[str]:
+        """As `read_for`, of an attempt that has others evicted: which devices the pod will get then is known to a dry run only."""
+        return ANY_DEVICE if self.plans_need_devices and self.may_write(state) else NOTHING_READ
 
     def answers(
         self, pod: PodInfo, node: NodeInfo | None, writes: Sequence[Write]

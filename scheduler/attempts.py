@@ -105,7 +105,7 @@ class Attempts:
         if result.plan is None:
             relies = Relies(key, uid, result.node, result.on, reads=result.reads, found_none=not result.node)
         else:
-            relies = relies_on_plan(key, uid, result.plan, result.on)
+            relies = relies_on_plan(key, uid, result.plan, result.on, result.reads)
         return Decision(*stamp, outcomes, (relies,), result.preemption)
 
     def _decide_group(self, popped: QueuedGroup, stamp: Stamp) -> Decision:

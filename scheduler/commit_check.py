@@ -29,6 +29,7 @@ from tidelog.api.objects import (
 from tidelog.api.pod_status import is_terminal
 from tidelog.api.storage import CSINode, PersistentVolume, PersistentVolumeClaim
 from tidelog.framework.disruption_budgets import is_ready
+from tidelog.framework.framework import ANY_DEVICE
 from tidelog.framework.interface import Depends
 from tidelog.framework.object_events import same_quantities
 from tidelog.scheduler.aborts import AbortCause, AbortReason, Conflict
@@ -124,6 +125,8 @@ def _hurt(relies: Relies, note: Disturbance) -> AbortReason | None:
     if note.key in relies.victims:
         return AbortCause.VICTIM_CHANGED.of(_name(note.key))
     if note.key in relies.reads:
+        return AbortCause.OBJECT_CHANGED.of(note.key)
+    if note.devices and relies.reads >= ANY_DEVICE:
         return AbortCause.OBJECT_CHANGED.of(note.key)
     if note.devices & relies.reads:
         return AbortCause.DEVICE_TAKEN.of(min(note.devices & relies.reads), note.key)

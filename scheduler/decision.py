@@ -36,7 +36,9 @@ class Relies(msgspec.Struct, frozen=True, gc=False):
     """No node would do. Room may have been promised to a preemptor that is not coming, or a budget been charged for it."""
 
 
-def relies_on_plan(pod_key: str, pod_uid: str, plan: PreemptionPlan, on: Depends) -> Relies:
+def relies_on_plan(
+    pod_key: str, pod_uid: str, plan: PreemptionPlan, on: Depends, reads: frozenset[str] = frozenset()
+) -> Relies:
     """Return the facts that the decision to make room for a pod stands on."""
     return Relies(
         pod_key,
@@ -45,6 +47,7 @@ def relies_on_plan(pod_key: str, pod_uid: str, plan: PreemptionPlan, on: Depends
         on,
         frozenset(f"Pod/{victim.key}" for victim in plan.victims),
         frozenset(eviction.pod.namespace for eviction in plan.evictions if eviction.protected),
+        reads,
     )
 
 

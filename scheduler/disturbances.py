@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from operator import itemgetter
 from typing import NamedTuple
 
+from tidelog.framework.framework import ANY_DEVICE
 from tidelog.framework.interface import Depends
 from tidelog.scheduler.commit_check import Disturbance
 from tidelog.scheduler.decision import Relies
@@ -73,7 +74,7 @@ class Notes:
     def _enter(self, entry: _Note) -> None:
         note = entry.note
         self._by_key.setdefault(note.key, []).append(entry)
-        for device in sorted(note.devices):
+        for device in sorted(note.devices | ANY_DEVICE) if note.devices else ():
             self._by_key.setdefault(device, []).append(entry)
         if note.forbids:
             # It is about a budget, and hurts in no other way.

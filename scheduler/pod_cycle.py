@@ -180,8 +180,9 @@ class PodCycle:
         refusals = refusal_outcomes(result.refusals, key, stamp._asdict()) if result.refusals else []
         if result.plan is not None:
             more = plan_outcomes(result.plan, key, framework.name, stamp._asdict())
-            on = framework.looked_at(self._state)
-            return replace(outcome, outcomes=(*outcome.outcomes, *refusals, *more), on=on, plan=result.plan)
+            on, reads = framework.looked_at(self._state), framework.read_for_room(self._state)
+            outcomes = (*outcome.outcomes, *refusals, *more)
+            return replace(outcome, outcomes=outcomes, on=on, plan=result.plan, reads=reads)
         if result.nominated_node is not None:
             refusals.append((key, Nominated(**stamp._asdict(), node=result.nominated_node)))
         return replace(outcome, outcomes=(*outcome.outcomes, *refusals)) if refusals else outcome

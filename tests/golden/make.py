@@ -25,7 +25,7 @@ from tidelog.configuration.configuration import resolve_configuration
 from tidelog.eventlog.reader import open_reader
 from tidelog.eventlog.records import Draft, LossAccepted, SchedulerStarted
 from tidelog.eventlog.transfer import export_log
-from tidelog.framework.behaviours import PROMISES_STAY
+from tidelog.framework.behaviours import PLANS_NEED_DEVICES, PROMISES_STAY
 from tidelog.replay.driver import Driver
 from tidelog.replay.files import write_log
 from tidelog.replay.playback import recover
@@ -377,6 +377,25 @@ def promises_stay() -> Driver:
     return twice(PROMISES_STAY, happens)
 
 
+def plans_need_devices() -> Driver:
+    """A preemption for a pod that wants a device, and the node's devices are gone before its record is written."""
+
+    def happens(driver: Driver, when: str) -> None:
+        here = {"of": when}
+        claim = devices.claim(when, devices.request())
+        driver.put(devices.device_class(), node(when, "a", cpu="1").label(here).build(), claim)
+        driver.put(devices.resource_slice(when, ["gpu0"], node=when))
+        driver.put(pod(f"{when}-victim", "1").node_selector(here).build())
+        driver.settle()
+        driver.put(pod(f"{when}-vip", "1").priority(10).node_selector(here).claim("gpu", claim=when).build())
+        driver.attempt()
+        driver.put(devices.resource_slice(when, [], node=when, generation=2))
+        driver.commit()
+        driver.advance(seconds=30)
+
+    return twice(PLANS_NEED_DEVICES, happens)
+
+
 STORIES: dict[str, Callable[[], Driver]] = {
     "spread": spread,
     "preemption": preemption,
@@ -397,6 +416,7 @@ STORIES: dict[str, Callable[[], Driver]] = {
     "nodes-wake-for-volumes": nodes_wake_for_volumes,
     "group-errors-wait": group_errors_wait,
     "promises-stay": promises_stay,
+    "plans-need-devices": plans_need_devices,
 }
 
 

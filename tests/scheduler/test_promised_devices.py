@@ -179,3 +179,29 @@ def test_pod_is_added_to_those_that_share_its_claim_also_while_some_are_in_fligh
     assert isinstance(claim, ResourceClaim)
     assert [consumer.name for consumer in claim.status.reserved_for] == [f"p{i}" for i in range(5)]
     assert verify(driver.records, driver.registry).first_difference is None
+
+
+def test_nobody_is_evicted_for_devices_that_are_gone_before_the_record_is_written() -> None:
+    driver = Driver()
+    driver.start()
+    driver.put(
+        d.device_class(), b.node("n0").capacity(cpu="1").build(), d.resource_slice("s0", ["gpu"], node="n0")
+    )
+    driver.put(d.claim("c", d.request()), b.pod("victim").request(cpu="1").on("n0").build())
+    driver.put(
+        b.pod("vip")
+        .priority(10)
+        .request(cpu="1")
+        .claim("gpu", claim="c")
+        .scheduler("default-scheduler")
+        .build()
+    )
+    driver.attempt()
+
+    driver.put(d.resource_slice("s0", [], node="n0", generation=2))
+    driver.commit()
+    driver.settle()
+
+    assert "AttemptAborted" in driver.kinds()
+    assert not {"Evicted", "Nominated"} & set(driver.kinds())
+    assert verify(driver.records, driver.registry).first_difference is None

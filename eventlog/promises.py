@@ -199,6 +199,8 @@ class Promises:
         self.log_id = ""
         self.binds = 0
         """How many bindings are outstanding."""
+        self._writes = 0
+        """How many objects are to be written, beside pods that are to be bound and their status."""
         self._by_uid: dict[str, Promise] = {}
         self._creating: dict[str, str] = {}
         """Key of an object that is to be created → the uid that it has until the server gives it one."""
@@ -245,7 +247,7 @@ class Promises:
         self._by_uid.clear()
         self._creating.clear()
         self._refusals.clear()
-        self.binds = 0
+        self.binds = self._writes = 0
         return back
 
     def note(self, record: Record, body: Body, get: Lookup) -> None:
@@ -398,7 +400,9 @@ class Promises:
         self._tell(uid)
 
     def _store(self, promise: Promise, known: Promise | None) -> None:
-        self.binds += ("bind" in promise.effects) - (known is not None and "bind" in known.effects)
+        before = {} if known is None else known.effects
+        self.binds += ("bind" in promise.effects) - ("bind" in before)
+        self._writes += ("write" in promise.effects) - ("write" in before)
         if promise.effects:
             self._by_uid[promise.uid] = promise
         else:
@@ -443,7 +447,7 @@ class Promises:
 
     def awaits_writes(self, pod: str) -> bool:
         """Whether something is outstanding that must be seen before this pod, by its record key, is bound."""
-        return any(
+        return self._writes > 0 and any(
             pod in effect.pods
             for promise in self._by_uid.values()
             for effect in promise.effects.values()
@@ -502,7 +506,7 @@ class Promises:
         self._refusals = dict(dumped["refusals"])
         self._by_uid = {}
         self._creating = {}
-        self.binds = 0
+        self.binds = self._writes = 0
         for key, base, effects in dumped["promises"]:
             obj = msgspec.convert(base, KIND_BY_NAME[key.partition("/")[0]].type)
             found = msgspec.convert(effects, list[PromisedEffect])

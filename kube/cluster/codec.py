@@ -13,7 +13,7 @@ import msgspec
 from tidelog.api.cluster import Cluster
 from tidelog.api.features import FeatureGates
 from tidelog.api.kinds.kind import Kind
-from tidelog.api.objects import Object
+from tidelog.api.objects import Object, ObjectMeta
 from tidelog.api.overrides import fold
 from tidelog.api.projection import Projection
 from tidelog.api.wire import Meta, read_object
@@ -41,14 +41,17 @@ class Codec:
         self._gates = gates
         self._said = said
 
-    def key(self, kind: Kind, head: Meta) -> str:
+    def key(self, kind: Kind, head: Meta | ObjectMeta) -> str:
         """The record key of the object of this metadata."""
         namespace, name = self.projection.place(head.namespace if kind.namespaced else "", head.name)
         return f"{kind.name}/{namespace if kind.namespaced else ''}/{name}"
 
     def read(self, kind: Kind, raw: msgspec.Raw | bytes, known: Object | None) -> Object:
         """Return the object as it is stored. `known`: the stored object of the same uid. Raises Unreadable."""
-        obj = read_object(kind.name, raw)
+        return self.stored(read_object(kind.name, raw), known)
+
+    def stored(self, obj: Object, known: Object | None) -> Object:
+        """Return what is stored of the object. `known`: as for `read`."""
         found, said = fold(self.projection.of(obj), known, self._cluster(), self._gates())
         if said:
             self._said(found, said)

@@ -5,7 +5,8 @@
     stream = await pool.stream(b"GET /api/…?watch=true HTTP/1.1\\r\\n…", seconds=90.0)      # a connection of its own
 
 A scheduler sends two requests for each pod that it binds and is told of it three times; a general client takes a third of its processor time for
-that. Here a request is one write of bytes and an answer one look at them. One request at a time goes over a connection.
+that. Here a request is one write of bytes and an answer one look at them. One request at a time goes over a connection. Where several are under way,
+answers that come within `TOGETHER_SECONDS` are read together: what each of them sets going is done once then.
 """
 
 from __future__ import annotations
@@ -15,14 +16,21 @@ import ssl
 from collections.abc import AsyncIterator, Callable
 from typing import NamedTuple, TypeVar
 
+from tidelog.kube.cluster.tls import Tls
+
 HEAD_BYTES_MAX = 64 * 2**10
 BODY_BYTES_MAX = 1 << 30
 PIECE_BYTES_MAX = 16 * 2**20
 """Of a stream: no object of an API server is larger, since etcd takes 1.5 MiB."""
 IDLE_SECONDS = 60.0
 """A connection that was not used for longer is not used again: who knows what is between here and there."""
-GATHER_SECONDS = 0.01
+GATHER_SECONDS = 0.02
 """So long after a part of a stream the next one is left where it is: what comes one by one a few hundred times a second is dearer than what comes together."""
+
+TOGETHER_SECONDS = 0.005
+"""So long after an answer the others are left where they are …"""
+TOGETHER_MIN = 4
+"""… where so many are under way: one by one they are not made to wait."""
 
 
 class HttpAnswer(NamedTuple):
@@ -82,6 +90,16 @@ class HttpConnection(asyncio.Protocol):
         """Close it; a request under way is lost."""
         self.is_open = False
         self._transport.abort()
+
+    def pause(self) -> None:
+        """Leave the answer where it is, …"""
+        if self.is_open:
+            self._transport.pause_reading()
+
+    def resume(self) -> None:
+        """… and read it."""
+        if self.is_open and not self._transport.is_closing():
+            self._transport.resume_reading()
 
     # --- what the event loop calls ----------------------------------------------------------------------------------------
 
@@ -297,6 +315,9 @@ class HttpPool:
         self._server_name = server_name or None
         self._idle: list[HttpConnection] = []
         self._open: set[HttpConnection] = set()
+        self._busy: dict[HttpConnection, None] = {}
+        self._gathers = False
+        """Answers that come now are read together, a little later."""
         self._is_closed = False
 
     async def ask(
@@ -310,18 +331,37 @@ class HttpPool:
             kept = self._kept()
             connection = kept or await self._connected(HttpConnection, connect_seconds)
             sent(kept is not None)
+            self._busy[connection] = None
             try:
-                answer = await connection.ask(data)
+                answered = connection.ask(data)
+                if self._gathers:
+                    connection.pause()
+                answer = await answered
             except BaseException:
                 # Its answer may still come, and would be taken for another's.
                 self.drop(connection)
                 raise
+            finally:
+                del self._busy[connection]
+        if not self._gathers and len(self._busy) >= TOGETHER_MIN:
+            self._gather()
         if connection.is_open and not self._is_closed:
             connection.idle_since = asyncio.get_running_loop().time()
             self._idle.append(connection)
         else:
             self.drop(connection)
         return answer
+
+    def _gather(self) -> None:
+        self._gathers = True
+        for connection in self._busy:
+            connection.pause()
+        asyncio.get_running_loop().call_later(TOGETHER_SECONDS, self._gathered)
+
+    def _gathered(self) -> None:
+        self._gathers = False
+        for connection in self._busy:
+            connection.resume()
 
     async def stream(
         self, data: bytes, *, seconds: float, connect_seconds: float, sent: Callable[[bool], None]
@@ -354,14 +394,21 @@ class HttpPool:
         return None
 
     async def _connected(self, kind: type[ConnectionT], seconds: float) -> ConnectionT:
+        loop = asyncio.get_running_loop()
         async with asyncio.timeout(seconds):
-            _, connection = await asyncio.get_running_loop().create_connection(
-                kind,
-                self._host,
-                self._port,
-                ssl=self._context,
-                server_hostname=self._server_name if self._context is not None else None,
-            )
+            if self._context is None:
+                _, connection = await loop.create_connection(kind, self._host, self._port)
+            else:
+                connection = kind()
+                context, name = self._context, self._server_name
+                _, tls = await loop.create_connection(
+                    lambda: Tls(connection, context, name), self._host, self._port
+                )
+                try:
+                    await tls.agreed
+                except BaseException:
+                    tls.abort()
+                    raise
         self._open.add(connection)
         return connection
 

@@ -182,7 +182,11 @@ class LiveCluster(DecisionGate):
     @property
     def synced(self) -> bool:
         """The log agrees with the server, in every kind."""
-        return bool(self.readers) and all(reader.synced for reader in self.readers.values())
+        # Asked before each decision.
+        for reader in self.readers.values():
+            if not reader.synced:
+                return False
+        return bool(self.readers)
 
     def troubles(self) -> list[str]:
         """Why this process is not ready; a standby is."""

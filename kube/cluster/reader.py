@@ -27,7 +27,7 @@ from tidelog.api.errors import printable
 from tidelog.api.kinds.kind import Kind
 from tidelog.api.objects import Object
 from tidelog.api.times import NANOS
-from tidelog.api.wire import Meta, Page, Unreadable, read_line, read_meta, read_page
+from tidelog.api.wire import Meta, Page, Unreadable, read_change, read_line, read_meta, read_page
 from tidelog.daemon.process.clock import Clock
 from tidelog.daemon.process.logs import fields
 from tidelog.eventlog.attachment import is_newer
@@ -234,29 +234,26 @@ class KindReader:
             raise _Retry(f"{self.kind.plural}: 429 {message}", retry_after or 1.0)
         raise _Retry(f"{self.kind.plural}: {http} {message}", retry_after if http == 504 else None)
 
-    async def _lines(self, stream: Stream) -> AsyncIterator[tuple[str, msgspec.Raw]]:
-        """(type, object) of each event, with a turn for other tasks now and then."""
+    async def _lines(self, stream: Stream) -> AsyncIterator[bytes]:
+        """Each event, with a turn for other tasks now and then."""
         count = 0
         async for lines in stream.lines():
             self._heard()
             for line in lines:
                 if not line.strip():
                     continue
-                try:
-                    found = read_line(line)
-                except Unreadable as error:
-                    raise Gap("undecodable") from error
-                yield found.type, found.object
+                yield line
                 count += 1
                 if count % DECODED_PER_TURN == 0:
                     await asyncio.sleep(0)
 
     # --- listing ------------------------------------------------------------------------------------------------------
 
-    async def _list_from(self, lines: AsyncIterator[tuple[str, msgspec.Raw]]) -> None:
+    async def _list_from(self, lines: AsyncIterator[bytes]) -> None:
         """The initial events of a streaming list, up to the bookmark that ends them."""
         listed: dict[str, Object | Unread] = {}
-        async for event, raw in lines:
+        async for text in lines:
+            event, raw = _event(text)
             if event == "ERROR":
                 await self._error(raw)
             head = _head(raw)
@@ -341,26 +338,47 @@ class KindReader:
 
     # --- watching -----------------------------------------------------------------------------------------------------
 
-    async def _follow(self, lines: AsyncIterator[tuple[str, msgspec.Raw]]) -> None:
+    async def _follow(self, lines: AsyncIterator[bytes]) -> None:
         checked_at = self._clock.now()
-        async for event, raw in lines:
-            if event == "ERROR":
-                await self._error(raw)
-            head = _head(raw)
-            version = head.resource_version
-            if event == "BOOKMARK":
-                self._move(version)
-            elif is_newer(version, self.position):
-                self.counts.events += 1
-                await self._inbox.put(self._drafts(event, raw, head))
-                self._move(version)
-            if self._clock.now() - checked_at > self._check_seconds * NANOS:
-                checked_at = self._clock.now()
+        async for text in lines:
+            drafts = self._change(text)
+            if drafts is None:
+                drafts = await self._other(text)
+            if drafts:
+                await self._inbox.put(drafts)
+            if self.heard_at - checked_at > self._check_seconds * NANOS:
+                checked_at = self.heard_at
                 await self._check_version()
 
-    def _drafts(self, event: str, raw: msgspec.Raw, head: Meta) -> list[Draft]:
+    def _change(self, line: bytes) -> list[Draft] | None:
+        """Drafts for the log by a line that says how an object is now; None if this has to be looked at more closely."""
+        found = read_change(self.kind.name, line)
+        if found is None:
+            return None
+        meta = found.metadata
+        if not is_newer(meta.resource_version, self.position):
+            return []
+        self.counts.events += 1
+        self.position = meta.resource_version
+        known = self.view.get(self._codec.key(self.kind, meta))
+        if known is not None and known.metadata.uid != meta.uid:
+            known = None
+        return self.view.put(self._codec.stored(found, known))
+
+    async def _other(self, line: bytes) -> list[Draft]:
+        """The same of any line."""
+        event, raw = _event(line)
+        if event == "ERROR":
+            await self._error(raw)
+        head = _head(raw)
+        version = head.resource_version
+        if event == "BOOKMARK" or not is_newer(version, self.position):
+            self._move(version)
+            return []
+        self.counts.events += 1
+        self._move(version)
         if event == "DELETED":
-            return self.view.leave(self._key(head), head.uid, head.resource_version)
+            return self.view.leave(self._key(head), head.uid, version)
         found = self._object(raw, head)
         return self.view.unread(found) if isinstance(found, Unread) else self.view.put(found)
 
@@ -429,6 +447,14 @@ class ServerTraits:
 
 class _NotServed(Exception):
     """The kind is gone from the server."""
+
+
+def _event(line: bytes) -> tuple[str, msgspec.Raw]:
+    try:
+        found = read_line(line)
+    except Unreadable as error:
+        raise Gap("undecodable") from error
+    return found.type, found.object
 
 
 def _head(raw: msgspec.Raw) -> Meta:

@@ -9,7 +9,8 @@ Lines of a stream are split here and nothing else is done with them: a server cu
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
+from functools import lru_cache
 from typing import Self
 from urllib.parse import quote, urlencode, urlsplit
 
@@ -35,6 +36,8 @@ class Session:
         self._root = where.path.rstrip("/")
         self._host, self._port = where.hostname or "", where.port or (443 if where.scheme == "https" else 80)
         self._common = f" HTTP/1.1\r\nHost: {where.netloc.rpartition('@')[2]}\r\nUser-Agent: {agent}\r\nAccept: application/json\r\n"
+        self._told: tuple[Mapping[str, str], str] = {}, ""
+        """Headers that say who we are, and their lines."""
 
     async def __aenter__(self) -> Self:
         context = await self._credentials.tls()
@@ -76,18 +79,22 @@ class Session:
         """The whole request, as it goes over the wire."""
         path = quote(self._root + request.path, safe=PATH_CHARACTERS)
         if request.query:
-            path = f"{path}?{urlencode(request.query)}"
-        lines = [f"{request.method} {path}{self._common}"]
-        for name, value in (await self._credentials.headers()).items():
-            if "\n" in value or "\r" in value:
-                raise ClusterError(f"{self._credentials.access.source}: the token has a line break in it")
-            lines.append(f"{name}: {value}\r\n")
+            path = f"{path}?{_query(*request.query.items())}"
+        headers = await self._credentials.headers()
+        if headers != self._told[0]:
+            self._told = headers, self._lines_of(headers)
+        head = f"{request.method} {path}{self._common}{self._told[1]}"
         if request.body is None:
-            lines.append("\r\n" if request.method == "GET" else "Content-Length: 0\r\n\r\n")
-            return "".join(lines).encode("latin-1")
+            length = "" if request.method == "GET" else "Content-Length: 0\r\n"
+            return f"{head}{length}\r\n".encode("latin-1")
         body = msgspec.json.encode(request.body)
-        lines.append(f"Content-Type: {request.content_type}\r\nContent-Length: {len(body)}\r\n\r\n")
-        return "".join(lines).encode("latin-1") + body
+        more = f"Content-Type: {request.content_type}\r\nContent-Length: {len(body)}\r\n\r\n"
+        return f"{head}{more}".encode("latin-1") + body
+
+    def _lines_of(self, headers: Mapping[str, str]) -> str:
+        if any("\n" in value or "\r" in value for value in headers.values()):
+            raise ClusterError(f"{self._credentials.access.source}: the token has a line break in it")
+        return "".join(f"{name}: {value}\r\n" for name, value in headers.items())
 
     @contextlib.asynccontextmanager
     async def stream(self, request: Request) -> AsyncIterator[Stream]:
@@ -139,6 +146,11 @@ class _Lines:
                 yield piece
         except OSError as error:
             raise _lost(self._what, self._request, error, is_sent=True) from error
+
+
+@lru_cache(64)
+def _query(*items: tuple[str, str]) -> str:
+    return urlencode(items)
 
 
 def _retry_after(answer: HttpAnswer) -> float | None:

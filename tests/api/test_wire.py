@@ -17,6 +17,7 @@ from tidelog.api.wire import (
     ApiStatus,
     StatusCause,
     Unreadable,
+    read_change,
     read_line,
     read_meta,
     read_object,
@@ -67,6 +68,19 @@ def test_a_bookmark_is_read_by_its_metadata_alone() -> None:
 def test_a_line_of_another_shape_is_unreadable(line: bytes) -> None:
     with pytest.raises(Unreadable, match="a line of a watch cannot be read"):
         read_line(line)
+
+
+@pytest.mark.parametrize("type", ["ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR"])
+def test_a_line_that_says_how_an_object_is_now_is_read_in_one_pass(type: str) -> None:
+    obj = b'{"kind":"Node","metadata":{"name":"n","uid":"u","resourceVersion":"7"},"spec":{"unschedulable":true}}'
+    found = read_change("Node", b'{"type":"%s","object":%s}' % (type.encode(), obj))
+
+    assert found == (read_object("Node", obj) if type in ("ADDED", "MODIFIED") else None)
+
+
+@pytest.mark.parametrize("metadata", [b"null", b'{"name":"n","labels":null}', b"7"])
+def test_what_has_to_be_read_with_more_patience_is_left(metadata: bytes) -> None:
+    assert read_change("Node", b'{"type":"ADDED","object":{"metadata":%s}}' % metadata) is None
 
 
 def test_nulls_of_a_node_and_of_a_budget_are_read_as_absent() -> None:

@@ -44,6 +44,7 @@ NODES_WAKE_FOR_VOLUMES = 11
 GROUP_ERRORS_WAIT = 12
 PROMISES_STAY = 13
 PLANS_NEED_DEVICES = 14
+STAYING_TAKES_NOTHING = 15
 
 BEHAVIOURS: dict[int, Behaviour] = {
     GUARDED_STARTING_PODS: Behaviour(
@@ -115,6 +116,11 @@ BEHAVIOURS: dict[int, Behaviour] = {
         "plans-need-devices",
         "0.1.0",
         "A preemption for a pod with claims is called off if devices are gone or taken before its record is written: nobody is evicted for a place that may be none any more.",
+    ),
+    STAYING_TAKES_NOTHING: Behaviour(
+        "staying-takes-nothing",
+        "0.1.0",
+        "A bound pod that begins to terminate, or gets other labels, takes no room on its node: it calls off no decision but one that depends on which pods are there.",
     ),
 }
 """Number → what changed."""

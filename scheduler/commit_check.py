@@ -62,7 +62,7 @@ class Disturbance(msgspec.Struct, frozen=True, gc=False):
     opens: AbortReason | None = None
     """How it helps a pod that found no node, and cannot know by an event."""
     stays: bool = False
-    """It is about a pod that was on the node before and asks for no more than it did, so it takes no room."""
+    """It is about a pod that was on the node before and asks for no more than it did: it takes no room, and keeps nobody away that it did not before."""
     devices: frozenset[str] = frozenset()
     """Devices that somebody else has now, or that are gone: `Device/driver/pool/name`, as plugins name what they read."""
 
@@ -103,23 +103,23 @@ def promised_again(seq: int, node: str) -> Disturbance:
     return Disturbance(seq, "", node, AbortCause.ROOM_PROMISED.of(node))
 
 
-def conflict(relies: Relies, notes: Iterable[Disturbance]) -> Conflict | None:
-    """The first of the notes that takes away what the decision relies on."""
-    found = hurting(relies, notes)
-    return None if found is None else Conflict(found[0].seq, found[1])
-
-
-def hurting(relies: Relies, notes: Iterable[Disturbance]) -> tuple[Disturbance, AbortReason] | None:
-    """As `conflict`, with the note itself."""
+def conflict(relies: Relies, notes: Iterable[Disturbance], *, staying_hurts: bool = False) -> Conflict | None:
+    """The first of the notes that takes away what the decision relies on. `staying_hurts`: pods that stay hurt as if they had come."""
     for note in notes:
-        reason = _hurt(relies, note)
+        reason = _hurt(relies, note, staying_hurts=staying_hurts)
         if reason is not None:
-            return note, reason
+            return Conflict(note.seq, reason)
     return None
 
 
-def _hurt(relies: Relies, note: Disturbance) -> AbortReason | None:
+def looks_at_pods(relies: Relies) -> bool:
+    """Whether the node was chosen by the pods that are there, and not only by what they take."""
+    return bool(relies.victims) or bool(relies.on & Depends.PODS)
+
+
+def _hurt(relies: Relies, note: Disturbance, *, staying_hurts: bool) -> AbortReason | None:
     """How this note takes away what the decision relies on; None if it does not."""
+    came = staying_hurts or not note.stays
     if note.key == relies.pod_key:
         return note.own or (note.withdraws if relies.node else None)
     if note.key in relies.victims:
@@ -134,9 +134,9 @@ def _hurt(relies: Relies, note: Disturbance) -> AbortReason | None:
         return note.forbids if note.key.split("/")[1] in relies.budgets else None
     if not relies.node:
         return note.opens if relies.found_none else None
-    if note.node == relies.node and note.takes:
+    if note.node == relies.node and note.takes and (came or looks_at_pods(relies)):
         return note.takes
-    if note.touches & relies.on or note.repels:
+    if note.touches & relies.on or (note.repels and came):
         return AbortCause.CLUSTER_CHANGED.of(note.key)
     return None
 

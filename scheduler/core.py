@@ -67,7 +67,7 @@ from tidelog.eventlog.records import (
     WriteFailed,
     decode_body,
 )
-from tidelog.framework.behaviours import LOSS_ENDS_ATTEMPTS
+from tidelog.framework.behaviours import LOSS_ENDS_ATTEMPTS, STAYING_TAKES_NOTHING
 from tidelog.framework.effort import Paused
 from tidelog.framework.framework import Framework
 from tidelog.plugins.registry import Registry
@@ -80,7 +80,7 @@ from tidelog.scheduler.assembly import Assembly
 from tidelog.scheduler.attempts import Attempts, record_key_of
 from tidelog.scheduler.cache import CacheLayout
 from tidelog.scheduler.cluster import Cluster, is_confirmed, wants_node
-from tidelog.scheduler.commit_check import conflict, hurting
+from tidelog.scheduler.commit_check import conflict
 from tidelog.scheduler.decision import Decision, Relies
 from tidelog.scheduler.flights import Flights
 from tidelog.scheduler.groups.flights import GroupFlights
@@ -416,10 +416,11 @@ class Core:
         notes = self.cluster.notes
         if notes.latest <= decision.observed:
             return None
+        staying_hurts = self.configuration is None or not self.configuration.behaves(STAYING_TAKES_NOTHING)
         for relies in decision.relies:
-            found = conflict(relies, notes.concerning(relies, decision.observed))
-            if found is not None:
-                return found
+            found = notes.concerning(relies, decision.observed, staying_hurts=staying_hurts)
+            if conflicting := conflict(relies, found, staying_hurts=staying_hurts):
+                return conflicting
         return None
 
     def hold_notes(self, attempt: int) -> None:
@@ -431,20 +432,9 @@ class Core:
         self._flights.let_go(attempt)
 
     def disturbed(self, relies: Relies, observed: int) -> Conflict | None:
-        """As `conflict`, for one pod of a decision that is in the log, which is not called off for a pod that only stays where it was.
-
-        (At the commit it is: that such a pod takes no room would be a numbered change of what is decided.)
-        """
+        """As `conflict`, for one pod of a decision that is in the log. Pods that only stay where they were call it off under no behaviour."""
         notes = self.cluster.notes
-        while notes.latest > observed:
-            found = hurting(relies, notes.concerning(relies, observed))
-            if found is None:
-                break
-            note, reason = found
-            if not note.stays or reason is not note.takes:
-                return Conflict(note.seq, reason)
-            observed = note.seq
-        return None
+        return None if notes.latest <= observed else conflict(relies, notes.concerning(relies, observed))
 
     def aborted(self, decision: Decision, found: Conflict) -> Decision:
         """Return the abort to append in place of a decision that cannot be committed."""

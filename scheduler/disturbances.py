@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from tidelog.framework.framework import ANY_DEVICE
 from tidelog.framework.interface import Depends
-from tidelog.scheduler.commit_check import Disturbance
+from tidelog.scheduler.commit_check import Disturbance, looks_at_pods
 from tidelog.scheduler.decision import Relies
 
 DROPPED_AT_ONCE = 1_000
@@ -49,10 +49,14 @@ class Notes:
     def _index(self) -> None:
         self._by_key: dict[str, _Notes] = {}
         self._by_node: dict[str, _Notes] = {}
-        """Those that take something from who chose the node."""
+        """Those that take something from who chose the node, …"""
+        self._staying: dict[str, _Notes] = {}
+        """… and those of pods that were there before."""
         self._by_touch: dict[int, _Notes] = {}
         """By what else they change, as the value of the flags."""
         self._repelling: _Notes = []
+        self._still_repelling: _Notes = []
+        """Those of pods that stay."""
         self._forbidding: _Notes = []
         self._opening: _Notes = []
         for each in self._all:
@@ -81,11 +85,11 @@ class Notes:
             self._forbidding.append(entry)
             return
         if note.takes:
-            self._by_node.setdefault(note.node, []).append(entry)
+            (self._staying if note.stays else self._by_node).setdefault(note.node, []).append(entry)
         if note.touches is not Depends.POD:
             self._by_touch.setdefault(note.touches.value, []).append(entry)
         if note.repels:
-            self._repelling.append(entry)
+            (self._still_repelling if note.stays else self._repelling).append(entry)
         if note.opens:
             self._opening.append(entry)
 
@@ -106,8 +110,8 @@ class Notes:
             del self._all[:count]
             self._index()
 
-    def concerning(self, relies: Relies, observed: int) -> list[Disturbance]:
-        """The notes after record `observed` among which the first is that can hurt who relies on this, in order."""
+    def concerning(self, relies: Relies, observed: int, *, staying_hurts: bool = False) -> list[Disturbance]:
+        """The notes after record `observed` among which the first is that can hurt who relies on this, in order. `staying_hurts`: as for `conflict`."""
         keys = (relies.pod_key, *relies.victims, *relies.reads)
         found: dict[int, Disturbance] = {}
         for key in keys:
@@ -117,6 +121,10 @@ class Notes:
         if relies.node:
             on = relies.on.value
             lists = [self._by_node.get(relies.node, []), self._repelling]
+            if staying_hurts or looks_at_pods(relies):
+                lists.append(self._staying.get(relies.node, []))
+            if staying_hurts:
+                lists.append(self._still_repelling)
             lists.extend(notes for touches, notes in self._by_touch.items() if touches & on)
             for notes in lists:
                 _keep(found, _first_of_others(notes, observed, keys))

@@ -25,7 +25,7 @@ from tidelog.configuration.configuration import resolve_configuration
 from tidelog.eventlog.reader import open_reader
 from tidelog.eventlog.records import Draft, LossAccepted, SchedulerStarted
 from tidelog.eventlog.transfer import export_log
-from tidelog.framework.behaviours import PLANS_NEED_DEVICES, PROMISES_STAY
+from tidelog.framework.behaviours import PLANS_NEED_DEVICES, PROMISES_STAY, STAYING_TAKES_NOTHING
 from tidelog.replay.driver import Driver
 from tidelog.replay.files import write_log
 from tidelog.replay.playback import recover
@@ -396,6 +396,32 @@ def plans_need_devices() -> Driver:
     return twice(PLANS_NEED_DEVICES, happens)
 
 
+def staying_takes_nothing() -> Driver:
+    """While a pod's decision is on its way, one that is on its node begins to terminate, as does one that keeps others away, elsewhere."""
+
+    def happens(driver: Driver, when: str) -> None:
+        alone = f"alone-{when}"
+        going = [
+            pod(f"web-{when}").label(app="web").on(when),
+            pod(alone).label(app=alone).pod_anti_affinity(b.HOSTNAME, f"app={alone}").on(f"{when}-2"),
+        ]
+        driver.put(*(node(name, "a").build() for name in (when, f"{when}-2")), *(p.build() for p in going))
+        for place, leaving in enumerate(going):
+            driver.put(pod(f"p-{when}-{place}").node_selector({b.HOSTNAME: when}).build())
+            driver.attempt()
+            driver.put(leaving.terminating().build())
+            driver.commit()
+            driver.settle()
+        spread = pod(f"s-{when}").label(app="web").node_selector({b.HOSTNAME: when})
+        driver.put(spread.spread(b.ZONE, selector="app=web").build(), going[0].label(new="yes").build())
+        driver.attempt()
+        driver.put(going[0].terminating().build())
+        driver.commit()
+        driver.advance(seconds=5)
+
+    return twice(STAYING_TAKES_NOTHING, happens)
+
+
 STORIES: dict[str, Callable[[], Driver]] = {
     "spread": spread,
     "preemption": preemption,
@@ -417,6 +443,7 @@ STORIES: dict[str, Callable[[], Driver]] = {
     "group-errors-wait": group_errors_wait,
     "promises-stay": promises_stay,
     "plans-need-devices": plans_need_devices,
+    "staying-takes-nothing": staying_takes_nothing,
 }
 
 

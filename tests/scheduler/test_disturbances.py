@@ -36,6 +36,7 @@ disturbances = st.builds(
     forbids=perhaps(AbortCause.BUDGET_APPEARED.of("a/b")),
     withdraws=perhaps(AbortCause.FALLBACK_WITHDRAWN.of()),
     opens=perhaps(AbortCause.PREEMPTION_CALLED_OFF.of("n1")),
+    stays=st.booleans(),
 )
 reliances = st.builds(
     Relies,
@@ -50,9 +51,9 @@ reliances = st.builds(
 
 
 @settings(max_examples=cases(200))
-@given(st.lists(disturbances, max_size=12), reliances, st.integers(0, 8), st.integers(1, 3))
+@given(st.lists(disturbances, max_size=12), reliances, st.integers(0, 8), st.integers(1, 3), st.booleans())
 def test_first_conflict_is_the_one_that_a_walk_finds(
-    found: list[Disturbance], relies: Relies, observed: int, each: int
+    found: list[Disturbance], relies: Relies, observed: int, each: int, hurts: bool
 ) -> None:
     notes = Notes()
     notes.wanted = True
@@ -61,8 +62,9 @@ def test_first_conflict_is_the_one_that_a_walk_finds(
     for note in happened:
         notes.append(note)
 
-    walked = conflict(relies, [note for note in happened if note.seq > observed])
-    indexed = conflict(relies, notes.concerning(relies, observed))
+    seen = [note for note in happened if note.seq > observed]
+    walked = conflict(relies, seen, staying_hurts=hurts)
+    indexed = conflict(relies, notes.concerning(relies, observed, staying_hurts=hurts), staying_hurts=hurts)
 
     assert walked == indexed
 

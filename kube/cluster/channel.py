@@ -67,7 +67,7 @@ class Channel:
         """The answer, if it is not one that all writes take in the same way. `until`: only while we lead. Raises Again, NoAnswer."""
         if until and not self._leadership.may_write():
             raise Again(1.0)
-        began = self._clock.now()
+        began = self._clock.lap()
         try:
             answer = await self._port.send(request)
         except NotSent:
@@ -126,7 +126,7 @@ class Channel:
         key = (verb, resource, status)
         self.requests[key] = self.requests.get(key, 0) + 1
         many, seconds = self.seconds.get((verb, resource), (0, 0.0))
-        self.seconds[verb, resource] = (many + 1, seconds + (self._clock.now() - began) / NANOS)
+        self.seconds[verb, resource] = (many + 1, seconds + (self._clock.lap() - began) / NANOS)
 
 
 def is_of_budget(status: ApiStatus) -> bool:

@@ -252,7 +252,13 @@ class KindReader:
     async def _list_from(self, lines: AsyncIterator[bytes]) -> None:
         """The initial events of a streaming list, up to the bookmark that ends them."""
         listed: dict[str, Object | Unread] = {}
+        # Where nothing is known each object has to be read anyway; otherwise most are as before, and their metadata tell that.
+        at_once = not len(self.view)
         async for text in lines:
+            if at_once and (found := read_change(self.kind.name, text)) is not None:
+                self.counts.events += 1
+                listed[self._codec.key(self.kind, found.metadata)] = self._codec.stored(found, None)
+                continue
             event, raw = _event(text)
             if event == "ERROR":
                 await self._error(raw)

@@ -69,6 +69,7 @@ from tidelog.plugins.node_resources.scoring import (
 REASON_TOO_MANY_PODS = "Too many pods"
 _CPU_AND_MEMORY = frozenset((CPU, MEMORY))
 _FIRST = (CPU, MEMORY, EPHEMERAL_STORAGE)
+_FIRST_ALL = frozenset(_FIRST)
 _NONE: frozenset[str] = frozenset()
 _FILTER_STATE = "NodeResourcesFit.wanted"
 _SCORE_STATE = "NodeResourcesFit.scored"
@@ -109,6 +110,10 @@ class NodeResourcesFit(Plugin):
             for name, weight in weighted_resources(args.scoring_strategy.resources)
             if counts(name)
         ]
+        self._is_least_of_two = self._strategy is least_allocated and (
+            _CPU_AND_MEMORY.issuperset(name for name, _ in self._resources)
+        )
+        """The score is the free part of cpu and memory."""
 
     @classmethod
     def validate_args(cls, args: Any, path: str, gates: FeatureGates) -> list[FieldError]:
@@ -144,12 +149,14 @@ class NodeResourcesFit(Plugin):
 
     def wanted(self, requests: Mapping[str, int]) -> Wanted:
         """Requests above zero, without the ignored resources: cpu, memory and storage first, then by name."""
-        names = [*_FIRST, *sorted(name for name in requests if name not in _FIRST)]
-        return tuple(
-            (name, requests[name])
-            for name in names
-            if requests.get(name, 0) > 0 and not self._is_ignored(name)
-        )
+        found = [(name, requests[name]) for name in _FIRST if requests.get(name, 0) > 0]
+        if not _FIRST_ALL.issuperset(requests):
+            found += [
+                (name, requests[name])
+                for name in sorted(requests)
+                if name not in _FIRST and requests[name] > 0 and not self._is_ignored(name)
+            ]
+        return tuple(found)
 
     def _is_ignored(self, name: str) -> bool:
         if not (self._ignored or self._ignored_groups) or not is_extended(name):
@@ -182,10 +189,14 @@ class NodeResourcesFit(Plugin):
 
     def use_fits(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Callable[[NodeUse], bool] | None:
         asked: tuple[Wanted, frozenset[str]] | None = state.read(_FILTER_STATE)
-        wanted = dict(self.wanted(pod.requests) if asked is None else asked[0])
-        if not wanted.keys() <= _CPU_AND_MEMORY:
-            return None
-        cpu, memory = wanted.get(CPU, 0), wanted.get(MEMORY, 0)
+        cpu = memory = 0
+        for name, amount in self.wanted(pod.requests) if asked is None else asked[0]:
+            if name == CPU:
+                cpu = amount
+            elif name == MEMORY:
+                memory = amount
+            else:
+                return None
         # What is not asked for may be overcommitted.
         cpu_most = node.allocatable.get(CPU, 0) - cpu if cpu else math.inf
         memory_most = node.allocatable.get(MEMORY, 0) - memory if memory else math.inf
@@ -216,10 +227,7 @@ class NodeResourcesFit(Plugin):
         return {name: weight for name, weight in self._resources if node.allocatable.get(name, 0)}
 
     def use_score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Callable[[NodeUse], int] | None:
-        if (
-            self._strategy is not least_allocated
-            or not {name for name, _ in self._resources} <= _CPU_AND_MEMORY
-        ):
+        if not self._is_least_of_two:
             return None
         there = node.allocatable
         weights = self._weights_on(node)

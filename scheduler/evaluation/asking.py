@@ -37,6 +37,7 @@ from tidelog.framework.offers import (
 )
 
 _POINTS = ("pre_filter", "filter", "pre_score", "score")
+_SPEC_AND_REQUESTS = PodParts.SPEC | PodParts.REQUESTS
 _LATER = ("reserve", "permit", "pre_bind", "bind", "post_bind")
 
 
@@ -222,9 +223,15 @@ class Ways:
         ]
         self.pre_filtering = frozenset(plugin.name for plugin in framework.pre_filter)
         of_spec = [p for p in plugins.values() if self._parts(p) is PodParts.SPEC]
-        singly = sorted((p for p in plugins.values() if p not in of_spec), key=self._reads_more)
-        self.bundles = [Bundle(framework, self, PodParts.SPEC, of_spec)]
-        self.bundles += [Bundle(framework, self, self._parts(plugin), [plugin]) for plugin in singly]
+        of_requests = [
+            p for p in plugins.values() if self._parts(p) == _SPEC_AND_REQUESTS and not self._counts(p)
+        ]
+        others = [p for p in plugins.values() if p not in (*of_spec, *of_requests)]
+        self.bundles = [
+            Bundle(framework, self, PodParts.SPEC, of_spec),
+            Bundle(framework, self, _SPEC_AND_REQUESTS, of_requests),
+            *(Bundle(framework, self, self._parts(p), [p]) for p in sorted(others, key=self._reads_more)),
+        ]
         """All that have a say about nodes, those first that read the least of a pod."""
         self.signs_all = any(bundle.parts is EVERYTHING for bundle in self.bundles)
         """Some plugin does not say of what its signature is made."""
@@ -246,7 +253,7 @@ class Ways:
 
     def _reads_more(self, plugin: Any) -> bool:
         """It reads more than the spec."""
-        return self._parts(plugin) not in PodParts.SPEC | PodParts.REQUESTS
+        return self._parts(plugin) not in _SPEC_AND_REQUESTS
 
     def _counts(self, plugin: Any) -> bool:
         return Way.DOMAINS in self._way[plugin.name]

@@ -448,12 +448,13 @@ class BoardTable:
             levels, size = self._board.levels, self._board.size
             first = self._column * size
             end = first + size
-            count = levels.count(level, first, end)
-            if count <= FEW:
-                found = 0
-                for _ in range(count):
-                    first = levels.find(level, first, end) + 1
-                    found |= 1 << end - first
+            found, at = 0, levels.find(level, first, end)
+            for _ in range(FEW):
+                if at < 0:
+                    break
+                at += 1
+                found |= 1 << end - at
+                at = levels.find(level, at, end)
             else:
                 found = int(levels[first:end].translate(_only(level)), 2)
             self._sets[level] = found

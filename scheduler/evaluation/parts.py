@@ -1,7 +1,7 @@
 """Parts of what is prepared for a pod: for each plugin, what PreFilter and PreScore say of such pods, and the domains that it counts.
 
 A plugin reads of a pod what it signs. So its part serves all pods that it signs alike, though other plugins may tell them apart: of pods that differ
-in nothing but what they request, only those plugins are asked again that read requests. Plugins that sign the spec alone share one part.
+in nothing but what they request, only those plugins are asked again that read requests. Plugins that sign the spec alone share one part, and so do those that sign requests.
 A part lasts as long as a shape has it.
 """
 

@@ -10,7 +10,8 @@ Costs some ten microseconds for each set of traits, and five for each cell that 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import partial
+from functools import cache, partial
+from itertools import compress
 from typing import NamedTuple
 
 from tidelog.framework.lanes import marked, octets, ones
@@ -142,8 +143,9 @@ def _best(views: Sequence[_View], groups: Groups, everything: Bits) -> tuple[int
         total = score + max(view.most for view in views)
         while total >= best and total >= score:
             for view in views:
-                for cell in view.bounded(total - score):
-                    best, winners = view.best_of(cell, score, some, best, winners)
+                if view.most >= total - score:
+                    for cell in view.bounded(total - score):
+                        best, winners = view.best_of(cell, score, total, some, best, winners)
             total -= 1
     return best, winners
 
@@ -222,6 +224,8 @@ class _Block:
         self._lane_of: dict[NodeState, int] = {}
         self.states: list[NodeState] = []
         """By lane."""
+        self._ones = 0
+        """1 in each lane."""
         self._known: dict[Asked, ManyUses] = {}
 
     def follow(self) -> None:
@@ -235,15 +239,15 @@ class _Block:
                 self.states.append(state)
                 for together in self._known.values():
                     together.put_use(lane, state.use)
+        self._ones = ones(len(self.states))
 
     def levels(self, asked: _AskedTogether, kind: TraitKind) -> bytes:
         """The sum of the scores that depend on the use, for each state."""
-        count = len(self.states)
-        every = ones(count)
+        count, every = len(self.states), self._ones
         only, sums, doubt = every * _LEVEL_MAX, 0, 0
         for one in asked.scorers:
             found, unsure = self._of(one).answers_for(asked.pod)
-            sums += (found & only) * one.weight
+            sums += found if one.weight == 1 else (found & only) * one.weight
             doubt |= unsure
         levels, doubt = octets(sums & only, count), doubt & every
         if doubt:
@@ -319,9 +323,9 @@ class _View:
                 lane = bounds.find(wanted, lane + 1)
 
     def best_of(
-        self, cell: Cell, score: int, some: Bits | None, best: int, winners: Bits
+        self, cell: Cell, score: int, bound: int, some: Bits | None, best: int, winners: Bits
     ) -> tuple[int, Bits]:
-        """The best total of the nodes in the cell and of what is known, and the nodes with it; `some`: only those of them."""
+        """The best total, which is not above `bound`, of the nodes in the cell and of what is known, and the nodes with it; `some`: only those of them."""
         if not (cell.bits if some is None else cell.bits & some):
             return best, winners
         known = self._levels.get(cell)
@@ -330,14 +334,14 @@ class _View:
             known = self._levels[cell] = block.levels(self._asked, self.kind), block.states
         levels, states = known
         base = score + self.kind.fixed
-        for level in range(max(levels), -1, -1):
+        for level in range(bound - base, -1, -1):
             total = base + level
             if total < best:
                 break
-            found, lane = 0, levels.find(level)
-            while lane >= 0:
-                found |= states[lane].bits
-                lane = levels.find(level, lane + 1)
+            if level not in levels:
+                continue
+            # A sum is a union where no node is in two sets.
+            found = sum([state.bits for state in compress(states, levels.translate(_only(level)))])
             if some is not None:
                 found &= some
             if found:
@@ -363,3 +367,9 @@ class _AskedTogether(NamedTuple):
         if most > _LEVEL_MAX:
             raise NoBounds
         return cls(evaluation.pod, rooms, scorers, most)
+
+
+@cache
+def _only(level: int) -> bytes:
+    """Translates this level to 1, and all others to 0."""
+    return bytes(one == level for one in range(_LEVEL_MAX + 1))

@@ -197,10 +197,7 @@ class ManyPods(Protocol):
 
 
 class ManyUses(Protocol):
-    """A plugin's answers about one pod for many uses of nodes with equal traits, each in a lane of its own.
-
-    As of `ManyPods` an answer is two rows: the answers, and 1 in the lanes of those about which the plugin must be asked alone.
-    """
+    """A plugin's answers about one pod for many uses of nodes with equal traits, each in an octet of its own. An answer is as that of `ManyPods`."""
 
     def put_use(self, lane: int, use: NodeUse) -> None:
         """The use is in this lane from now on, in place of any other."""
@@ -208,20 +205,27 @@ class ManyUses(Protocol):
     def answers_for(self, pod: PodInfo) -> tuple[Lanes, Lanes]:
         """The pod on nodes that are used as each lane says."""
 
+
+class Bounds(Protocol):
+    """No use in a range has a higher score: for many ranges of uses, of each of which a lane holds one corner."""
+
     def corner(self, pod: PodInfo) -> Corner:
         """For the pod, where in a range of uses the score is the highest."""
 
+    def put_use(self, lane: int, use: NodeUse) -> None:
+        """The corner of this lane's range is this from now on."""
+
     def bounds_for(self, pod: PodInfo) -> Lanes:
-        """Where each lane is this corner of a range: no use in the range on which the pod fits has a higher score."""
+        """Where each lane is the pod's `corner` of a range: no use in the range on which the pod fits has a higher score. In octets."""
 
 
 class Together(NamedTuple):
-    """A plugin's answers about nodes with equal traits, many at once."""
+    """A plugin's answers about nodes with equal traits, many at once; of each a new one with nothing in its lanes."""
 
     pods: Callable[[], ManyPods]
-    """New, with no pods."""
     uses: Callable[[], ManyUses]
-    """New, with no uses."""
+    bounds: Callable[[], Bounds] | None = None
+    """Of scores."""
 
 
 @runtime_checkable
@@ -252,6 +256,7 @@ class SumsUp(Protocol):
 
 __all__: Sequence[str] = (
     "EVERYTHING",
+    "Bounds",
     "ConcernsPods",
     "Corner",
     "CountsDomains",

@@ -34,8 +34,8 @@ from tidelog.framework.offers import (
     Together,
     UseScores,
 )
-from tidelog.plugins.node_resources.many_pods import AMOUNT_MAX, BalanceForPods
-from tidelog.plugins.node_resources.many_uses import BalanceForUses
+from tidelog.plugins.node_resources.balance_bounds import BalanceBounds
+from tidelog.plugins.node_resources.many_pods import AMOUNT_MAX, ManyBalances
 from tidelog.plugins.node_resources.scoring import (
     DEFAULT_RESOURCES,
     ResourceSpec,
@@ -119,7 +119,9 @@ class NodeResourcesBalancedAllocation(Plugin):
         if not cpu or not memory or max(cpu, memory) >= AMOUNT_MAX:
             return None
         there = cpu, memory, _amounts
-        return Together(lambda: BalanceForPods(*there), lambda: BalanceForUses(*there))
+        return Together(
+            lambda: ManyBalances(*there), lambda: ManyBalances(*there), lambda: BalanceBounds(*there)
+        )
 
     def _requests(self, pod: PodInfo) -> list[tuple[str, int]]:
         """(resource, what the pod adds); a scalar resource that the pod does not ask for is left out."""

@@ -55,8 +55,7 @@ from tidelog.framework.offers import (
     UseRooms,
     UseScores,
 )
-from tidelog.plugins.node_resources.many_pods import AMOUNT_MAX, LeastAllocatedForPods, RoomForPods
-from tidelog.plugins.node_resources.many_uses import LeastAllocatedForUses, RoomForUses
+from tidelog.plugins.node_resources.many_pods import AMOUNT_MAX, ManyFree, ManyRooms
 from tidelog.plugins.node_resources.scoring import (
     ScoringStrategy,
     Use,
@@ -207,7 +206,7 @@ class NodeResourcesFit(Plugin):
         if max(cpu, memory) >= AMOUNT_MAX:
             return None
         room = cpu, memory, self._room_for
-        return Together(lambda: RoomForPods(*room), lambda: RoomForUses(*room))
+        return Together(lambda: ManyRooms(*room), lambda: ManyRooms(*room))
 
     def _room_for(self, pod: PodInfo) -> tuple[int, int]:
         requests = pod.requests
@@ -220,7 +219,7 @@ class NodeResourcesFit(Plugin):
         if not weights or max(cpu, memory) >= AMOUNT_MAX:
             return None
         free = (cpu, weights.get(CPU, 0)), (memory, weights.get(MEMORY, 0)), _scored_amounts
-        return Together(lambda: LeastAllocatedForPods(*free), lambda: LeastAllocatedForUses(*free))
+        return Together(lambda: ManyFree(*free), lambda: ManyFree(*free), lambda: ManyFree(*free))
 
     def _weights_on(self, node: NodeInfo) -> dict[str, int]:
         """Of the resources that the node has."""

@@ -1,9 +1,9 @@
-"""The answers of NodeResourcesFit and NodeResourcesBalancedAllocation about one use of a node for hundreds of pods at once, each in an octet (`tidelog.framework.lanes`).
+"""The answers of NodeResourcesFit and NodeResourcesBalancedAllocation for hundreds of pods or uses of nodes at once, each in an octet (`tidelog.framework.lanes`).
 
 Each class is for nodes with the same allocatable cpu and memory, and says of every pod and use what `use_fits` or `use_score` of the plugin
-says of them alone. What is asked for and what is used are summands, and of a sum the whole part is wanted. So of each pod the whole part of its
-summand is in an octet; who gets one more because the two rests together make another whole follows from the order of the rests. All of that is exact;
-where the plugin counts in floats, the pods are told about which the last bit of a float decides. They implement `tidelog.framework.offers.ManyPods`.
+says of them alone. What is asked for and what is used are summands, so it is the same sum with either of them in the lanes, and of a sum the whole part is wanted. So the whole part
+of each summand is in an octet; who gets one more because the two rests together make another whole follows from the order of the rests. All of that is exact;
+where the plugin counts in floats, the lanes are told about which the last bit of a float decides. They implement `tidelog.framework.offers.ManyPods` and `ManyUses`.
 """
 
 from __future__ import annotations
@@ -13,12 +13,14 @@ from collections.abc import Callable
 
 from tidelog.framework.lanes import OCTET, WIDTH, Lanes, Octets, ones, widened
 from tidelog.framework.node_info import PodInfo
-from tidelog.framework.offers import NodeUse
+from tidelog.framework.offers import Corner, NodeUse
 
 AMOUNT_MAX = 1 << 52
 """Nodes that have more of a resource are left to the question about one pod."""
 MASKS_MAX = 1 << 18
 """So many bytes of sets of lanes are remembered for each summand; arbitrary."""
+_ANY = 2 * AMOUNT_MAX
+"""More than is used anywhere."""
 _LANE_BITS = 32
 _LANE = (1 << _LANE_BITS) - 1
 _MIDDLE = 128
@@ -138,24 +140,20 @@ class _Sums:
 
 
 class _Many:
-    """Pods in lanes."""
+    """Pods or uses in lanes."""
 
     def __init__(self, amounts: Amounts) -> None:
         self._amounts = amounts
         self._lanes = 0
         self._ones: Lanes = 0
 
-    def put(self, lane: int, pod: PodInfo) -> None:
+    def _reach(self, lane: int) -> None:
         if lane >= self._lanes:
             self._lanes = widened(self._lanes, lane)
             self._ones = ones(self._lanes, OCTET)
-        self._put(lane, *self._amounts(pod))
-
-    def _put(self, lane: int, cpu: int, memory: int) -> None:
-        raise NotImplementedError
 
 
-class RoomForPods(_Many):
+class ManyRooms(_Many):
     """Whether requests of cpu and memory fit; what is not asked for may be overcommitted."""
 
     def __init__(self, cpu: int, memory: int, amounts: Amounts) -> None:
@@ -163,12 +161,26 @@ class RoomForPods(_Many):
         self._cpu, self._memory = cpu, memory
         self._of_cpu, self._of_memory = _Ranked(), _Ranked()
 
-    def _put(self, lane: int, cpu: int, memory: int) -> None:
+    def put(self, lane: int, pod: PodInfo) -> None:
+        self._reach(lane)
+        cpu, memory = self._amounts(pod)
         self._of_cpu.put(lane, cpu or -AMOUNT_MAX)
         self._of_memory.put(lane, memory or -AMOUNT_MAX)
 
     def answers(self, use: NodeUse) -> tuple[Lanes, Lanes]:
         cpu, memory = max(self._cpu - use.cpu, 0), max(self._memory - use.memory, 0)
+        return self._but_over(cpu, memory)
+
+    def put_use(self, lane: int, use: NodeUse) -> None:
+        self._reach(lane)
+        self._of_cpu.put(lane, use.cpu)
+        self._of_memory.put(lane, use.memory)
+
+    def answers_for(self, pod: PodInfo) -> tuple[Lanes, Lanes]:
+        cpu, memory = self._amounts(pod)
+        return self._but_over(self._cpu - cpu if cpu else _ANY, self._memory - memory if memory else _ANY)
+
+    def _but_over(self, cpu: int, memory: int) -> tuple[Lanes, Lanes]:
         lacking = self._of_cpu.from_number(cpu + 1) | self._of_memory.from_number(memory + 1)
         return self._ones ^ lacking if lacking else self._ones, 0
 
@@ -196,7 +208,7 @@ class _Percent:
         return used ^ (used ^ every * 100) & ((over << OCTET) - over)
 
 
-class LeastAllocatedForPods(_Many):
+class ManyFree(_Many):
     """`least_allocated` of cpu and memory, weighted."""
 
     def __init__(self, cpu: tuple[int, int], memory: tuple[int, int], amounts: Amounts) -> None:
@@ -205,18 +217,36 @@ class LeastAllocatedForPods(_Many):
         self._cpu, self._memory = _Percent(cpu[0]), _Percent(memory[0])
         self._weights = cpu[1], memory[1]
 
+    def put(self, lane: int, pod: PodInfo) -> None:
+        self._put(lane, *self._amounts(pod))
+
+    def answers(self, use: NodeUse) -> tuple[Lanes, Lanes]:
+        return self._free(use.scored_cpu, use.scored_memory), 0
+
+    def put_use(self, lane: int, use: NodeUse) -> None:
+        self._put(lane, use.scored_cpu, use.scored_memory)
+
+    def answers_for(self, pod: PodInfo) -> tuple[Lanes, Lanes]:
+        return self._free(*self._amounts(pod)), 0
+
+    def corner(self, pod: PodInfo) -> Corner:
+        return Corner(cpu=False, memory=False)
+
+    def bounds_for(self, pod: PodInfo) -> Lanes:
+        return self._free(*self._amounts(pod))
+
     def _put(self, lane: int, cpu: int, memory: int) -> None:
+        self._reach(lane)
         self._cpu.put(lane, cpu)
         self._memory.put(lane, memory)
 
-    def answers(self, use: NodeUse) -> tuple[Lanes, Lanes]:
+    def _free(self, cpu: int, memory: int) -> Lanes:
         every = self._ones
-        cpu = self._cpu.answers(use.scored_cpu, every)
-        memory = self._memory.answers(use.scored_memory, every)
         of_cpu, of_memory = self._weights
+        used_cpu, used_memory = self._cpu.answers(cpu, every), self._memory.answers(memory, every)
         if of_cpu == of_memory:
-            return every * 200 - cpu - memory >> 1 & every * 127, 0
-        return self._weighted(cpu, memory), 0
+            return every * 200 - used_cpu - used_memory >> 1 & every * 127
+        return self._weighted(used_cpu, used_memory)
 
     def _weighted(self, cpu: Lanes, memory: Lanes) -> Lanes:
         """As many octets at once as there is room for."""
@@ -232,7 +262,7 @@ class LeastAllocatedForPods(_Many):
         return found
 
 
-class BalanceForPods(_Many):
+class ManyBalances(_Many):
     """How much more even the pod makes the use of cpu and memory, on nodes that have both.
 
     By how much the share of cpu exceeds that of memory is a number of the node and one of the pod, added.
@@ -244,8 +274,24 @@ class BalanceForPods(_Many):
         self._near = (cpu * memory >> _NEAR_BITS) + 1
         self._apart = _Sums(cpu * memory, _MIDDLE)
         self._of_cpu, self._of_memory = _Ranked(), _Ranked()
+        self._bases = Octets(_MIDDLE)
+        """Where the lanes are uses, `base_of` them."""
+
+    def put(self, lane: int, pod: PodInfo) -> None:
+        self._put(lane, *self._amounts(pod))
+
+    def answers(self, use: NodeUse) -> tuple[Lanes, Lanes]:
+        return self._scores(use.cpu, use.memory, self._ones * base_of(use, self._cpu, self._memory))
+
+    def put_use(self, lane: int, use: NodeUse) -> None:
+        self._put(lane, use.cpu, use.memory)
+        self._bases.put(lane, base_of(use, self._cpu, self._memory))
+
+    def answers_for(self, pod: PodInfo) -> tuple[Lanes, Lanes]:
+        return self._scores(*self._amounts(pod), self._bases.lanes)
 
     def _put(self, lane: int, cpu: int, memory: int) -> None:
+        self._reach(lane)
         self._apart.put(lane, self._difference(cpu, memory))
         self._of_cpu.put(lane, cpu)
         self._of_memory.put(lane, memory)
@@ -255,14 +301,14 @@ class BalanceForPods(_Many):
         cpu, memory = min(cpu, self._cpu), min(memory, self._memory)
         return 50 * (cpu * self._memory - memory * self._cpu)
 
-    def answers(self, use: NodeUse) -> tuple[Lanes, Lanes]:
-        every, difference = self._ones, self._difference(use.cpu, use.memory)
+    def _scores(self, cpu: int, memory: int, bases: Lanes) -> tuple[Lanes, Lanes]:
+        every, difference = self._ones, self._difference(cpu, memory)
         apart = self._apart.with_added(difference, every)
         # What is cut off of a number below zero is what is cut off of its amount, and that is one less than its whole part.
         below = ~apart >> 7 & every
         unequal = (apart ^ (below << 7) - below) & every * 127
         doubt = self._apart.near_whole(difference, self._near)
         # Overcommitted.
-        doubt |= self._of_cpu.from_number(max(self._cpu - use.cpu, -1) + 1)
-        doubt |= self._of_memory.from_number(max(self._memory - use.memory, -1) + 1)
-        return every * base_of(use, self._cpu, self._memory) - unequal >> 1 & every * 127, doubt
+        doubt |= self._of_cpu.from_number(max(self._cpu - cpu, -1) + 1)
+        doubt |= self._of_memory.from_number(max(self._memory - memory, -1) + 1)
+        return bases - unequal >> 1 & every * 127, doubt

@@ -14,10 +14,10 @@ from functools import cache, partial
 from itertools import compress
 from typing import NamedTuple
 
-from tidelog.framework.lanes import marked, octets, ones
+from tidelog.framework.lanes import OCTET, marked, ones
 from tidelog.framework.node_info import NodeInfo, PodInfo
 from tidelog.framework.node_sets import Bits, Groups, first_from, first_place
-from tidelog.framework.offers import Corner, ManyUses, NodeUse
+from tidelog.framework.offers import Bounds, Corner, ManyUses, NodeUse
 from tidelog.scheduler.evaluation.asking import Asked, Evaluation
 from tidelog.scheduler.evaluation.kinds import (
     NoBounds,
@@ -157,11 +157,15 @@ class _Bank:
         self._sample = sample
         self.cells: list[Cell] = []
         """By lane, those that have places for pods."""
+        self.octets = 0
+        """255 in the lane of each."""
         self.full: list[Cell] = []
         self._lane_of: dict[Cell, int] = {}
-        self._models: dict[Asked, ManyUses] = {}
-        self._corners: dict[tuple[Asked, bool, bool], ManyUses] = {}
-        """Of each cell a use, at one end of its range."""
+        self._models: dict[Asked, Bounds] = {}
+        self._bounds: dict[tuple[Asked, Corner], Bounds] = {}
+        """Of each cell a use, at a corner of its range."""
+        self._rooms: dict[tuple[Asked, Corner], ManyUses] = {}
+        """The same."""
         self._blocks: dict[Cell, _Block] = {}
 
     def hold(self, cell: Cell) -> None:
@@ -171,25 +175,36 @@ class _Bank:
             cells = self.full if cell.is_full else self.cells
             lane = self._lane_of[cell] = len(cells)
             cells.append(cell)
+            self.octets = ones(len(self.cells), OCTET) * _LEVEL_MAX
         if not cell.is_full:
-            for (_, cpu, memory), together in self._corners.items():
-                together.put_use(lane, _end_of(cell, cpu, memory))
+            for (_, corner), bounds in self._bounds.items():
+                bounds.put_use(lane, _end_of(cell, corner))
+            for (_, corner), rooms in self._rooms.items():
+                rooms.put_use(lane, _end_of(cell, corner))
 
     def corner_for(self, asked: Asked, pod: PodInfo) -> Corner:
         """Where in a cell the score of the plugin is the highest. Raises NoBounds if it does not answer for many nodes at once."""
         model = self._models.get(asked)
         if model is None:
-            model = self._models[asked] = _made(asked, self._sample)
+            model = self._models[asked] = _bounds(asked, self._sample)
         return model.corner(pod)
 
-    def at_corner(self, asked: Asked, corner: Corner) -> ManyUses:
+    def bounds_at(self, asked: Asked, corner: Corner) -> Bounds:
         """The cells in lanes, each with the use at this corner."""
-        key = (asked, corner.cpu, corner.memory)
-        found = self._corners.get(key)
+        found = self._bounds.get((asked, corner))
         if found is None:
-            found = self._corners[key] = _made(asked, self._sample)
+            found = self._bounds[asked, corner] = _bounds(asked, self._sample)
             for lane, cell in enumerate(self.cells):
-                found.put_use(lane, _end_of(cell, corner.cpu, corner.memory))
+                found.put_use(lane, _end_of(cell, corner))
+        return found
+
+    def rooms_at(self, asked: Asked, corner: Corner) -> ManyUses:
+        """The same."""
+        found = self._rooms.get((asked, corner))
+        if found is None:
+            found = self._rooms[asked, corner] = _uses(asked, self._sample)
+            for lane, cell in enumerate(self.cells):
+                found.put_use(lane, _end_of(cell, corner))
         return found
 
     def block(self, cell: Cell) -> _Block:
@@ -201,16 +216,23 @@ class _Bank:
         return found
 
 
-def _made(asked: Asked, node: NodeInfo) -> ManyUses:
+def _uses(asked: Asked, node: NodeInfo) -> ManyUses:
     found = asked.together(node)
     if found is None:
         raise NoBounds
     return found.uses()
 
 
-def _end_of(cell: Cell, cpu: bool, memory: bool) -> NodeUse:
+def _bounds(asked: Asked, node: NodeInfo) -> Bounds:
+    found = asked.together(node)
+    if found is None or found.bounds is None:
+        raise NoBounds
+    return found.bounds()
+
+
+def _end_of(cell: Cell, corner: Corner) -> NodeUse:
     low, high = cell.low, cell.high
-    of_cpu, of_memory = (high if cpu else low), (high if memory else low)
+    of_cpu, of_memory = (high if corner.cpu else low), (high if corner.memory else low)
     return NodeUse(of_cpu.cpu, of_memory.memory, of_cpu.scored_cpu, of_memory.scored_memory)
 
 
@@ -239,20 +261,23 @@ class _Block:
                 self.states.append(state)
                 for together in self._known.values():
                     together.put_use(lane, state.use)
-        self._ones = ones(len(self.states))
+        self._ones = ones(len(self.states), OCTET)
 
     def levels(self, asked: _AskedTogether, kind: TraitKind) -> bytes:
         """The sum of the scores that depend on the use, for each state."""
         count, every = len(self.states), self._ones
-        only, sums, doubt = every * _LEVEL_MAX, 0, 0
+        sums = doubt = 0
         for one in asked.scorers:
             found, unsure = self._of(one).answers_for(asked.pod)
-            sums += found if one.weight == 1 else (found & only) * one.weight
-            doubt |= unsure
-        levels, doubt = octets(sums & only, count), doubt & every
+            unsure &= every
+            if unsure:
+                doubt |= unsure
+                found &= ~((unsure << OCTET) - unsure)
+            sums += (found & every * _LEVEL_MAX) * one.weight
+        levels = sums.to_bytes(count, "little")
         if doubt:
             corrected = bytearray(levels)
-            for lane in marked(doubt):
+            for lane in marked(doubt, OCTET):
                 corrected[lane] = kind.score(self.states[lane].use)
             return bytes(corrected)
         return levels
@@ -260,7 +285,7 @@ class _Block:
     def _of(self, asked: Asked) -> ManyUses:
         found = self._known.get(asked)
         if found is None:
-            found = self._known[asked] = _made(asked, self._sample)
+            found = self._known[asked] = _uses(asked, self._sample)
             for lane, state in enumerate(self.states):
                 found.put_use(lane, state.use)
         return found
@@ -278,10 +303,9 @@ class _View:
         self._levels: dict[Cell, tuple[bytes, Sequence[NodeState]]] = {}
         pod, sums = asked.pod, 0
         for one in asked.scorers:
-            corner = bank.corner_for(one, pod)
-            sums += bank.at_corner(one, corner).bounds_for(pod) * one.weight
-        count = len(bank.cells)
-        self._bounds = octets(sums & ones(count) * _LEVEL_MAX, count)
+            bounds = bank.bounds_at(one, bank.corner_for(one, pod)).bounds_for(pod)
+            sums += (bounds & bank.octets) * one.weight
+        self._bounds = sums.to_bytes(len(bank.cells), "little")
         self.most = self.kind.fixed + max(self._bounds, default=0)
         """No node is better."""
 
@@ -292,17 +316,18 @@ class _View:
         for cell in bank.full:
             out |= cell.bits
         count = len(bank.cells)
-        every = ones(count)
+        every = bank.octets // _LEVEL_MAX
         some = sure = every
         for one in self._asked.rooms:
-            found, unsure = bank.at_corner(one, _MOST).answers_for(pod)
+            found, unsure = bank.rooms_at(one, _MOST).answers_for(pod)
             sure &= found & ~unsure
         if sure == every:
             return out
         for one in self._asked.rooms:
-            found, unsure = bank.at_corner(one, _LEAST).answers_for(pod)
+            found, unsure = bank.rooms_at(one, _LEAST).answers_for(pod)
             some &= found | unsure
-        for cell, is_sure, has_some in zip(bank.cells, octets(sure, count), octets(some, count), strict=True):
+        marks = sure.to_bytes(count, "little"), some.to_bytes(count, "little")
+        for cell, is_sure, has_some in zip(bank.cells, *marks, strict=True):
             if is_sure or not cell.bits:
                 continue
             if not has_some:

@@ -93,7 +93,7 @@ class HttpConnection(asyncio.Protocol):
 
     def pause(self) -> None:
         """Leave the answer where it is, …"""
-        if self.is_open:
+        if self.is_open and not self._transport.is_closing():
             self._transport.pause_reading()
 
     def resume(self) -> None:

@@ -63,7 +63,8 @@ class Tls(asyncio.Protocol, asyncio.Transport):
         self._flush()
 
     def pause_reading(self) -> None:
-        self._transport.pause_reading()
+        if not self._transport.is_closing():
+            self._transport.pause_reading()
 
     def resume_reading(self) -> None:
         self._transport.resume_reading()
@@ -104,10 +105,11 @@ class Tls(asyncio.Protocol, asyncio.Transport):
     def _refuse(self, error: Exception) -> None:
         if not self.agreed.done():
             self.agreed.set_exception(error)
+            self.agreed.exception()  # Nobody may be waiting any more.
 
     def _read(self) -> None:
         pieces: list[bytes] = []
-        has_ended = False
+        has_ended = is_broken = False
         try:
             while piece := self._keys.read(RECORD_BYTES_MAX):
                 pieces.append(piece)
@@ -116,13 +118,15 @@ class Tls(asyncio.Protocol, asyncio.Transport):
             pass
         except ssl.SSLError:
             # Somebody has changed what was sent: what is whole counts, and nothing comes after it.
-            self._transport.abort()
+            is_broken = True
         self._flush()
         if pieces:
             self._inner.data_received(pieces[0] if len(pieces) == 1 else b"".join(pieces))
         if has_ended:
             self._inner.eof_received()
             self._transport.close()
+        if is_broken:
+            self._transport.abort()
 
     def _flush(self) -> None:
         if self._outgoing.pending:

@@ -18,7 +18,7 @@ from tidelog.api.errors import InternalError
 from tidelog.api.objects import Node, Object, Pod
 from tidelog.api.pod_status import is_terminal
 from tidelog.api.well_known import REGION, ZONE
-from tidelog.api.writes import Write, written
+from tidelog.api.writes import Write
 from tidelog.framework.events import ClusterEvent
 from tidelog.framework.listers import Listers
 from tidelog.framework.node_info import PodInfo
@@ -137,16 +137,15 @@ class Cluster:
         self._raise(effect.raised)
         self._drop_groups(groups)
 
-    def keep_promise(self, write: Write) -> None:
-        """The write of the earliest attempt in flight is done. Plugins go on seeing what later attempts have promised of the object besides."""
-        found, shown = self.objects.get(write.key), self.listers.get(write.key)
-        changed = written(found, write)
-        if changed is found:
+    def keep_promise(self, key: str, new: Object | None) -> None:
+        """Do what the earliest attempt in flight has promised of the object. Plugins go on seeing what later attempts have promised of it besides."""
+        old, shown = self.objects.get(key), self.listers.get(key)
+        if new is old:
             return
-        self.change(write.key, changed, expected=True)
-        if self.promises_stay and shown not in (found, changed):
-            self.listers.restore([(write.key, shown)])
-            self._touch_all([(write.key, changed)])
+        self.change(key, new, expected=True)
+        if self.promises_stay and shown not in (old, new):
+            self.listers.restore([(key, shown)])
+            self._touch_all([(key, new)])
 
     def change(self, key: str, new: Object | None, *, expected: bool = False) -> None:
         """The object has a new version, or is gone. `expected`: every attempt in flight was made with this change in mind."""

@@ -135,7 +135,7 @@ class Outcomes:
         cluster = self._cluster
         uid = pod_uid(cluster.tried_pod(key))
         for write in body.writes:
-            cluster.keep_promise(write)
+            cluster.keep_promise(write.key, written(cluster.objects.get(write.key), write))
         # The pod's own permit is there only now, and is asked last.
         self._answers.look(*(write.key for write in body.writes))
         self._answers.ask(self._permits.begin(key, uid, body))

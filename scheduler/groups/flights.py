@@ -130,7 +130,7 @@ class GroupFlights:
         for claim_key, result in body.claims.items():
             claim = cluster.objects.get(claim_key)
             if isinstance(claim, ResourceClaim):
-                cluster.change(claim_key, allocated(claim, result, key), expected=True)
+                cluster.keep_promise(claim_key, allocated(claim, result, key))
         waiting = frozenset(body.waiting)
         for pod_key, node in body.assignment.items():
             pod = cluster.pod(pod_key)

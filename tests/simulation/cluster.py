@@ -15,7 +15,18 @@ from msgspec.structs import replace
 
 from tests.simulation.plugins import SLOW
 from tests.simulation.promises import after
-from tidelog.api.objects import Condition, Node, Object, Pod, PodDisruptionBudget, PodGroup, Workload
+from tidelog.api.objects import (
+    AllocationResult,
+    ClaimConsumer,
+    Condition,
+    Node,
+    Object,
+    Pod,
+    PodDisruptionBudget,
+    PodGroup,
+    ResourceClaim,
+    Workload,
+)
 from tidelog.api.quantity import parse_resource
 from tidelog.api.times import NANOS, format_time
 from tidelog.api.writes import Write
@@ -315,6 +326,8 @@ class SeenCluster:
                 if pod is not None:
                     pod.reserved, pod.promise = body.node, body
             case PlacementChosen():
+                for claim, result in body.claims.items():
+                    self._allocate(claim, result, key)
                 for member, node in body.assignment.items():
                     if member not in body.waiting and (found := self.pods.get(member)) is not None:
                         self._bind(found, node)
@@ -364,6 +377,18 @@ class SeenCluster:
                 self.others[write.key] = found
             else:
                 self.others.pop(write.key, None)
+
+    def _allocate(self, key: str, result: AllocationResult, group: str) -> None:
+        """The devices are for a whole group, which is the claim's one user."""
+        claim = self.others.get(key)
+        if isinstance(claim, ResourceClaim):
+            kind, _, name = group.split("/", 2)
+            user = ClaimConsumer(
+                api_group="scheduling.k8s.io", resource=f"{kind.lower()}s", name=name, uid=""
+            )
+            users = [*claim.status.reserved_for, *([] if user in claim.status.reserved_for else [user])]
+            status = replace(claim.status, allocation=result, reserved_for=tuple(users))
+            self.others[key] = replace(claim, status=status)
 
     def _delete(self, key: str) -> None:
         self._forget(self.pods.pop(key, None))

@@ -122,8 +122,9 @@ def robbed(objects: Objects, write: Write, uid: str) -> str:
         if (mine.namespace, mine.name) != (new.get("namespace"), new.get("name")):
             return f"{mine.namespace}/{mine.name}"
     if isinstance(obj, ResourceClaim) and obj.status.reserved_for and "status" in write.patch:
-        left = {uid, *(consumer["uid"] for consumer in write.patch["status"].get("reservedFor") or ())}
-        gone = [consumer.name for consumer in obj.status.reserved_for if consumer.uid not in left]
+        users = write.patch["status"].get("reservedFor") or ()
+        left = {uid, *(user.get("uid") or user["name"] for user in users)}  # A group has no uid here.
+        gone = [user.name for user in obj.status.reserved_for if (user.uid or user.name) not in left]
         return ", ".join(gone)
     return ""
 

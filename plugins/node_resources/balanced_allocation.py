@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 from tidelog.api.errors import FieldError
@@ -35,7 +36,7 @@ from tidelog.framework.offers import (
     UseScores,
 )
 from tidelog.plugins.node_resources.balance_bounds import BalanceBounds
-from tidelog.plugins.node_resources.many_pods import AMOUNT_MAX, ManyBalances
+from tidelog.plugins.node_resources.many_pods import AMOUNT_MAX, ManyBalances, evenness
 from tidelog.plugins.node_resources.scoring import (
     DEFAULT_RESOURCES,
     ResourceSpec,
@@ -99,20 +100,7 @@ class NodeResourcesBalancedAllocation(Plugin):
         if not cpu or not memory:
             # Of one resource there is nothing to balance.
             return _even
-        more_cpu, more_memory = pod.requests.get(CPU, 0), pod.requests.get(MEMORY, 0)
-
-        def score(use: NodeUse) -> int:
-            """As `score`, written out for two resources: the innermost loop for pods that are all different."""
-            cpu_taken, memory_taken, _, _ = use
-            cpu_after, memory_after = cpu_taken + more_cpu, memory_taken + more_memory
-            if cpu_after > cpu or memory_after > memory:
-                cpu_taken, memory_taken = min(cpu_taken, cpu), min(memory_taken, memory)
-                cpu_after, memory_after = min(cpu_after, cpu), min(memory_after, memory)
-            before = int((1 - abs((cpu_taken / cpu - memory_taken / memory) / 2)) * 100)
-            after = int((1 - abs((cpu_after / cpu - memory_after / memory) / 2)) * 100)
-            return 50 + (50 + after - before) // 2  # Either is from 50 to 100.
-
-        return score
+        return partial(_improvement, cpu, memory, pod.requests.get(CPU, 0), pod.requests.get(MEMORY, 0))
 
     def scores_together(self, node: NodeInfo) -> Together | None:
         cpu, memory = node.allocatable.get(CPU, 0), node.allocatable.get(MEMORY, 0)
@@ -139,6 +127,18 @@ def _amounts(pod: PodInfo) -> tuple[int, int]:
 
 def _even(_: object) -> int:
     return 75
+
+
+def _improvement(cpu: int, memory: int, more_cpu: int, more_memory: int, use: NodeUse) -> int:
+    """As `score`, written out for two resources."""
+    cpu_taken, memory_taken, _, _ = use
+    cpu_after, memory_after = cpu_taken + more_cpu, memory_taken + more_memory
+    if cpu_after > cpu or memory_after > memory:
+        cpu_taken, memory_taken = min(cpu_taken, cpu), min(memory_taken, memory)
+        cpu_after, memory_after = min(cpu_after, cpu), min(memory_after, memory)
+    before = evenness(cpu_taken / cpu, memory_taken / memory)
+    after = evenness(cpu_after / cpu, memory_after / memory)
+    return 50 + (50 + after - before) // 2  # Either is from 50 to 100.
 
 
 def balance(fractions: Sequence[float]) -> int:

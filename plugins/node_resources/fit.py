@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from tidelog.api.errors import FieldError
@@ -199,7 +200,7 @@ class NodeResourcesFit(Plugin):
         # What is not asked for may be overcommitted.
         cpu_most = node.allocatable.get(CPU, 0) - cpu if cpu else math.inf
         memory_most = node.allocatable.get(MEMORY, 0) - memory if memory else math.inf
-        return lambda use: use.cpu <= cpu_most and use.memory <= memory_most
+        return partial(_has_room, cpu_most, memory_most)
 
     def rooms_together(self, node: NodeInfo) -> Together | None:
         cpu, memory = node.allocatable.get(CPU, 0), node.allocatable.get(MEMORY, 0)
@@ -237,17 +238,7 @@ class NodeResourcesFit(Plugin):
         if not total:
             return _nothing
         cpu_free, memory_free = cpu - requests.get(CPU, 0), memory - requests.get(MEMORY, 0)
-
-        def score(use: NodeUse) -> int:
-            """`least_allocated`, written out: the innermost loop for pods that are all different."""
-            _, _, cpu_taken, memory_taken = use
-            cpu_left, memory_left = cpu_free - cpu_taken, memory_free - memory_taken
-            free = cpu_left * 100 // cpu * cpu_weight if cpu_left > 0 else 0
-            if memory_left > 0:
-                free += memory_left * 100 // memory * memory_weight
-            return free // total
-
-        return score
+        return partial(_free_part, (cpu, cpu_free, cpu_weight), (memory, memory_free, memory_weight), total)
 
     # --- hints ----------------------------------------------------------------------------------------------------
 
@@ -302,6 +293,24 @@ def _class_changed(waiting: WaitingPod, old: DeviceClass | None, new: DeviceClas
 
 def _nothing(_: object) -> int:
     return 0
+
+
+def _has_room(cpu_most: float, memory_most: float, use: NodeUse) -> bool:
+    return use.cpu <= cpu_most and use.memory <= memory_most
+
+
+def _free_part(
+    of_cpu: tuple[int, int, int], of_memory: tuple[int, int, int], weights: int, use: NodeUse
+) -> int:
+    """`least_allocated`, written out: of each resource the amount, what the pod leaves of it, and the weight."""
+    _, _, cpu_taken, memory_taken = use
+    cpu, cpu_free, cpu_weight = of_cpu
+    memory, memory_free, memory_weight = of_memory
+    cpu_left, memory_left = cpu_free - cpu_taken, memory_free - memory_taken
+    free = cpu_left * 100 // cpu * cpu_weight if cpu_left > 0 else 0
+    if memory_left > 0:
+        free += memory_left * 100 // memory * memory_weight
+    return free // weights
 
 
 def _scored_amounts(pod: PodInfo) -> tuple[int, int]:

@@ -53,6 +53,8 @@ class _Ranked:
         """Numbers, and in their lowest bits their lanes."""
         self._there = bytearray()
         """1 in each lane that has a number."""
+        self._most = -1
+        """No number is larger."""
         self._masks: dict[int, Lanes] = {}
         """Place in the order → 1 in the lanes from there on."""
 
@@ -63,6 +65,7 @@ class _Ranked:
         if before is not None:
             del self._order[bisect_left(self._order, before << _LANE_BITS | lane)]
         self._numbers[lane] = number
+        self._most = max(self._most, number)
         insort(self._order, number << _LANE_BITS | lane)
         if lane >= len(self._there):
             self._there += bytes(lane + 1 - len(self._there))
@@ -71,10 +74,10 @@ class _Ranked:
 
     def from_number(self, least: int) -> Lanes:
         """1 in the lanes of numbers that are not smaller."""
+        if least > self._most:
+            return 0
         order = self._order
         first = bisect_left(order, least << _LANE_BITS)
-        if first == len(order):
-            return 0
         found = self._masks.get(first)
         if found is None:
             if len(self._masks) * len(self._there) > MASKS_MAX:

@@ -269,23 +269,11 @@ class BoardTable:
 
     def __init__(self, board: Board, evaluation: Evaluation, kinds: TraitKinds) -> None:
         self._board = board
-        self._index = index = board.index
+        self._index = board.index
         self.evaluation = evaluation
         self.kinds = kinds
         self.is_void = False
         """Some node has no bounds."""
-        self._memo: dict[NodeState, int] = {}
-        self.partitions = [Partition(asked) for asked in evaluation.raw_scorers]
-        self._traits_changed = -1
-        self._seen = index.changes
-        """The changes of the index that are in the column."""
-        self._sets: dict[int, Bits] = {}
-        """Level → its nodes, as far as somebody has asked."""
-        self._rows = board.rows
-        """The rows that had been computed when these were made."""
-        self._highest = 1
-        self._may_be_higher = True
-        """Some node may have a higher level than that."""
         self._column = -1
         board.waiting[self] = None
 
@@ -298,9 +286,20 @@ class BoardTable:
         self.follow(self._index.changed_since(self._seen))
 
     def take(self, column: int) -> None:
-        """This one is the table's from now on, and as the nodes are."""
+        """This one is the table's from now on, and as the nodes are. Most shapes have one pod and never get here."""
         self._column = column
+        self._memo: dict[NodeState, int] = {}
+        self.partitions = [Partition(asked) for asked in self.evaluation.raw_scorers]
+        self._traits_changed = -1
         self._seen = self._index.changes
+        """The changes of the index that are in the column."""
+        self._sets: dict[int, Bits] = {}
+        """Level → its nodes, as far as somebody has asked."""
+        self._rows = self._board.rows
+        """The rows that had been computed when these were made."""
+        self._highest = 1
+        self._may_be_higher = True
+        """Some node may have a higher level than that."""
 
     def _known_levels(self) -> dict[NodeState, int]:
         """As `_level`, of each state that nodes are in, with one look at the room for states that are about equally full."""

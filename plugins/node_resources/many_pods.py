@@ -17,8 +17,10 @@ from tidelog.framework.offers import Corner, NodeUse
 
 AMOUNT_MAX = 1 << 52
 """Nodes that have more of a resource are left to the question about one pod."""
-MASKS_MAX = 1 << 18
-"""So many bytes of sets of lanes are remembered for each summand; arbitrary."""
+STEP = 32
+"""So many places in an order are between two sets of lanes that are kept; arbitrary within a factor of two."""
+STOPS_AFTER = 8
+"""Lanes that are asked about more often than this before one of them changes are worth such sets."""
 _ANY = 2 * AMOUNT_MAX
 """More than is used anywhere."""
 _LANE_BITS = 32
@@ -55,8 +57,10 @@ class _Ranked:
         """1 in each lane that has a number."""
         self._most = -1
         """No number is larger."""
-        self._masks: dict[int, Lanes] = {}
-        """Place in the order → 1 in the lanes from there on."""
+        self._stops: list[bytes] = []
+        """After every so many places in the order: 1 in the lanes from there on."""
+        self._asked = 0
+        """How often, since a lane changed."""
 
     def put(self, lane: int, number: int) -> None:
         before = self._numbers.get(lane)
@@ -70,7 +74,8 @@ class _Ranked:
         if lane >= len(self._there):
             self._there += bytes(lane + 1 - len(self._there))
         self._there[lane] = 1
-        self._masks.clear()
+        self._stops.clear()
+        self._asked = 0
 
     def from_number(self, least: int) -> Lanes:
         """1 in the lanes of numbers that are not smaller."""
@@ -78,14 +83,24 @@ class _Ranked:
             return 0
         order = self._order
         first = bisect_left(order, least << _LANE_BITS)
-        found = self._masks.get(first)
-        if found is None:
-            if len(self._masks) * len(self._there) > MASKS_MAX:
-                self._masks.clear()
-            found = self._masks[first] = self._made(first)
-        return found
+        if not self._stops:
+            self._asked += 1
+            if self._asked <= STOPS_AFTER:
+                return int.from_bytes(self._marks(first), "little")
+            self._stops += [bytes(self._marks(place)) for place in range(0, len(order) + STEP, STEP)]
+        stop = (first + STEP // 2) // STEP
+        marks = bytearray(self._stops[stop])
+        at = stop * STEP
+        if first < at:
+            for one in order[first:at]:
+                marks[one & _LANE] = 1
+        else:
+            for one in order[at:first]:
+                marks[one & _LANE] = 0
+        return int.from_bytes(marks, "little")
 
-    def _made(self, first: int) -> Lanes:
+    def _marks(self, first: int) -> bytearray:
+        """1 in the lanes from this place in the order on."""
         order = self._order
         if 2 * first < len(order):
             marks = self._there.copy()
@@ -95,7 +110,7 @@ class _Ranked:
             marks = bytearray(len(self._there))
             for one in order[first:]:
                 marks[one & _LANE] = 1
-        return int.from_bytes(marks, "little")
+        return marks
 
     def between(self, low: int, high: int) -> Lanes:
         """1 in the lanes of numbers from `low` to `high`."""

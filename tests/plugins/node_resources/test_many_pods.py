@@ -90,7 +90,7 @@ def lane_of(lanes: int, lane: int) -> int:
 def test_many_pods_are_judged_as_each_alone(seed: int) -> None:
     draw, fit, balance, (cpu, memory) = drawn(seed)
     node = NodeInfo(b.node("n").capacity(cpu=f"{cpu}m", memory=str(memory)).build())
-    pods = [drawn_pod(draw, number) for number in range(30)]
+    pods = [drawn_pod(draw, number) for number in range(80)]
     sure = 0
 
     for made, one in answers(fit, balance, node):

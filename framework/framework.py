@@ -81,6 +81,9 @@ class NominatedPods(Protocol):
     def pods_on(self, node: str) -> Sequence[PodInfo]:
         """The pods nominated to the node of this name, in a reproducible order."""
 
+    def nodes(self) -> Sequence[str]:
+        """The names of the nodes to which somebody is nominated."""
+
 
 class FixedNominations:
     """Nominations that do not change, by node: none at all, or those of a test or a case."""
@@ -90,6 +93,9 @@ class FixedNominations:
 
     def pods_on(self, node: str) -> Sequence[PodInfo]:
         return self._pods.get(node, ())
+
+    def nodes(self) -> Sequence[str]:
+        return list(self._pods)
 
 
 class Observer(Protocol):

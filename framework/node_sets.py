@@ -34,6 +34,25 @@ def first_from(bits: Bits, start: int) -> int:
     return start + first_place(later) if later else first_place(bits)
 
 
+def nth_place(bits: Bits, n: int) -> int:
+    """The place of the set's n-th member, counted from 0; it must have so many."""
+    first, size = 0, bits.bit_length()
+    while size > 1:
+        half = size >> 1
+        lower = bits & ((1 << half) - 1)
+        count = lower.bit_count()
+        if n < count:
+            bits, size = lower, half
+        else:
+            bits, n, first, size = bits >> half, n - count, first + half, size - half
+    return first
+
+
+def turned(bits: Bits, start: int, size: int) -> Bits:
+    """The set as seen from `start`, which becomes place 0, going round `size` places."""
+    return bits >> start | (bits & ((1 << start) - 1)) << (size - start)
+
+
 def places_in(bits: Bits) -> Iterator[int]:
     """The places of a set, in order."""
     if bits.bit_count() > 16:

@@ -7,42 +7,48 @@ help, is answered from the groups; the mapping itself is made when somebody look
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from tidelog.framework.interface import Code, Status
+from tidelog.framework.node_sets import Bits, bits_of, picked
+
+if TYPE_CHECKING:
+    from tidelog.framework.node_info import NodeInfo
 
 Group = tuple[Status, int]
 """A status, and how many nodes have it."""
 
 
 class NodeStatuses(Mapping[str, Status]):
-    """`groups` holds each status with its number of nodes and a function that gives their names, in the order of the nodes."""
+    """Each status with the set of the nodes that have it. Holds as long as the list of the nodes is laid out as it is."""
 
-    def __init__(
-        self, groups: Sequence[tuple[Status, int, Callable[[], list[str]]]], order: Callable[[], list[str]]
-    ) -> None:
-        """`order` gives all their names, in the order of the nodes."""
+    def __init__(self, groups: Sequence[tuple[Status, Bits]], nodes: Sequence[NodeInfo]) -> None:
+        """`nodes`: all that there are, each at its place."""
         self._groups = groups
-        self._order = order
-        self._size = sum(count for _, count, _ in groups)
+        self._nodes = nodes
+        self._size = sum(bits.bit_count() for _, bits in groups)
         self._made: dict[str, Status] | None = None
 
     def groups(self) -> Iterable[Group]:
         """Each status with its number of nodes."""
-        return ((status, count) for status, count, _ in self._groups)
+        return ((status, bits.bit_count()) for status, bits in self._groups)
 
-    def resolvable(self) -> list[str]:
-        """The nodes where removing pods may help, in order."""
-        found = [names for status, _, names in self._groups if status.code is Code.UNSCHEDULABLE]
-        if len(found) == 1:
-            return found[0]()
-        if not found:
-            return []
-        return [name for name, status in self.items() if status.code is Code.UNSCHEDULABLE]
+    def resolvable(self) -> Bits:
+        """The nodes where removing pods may help."""
+        found = 0
+        for status, bits in self._groups:
+            if status.code is Code.UNSCHEDULABLE:
+                found |= bits
+        return found
 
     def _all(self) -> dict[str, Status]:
         if self._made is None:
-            status_of = {name: status for status, _, names in self._groups for name in names()}
-            self._made = {name: status_of[name] for name in self._order()}
+            status_of: dict[str, Status] = {}
+            everywhere = 0
+            for status, bits in self._groups:
+                everywhere |= bits
+                status_of.update((node.name, status) for node in picked(self._nodes, bits))
+            self._made = {node.name: status_of[node.name] for node in picked(self._nodes, everywhere)}
         return self._made
 
     def __getitem__(self, name: str) -> Status:
@@ -62,11 +68,12 @@ def grouped(statuses: Mapping[str, Status]) -> Iterable[Group]:
     return ((status, 1) for status in statuses.values())
 
 
-def resolvable(statuses: Mapping[str, Status]) -> list[str]:
-    """The nodes where removing pods may help, in the order of the mapping."""
+def resolvable(statuses: Mapping[str, Status], place_of: Callable[[str], int], nodes: int) -> Bits:
+    """Those of so many nodes where removing pods may help."""
     if isinstance(statuses, NodeStatuses):
         return statuses.resolvable()
-    return [name for name, status in statuses.items() if status.code is Code.UNSCHEDULABLE]
+    places = [place_of(name) for name, status in statuses.items() if status.code is Code.UNSCHEDULABLE]
+    return bits_of(places, nodes) if places else 0
 
 
 def any_resolvable(statuses: Mapping[str, Status]) -> bool:

@@ -8,7 +8,7 @@ pods have been asked to go already, and asks for evictions.
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from tidelog.framework.disruption_budgets import Allowances
     from tidelog.framework.interface import CycleState, Depends, Status
     from tidelog.framework.node_info import NodeInfo, PodInfo
+    from tidelog.framework.snapshot import Snapshot
 
 
 class PreemptionOutcome(enum.Enum):
@@ -111,8 +112,15 @@ class PreemptionPort(Protocol):
     def remove_pod(self, state: CycleState, pod: PodInfo, removed: PodInfo, node: NodeInfo) -> Status | None:
         """Take a pod off a clone of a node; the state, a clone too, follows. A status is an error."""
 
+    @property
+    def snapshot(self) -> Snapshot:
+        """The nodes, and which of them have changed since when."""
+
     def nominated(self, node: str) -> Sequence[PodInfo]:
         """The pods that are nominated to the node."""
+
+    def nominations(self) -> Mapping[str, Sequence[PodInfo]]:
+        """Node → the pods that are nominated to it, for all nodes with any."""
 
     def is_evicted(self, uid: str) -> bool:
         """The pod was asked to go by a decision of ours, and has not gone yet."""

@@ -26,6 +26,7 @@ from tidelog.framework.framework import Framework
 from tidelog.framework.interface import CycleState, Depends, Status
 from tidelog.framework.node_info import NodeInfo, PodInfo
 from tidelog.framework.preemption_plan import EvictionPort, PreemptionPlan, Refusal, RefusedEviction
+from tidelog.framework.snapshot import Snapshot
 from tidelog.queue.entity import pod_uid
 
 EXPIRY = 120 * NANOS
@@ -226,8 +227,16 @@ class Preemption:
     def remove_pod(self, state: CycleState, pod: PodInfo, removed: PodInfo, node: NodeInfo) -> Status | None:
         return self._framework.remove_pod(state, pod, removed, node)
 
+    @property
+    def snapshot(self) -> Snapshot:
+        return self._framework.snapshot
+
     def nominated(self, node: str) -> Sequence[PodInfo]:
         return self._framework.nominated.pods_on(node)
+
+    def nominations(self) -> Mapping[str, Sequence[PodInfo]]:
+        nominated = self._framework.nominated
+        return {node: nominated.pods_on(node) for node in nominated.nodes()}
 
     def is_evicted(self, uid: str) -> bool:
         return self._evictions.is_evicted(uid)

@@ -19,6 +19,10 @@ Worth = tuple[int, int, int, int]
 """The criteria by which candidates are compared before it counts who was started when."""
 
 
+Rank = tuple[int, int, int, int, int]
+"""All criteria but the order of the search."""
+
+
 class Candidate(NamedTuple):
     """A node on which the preemptor would fit if these pods were not there."""
 
@@ -133,7 +137,7 @@ def ranked(candidates: Iterable[Candidate | Twin], at: int) -> list[Candidate | 
     return sorted(candidates, key=lambda candidate: rank(candidate, at))
 
 
-def rank(candidate: Candidate | Twin, at: int) -> tuple[int, int, int, int, int]:
+def rank(candidate: Candidate | Twin, at: int) -> Rank:
     """Criteria, in this order, the least first:
 
     1. fewest violations of budgets; 2. lowest priority of the first victim; 3. smallest sum of the (shifted) priorities;

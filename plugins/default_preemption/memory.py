@@ -1,19 +1,24 @@
 """Remembers the results of earlier dry runs for as long as they are true.
 
 Preemptors come in numbers and look alike, and one preemption changes one node. So the answer for a node is kept while nothing that it
-depends on has changed: the preemptor's shape (all of it but its name), the node with the pods on it (its generation), and how things stand
-with the disruption budgets of the victims' namespaces. Where an answer could depend on more, it is not kept: filters that look beyond the
-node, pods nominated to it, victims that were asked to go and do not show it, victims of which only some say when they were started.
+depends on has changed: the preemptor's shape (all of it but its name), the node with the pods on it and those nominated to it, and how things
+stand with the disruption budgets of the victims' namespaces. Where an answer could depend on more, it is not kept: filters that look beyond
+the node, victims that were asked to go and do not show it, victims of which only some say when they were started.
 
 Nodes look alike, too. Where the filters go by resources, ports and taints alone and no budget has a say, what came out on one node holds, place
 by place in the order of importance, for all nodes that are as large and as full and have victims of the same kinds: their *twins*.
 
-Nothing is decided here: with an empty memory the answers are the same. A node that was asked about costs a dict lookup, a twin a step for each pod on it.
+What no budget has a say in is known as sets of nodes: those with a status, and those where victims of the same worth would do. A search
+(`search`) asks about the nodes that changed; the others cost nothing one by one.
+
+Nothing is decided here: with an empty memory the answers are the same. A node that changed is forgotten, and costs a step for each pod on it when it is
+asked about again; in other words a lookup, if it has a twin.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -21,9 +26,18 @@ import msgspec
 from tidelog.framework.disruption_budgets import Allowances
 from tidelog.framework.interface import CycleState, Depends, Status
 from tidelog.framework.node_info import NodeInfo, PodInfo
+from tidelog.framework.node_sets import Bits, bits_of
 from tidelog.framework.preemption_plan import PreemptionPort
-from tidelog.plugins.default_preemption.candidates import Candidate, Pattern, Twin, by_importance
-from tidelog.plugins.default_preemption.dry_run import Blocker
+from tidelog.framework.snapshot import Snapshot
+from tidelog.plugins.default_preemption.candidates import (
+    Candidate,
+    Pattern,
+    Twin,
+    Worth,
+    by_importance,
+    worth,
+)
+from tidelog.plugins.default_preemption.dry_run import Blocker, DryRun
 
 SHAPES_MAX = 16
 """Arbitrary; a shape costs a few hundred bytes for each node."""
@@ -32,18 +46,23 @@ KINDS_MAX = 5_000
 
 _BEYOND = ~(Depends.NODE | Depends.OCCUPANTS)
 _encode = msgspec.msgpack.Encoder(order="deterministic").encode
+_BEGINNING = re.compile("[^0-9]*")
+
+Known = Candidate | Pattern | Status
+"""A result that holds until the node changes; a pattern where none of the victims says when it was started."""
 
 
 class Answer(NamedTuple):
-    """The result of a dry run, and what it depends on beside the preemptor's shape."""
+    """The result of a dry run in which budgets have a say, and what it depends on beside the preemptor's shape."""
 
     generation: int
     """The node's."""
+    nominated: Sequence[PodInfo]
     namespaces: tuple[str, ...]
     """Of the victims that come into question."""
     standings: tuple[bytes, ...]
-    """Of the budgets in these, as far as there are any."""
-    found: Candidate | Twin | Status
+    """Of the budgets in these."""
+    found: Candidate | Status
     blockers: Sequence[Blocker]
     """Why the node is out, if it is for protected pods only."""
 
@@ -51,12 +70,95 @@ class Answer(NamedTuple):
 class Answers:
     """Results known for preemptors of one shape."""
 
-    __slots__ = ("by_kind", "by_node")
-
     def __init__(self) -> None:
         self.by_node: dict[str, Answer] = {}
+        """Where budgets have a say."""
         self.by_kind: dict[tuple[object, ...], Pattern | Status] = {}
         """The result that holds for all twins."""
+        self.known: Bits = 0
+        """The nodes with a result in which no budget has a say."""
+        self.sets: dict[Worth | Status, Bits] = {}
+        """The worth of the victims, or why none would do → the nodes of `known` of which that is true."""
+        self.started: Bits = 0
+        """Those of them whose victims say when they were started."""
+        self._at: dict[int, Known] = {}
+        """Place → the result, for the nodes of `known` and some others."""
+        self._fresh: dict[Worth | Status, list[int]] = {}
+        """Learnt and not yet among the sets."""
+        self._fresh_started: list[int] = []
+        self._layout = -1
+        self._generation = -1
+        self.nominated: Mapping[str, Sequence[PodInfo]] = {}
+        """Node → who is nominated to it beside the preemptor."""
+        self._namespaces: dict[str, None] = {}
+        """Of all victims in `known`."""
+
+    def __getitem__(self, place: int) -> Known:
+        """The result for a node of `known`."""
+        return self._at[place]
+
+    def candidates(self) -> Bits:
+        """The nodes of `known` with victims that would do."""
+        found = 0
+        for key, bits in self.sets.items():
+            if not isinstance(key, Status):
+                found |= bits
+        return found
+
+    def follow(
+        self, snapshot: Snapshot, nominated: Mapping[str, Sequence[PodInfo]], allowances: Allowances
+    ) -> None:
+        """Forget the nodes that have changed, or to which others are nominated."""
+        changed = snapshot.changed_since(self._generation) if snapshot.layout == self._layout else None
+        before, self.nominated = self.nominated, nominated
+        self._generation, self._layout = snapshot.generation, snapshot.layout
+        if changed is None or any(map(allowances.standing, self._namespaces)):
+            self._forget_all()
+            return
+        if nominated != before:
+            names = dict.fromkeys((*before, *nominated))
+            changed = [*changed, *[name for name in names if before.get(name) != nominated.get(name)]]
+        places = [snapshot.place_of(name) for name in changed if snapshot.get(name) is not None]
+        if places:
+            self._forget(bits_of(places, len(snapshot.nodes)))
+
+    def _forget(self, nodes: Bits) -> None:
+        nodes &= self.known
+        if nodes:
+            self.known ^= nodes
+            self.started &= ~nodes
+            self.sets = {key: left for key, bits in self.sets.items() if (left := bits & ~nodes)}
+
+    def _forget_all(self) -> None:
+        self.known = self.started = 0
+        self.sets = {}
+        self._at = {}
+        self._namespaces = {}
+
+    def learn(self, place: int, found: Known, namespaces: Sequence[str], started: bool) -> None:
+        """Remember the result for this node, from the next `settle` on."""
+        self._at[place] = found
+        key = (
+            found
+            if isinstance(found, Status)
+            else found.worth
+            if isinstance(found, Pattern)
+            else worth(found)
+        )
+        self._fresh.setdefault(key, []).append(place)
+        if started:
+            self._fresh_started.append(place)
+        self._namespaces.update(dict.fromkeys(namespaces))
+
+    def settle(self, nodes: int) -> None:
+        """Put what was learnt among the sets; there are so many `nodes`."""
+        for key, places in self._fresh.items():
+            bits = bits_of(places, nodes)
+            self.sets[key] = self.sets.get(key, 0) | bits
+            self.known |= bits
+        if self._fresh_started:
+            self.started |= bits_of(self._fresh_started, nodes)
+        self._fresh, self._fresh_started = {}, []
 
 
 class Memory:
@@ -66,13 +168,16 @@ class Memory:
         self._shapes: dict[bytes, Answers] = {}
 
     def recollection(
-        self, port: PreemptionPort, allowances: Allowances, state: CycleState, pod: PodInfo, nodes: int
+        self, port: PreemptionPort, allowances: Allowances, state: CycleState, pod: PodInfo
     ) -> Recollection:
-        """Results known for this preemptor, in this attempt, before anything is charged. There are so many `nodes`."""
+        """Results known for this preemptor, in this attempt, before anything is charged."""
         answers = self._answers(port, state, pod)
-        if answers is not None and len(answers.by_node) > 2 * nodes:
+        if answers is None:
+            return Recollection(Answers(), port, allowances, state, pod, keeps=False)
+        answers.follow(port.snapshot, _others_nominated(port, pod), allowances)
+        if len(answers.by_node) > 2 * len(port.snapshot.nodes):
             answers.by_node.clear()  # Most of them are gone: nodes come and go, and nobody tells.
-        return Recollection(answers, port, allowances, state, pod)
+        return Recollection(answers, port, allowances, state, pod, keeps=True)
 
     def _answers(self, port: PreemptionPort, state: CycleState, pod: PodInfo) -> Answers | None:
         """Return the results known for pods like this one; None if nothing can be known."""
@@ -94,84 +199,96 @@ class Recollection:
 
     def __init__(
         self,
-        answers: Answers | None,
+        answers: Answers,
         port: PreemptionPort,
         allowances: Allowances,
         state: CycleState,
         pod: PodInfo,
+        *,
+        keeps: bool,
     ) -> None:
-        self._answers = answers
+        """`keeps`: what is found out holds for later attempts."""
+        self.answers = answers
+        self._keeps = keeps
         self._port = port
         self._allowances = allowances
         self._state = state
         self._pod = pod
+        self._nominated = answers.nominated
         self._known_standings: dict[tuple[str, ...], tuple[bytes, ...]] = {}
-        self._has_twins = answers is not None and not (
-            pod.pod.spec.node_name or port.tells_equal_nodes_apart(state)
-        )
+        self._has_twins = keeps and not (pod.pod.spec.node_name or port.tells_equal_nodes_apart(state))
 
-    def recall(self, node: NodeInfo) -> Answer | None:
-        """Return the result that a dry run on this node would have, if it is known."""
-        answers = self._answers
-        if answers is None or self._port.nominated(node.name):
-            return None
-        known = answers.by_node.get(node.name)
-        if known is not None and known.generation == node.generation:
-            standings = self._standings(known.namespaces)
-            if standings == known.standings and (not standings or self._victims(node) is not None):
-                return known
-        if not self._has_twins:
-            return None
-        victims = self._victims(node)
-        if victims is None or victims.standings:
-            return None
-        twin = answers.by_kind.get(_kind(node, self._placed(victims)))
-        if twin is None:
-            return None
-        found: Candidate | Twin | Status
-        if not isinstance(twin, Pattern):
-            found = twin
-        elif victims.started:
-            found = twin.on(node.name, by_importance(victims.pods, self._state.at))
-        else:
-            found = Twin(node, self._pod.priority, twin)
-        answer = Answer(node.generation, victims.namespaces, (), found, ())
-        answers.by_node[node.name] = answer
-        return answer
+    def found_at(self, place: int) -> Candidate | Twin | Status:
+        """Return what is known of a node of `answers.known`."""
+        found = self.answers[place]
+        if isinstance(found, Pattern):
+            return Twin(self._port.snapshot.nodes[place], self._pod.priority, found)
+        return found
 
-    def keep(self, node: NodeInfo, found: Candidate | Status, blockers: Sequence[Blocker]) -> None:
-        """Remember what a dry run came to, if that may be done."""
-        answers = self._answers
-        if answers is None or self._port.nominated(node.name):
-            return
+    def ask(self, place: int, run: DryRun) -> Candidate | Status | None:
+        """Find out about a node that is not known. None: it will be, when the answers are settled."""
+        node = self._port.snapshot.nodes[place]
+        if not self._keeps:
+            return run.on(node)
+        nominated = self._nominated.get(node.name, ())
         victims = self._victims(node)
         if victims is None:
-            return
-        answers.by_node[node.name] = Answer(
-            node.generation, victims.namespaces, victims.standings, found, blockers
-        )
-        if not self._has_twins or victims.standings:
-            return
-        kind = _kind(node, self._placed(victims))
+            return run.on(node)
+        if victims.standings:
+            return self._ask_with_budgets(node, nominated, victims, run)
+        found = self._ask_twin(node, nominated, victims, run) if self._has_twins else run.on(node)
+        self.answers.learn(place, found, victims.namespaces, victims.started)
+        return None
+
+    def _ask_with_budgets(
+        self, node: NodeInfo, nominated: Sequence[PodInfo], victims: _Victims, run: DryRun
+    ) -> Candidate | Status:
+        by_node = self.answers.by_node
+        known = by_node.get(node.name)
+        depends_on = (node.generation, nominated, victims.namespaces, victims.standings)
+        if known is not None and known[:4] == depends_on:
+            if known.blockers:
+                run.blockers[node.name] = known.blockers
+            return known.found
+        found = run.on(node)
+        by_node[node.name] = Answer(*depends_on, found, run.blockers.get(node.name, ()))
+        return found
+
+    def _ask_twin(
+        self, node: NodeInfo, nominated: Sequence[PodInfo], victims: _Victims, run: DryRun
+    ) -> Known:
+        by_kind = self.answers.by_kind
+        kind = _kind(node, self._placed(victims), self._beside(node, nominated))
+        twin = by_kind.get(kind)
+        if twin is not None:
+            if victims.started and isinstance(twin, Pattern):
+                return twin.on(node.name, by_importance(victims.pods, self._state.at))
+            return twin
+        found = run.on(node)
         if isinstance(found, Candidate):
-            answers.by_kind[kind] = Pattern.of(found, by_importance(victims.pods, self._state.at))
+            twin = Pattern.of(found, by_importance(victims.pods, self._state.at))
         elif found.is_rejected:
-            answers.by_kind[kind] = found
-        if len(answers.by_kind) > KINDS_MAX:
-            del answers.by_kind[next(iter(answers.by_kind))]
+            twin = found
+        else:
+            return found
+        by_kind[kind] = twin
+        if len(by_kind) > KINDS_MAX:
+            del by_kind[next(iter(by_kind))]
+        return found if victims.started else twin
 
     def _victims(self, node: NodeInfo) -> _Victims | None:
         """The pods that come into question; None if the answer depends on more than them, the node and the budgets."""
         priority = self._pod.priority
         pods = [other for other in node.pods.values() if other.priority < priority]
-        started = {bool(other.pod.status.start_time) for other in pods}
-        if len(started) > 1:
+        starts = [other.pod.status.start_time for other in pods]
+        started = any(starts)
+        if started and not all(starts):
             return None
         namespaces = tuple(dict.fromkeys([other.namespace for other in pods]))
         standings = self._standings(namespaces)
         if standings and self._has_asked_silently(pods):
             return None
-        return _Victims(pods, True in started, namespaces, standings)
+        return _Victims(pods, started, namespaces, standings)
 
     def _has_asked_silently(self, pods: Sequence[PodInfo]) -> bool:
         """One of them that a budget may be about was asked to go, and does not show it."""
@@ -190,12 +307,27 @@ class Recollection:
             self._known_standings[namespaces] = known
         return known
 
-    def _placed(self, victims: _Victims) -> list[_Part]:
+    def _placed(self, victims: _Victims) -> Sequence[_Part]:
         """The parts of each victim that the dry run looks at, in the order of importance."""
-        parts = [_part(pod) for pod in victims.pods]
-        if all(part == parts[0] for part in parts):
+        pods = victims.pods
+        parts = _parts(pods)
+        if not parts or parts.count(parts[0]) == len(parts):
             return parts  # In any order.
-        return [_part(pod) for pod in by_importance(victims.pods, self._state.at)]
+        if not victims.started:
+            # By the beginning of their names, if that is enough: pods of one owner are mostly alike, and so that is the same.
+            keys = [(-pod.priority, _beginning(pod.name)) for pod in pods]
+            part_of = dict(zip(keys, parts, strict=True))
+            if [part_of[key] for key in keys] == parts:
+                keys.sort()
+                return [part_of[key] for key in keys]
+        return _parts(by_importance(pods, self._state.at))
+
+    def _beside(self, node: NodeInfo, nominated: Sequence[PodInfo]) -> Sequence[_Part]:
+        """The same of those that count as if they were on the node."""
+        if not nominated:
+            return ()
+        least, there = self._pod.priority, node.pods
+        return _parts([pod for pod in nominated if pod.priority >= least and pod.uid not in there])
 
 
 class _Victims(NamedTuple):
@@ -212,16 +344,35 @@ class _Victims(NamedTuple):
 _Part = tuple[object, ...]
 
 
-def _part(pod: PodInfo) -> _Part:
-    return (
-        pod.priority,
-        pod.pod.spec.allow_disruption_by_priority_greater_than_or_equal,
-        pod.host_ports,
-        *pod.occupied.items(),
-    )
+def _others_nominated(port: PreemptionPort, pod: PodInfo) -> Mapping[str, Sequence[PodInfo]]:
+    """Node → the pods nominated to it, this one aside, with which no filter counts."""
+    found = {}
+    for node, pods in port.nominations().items():
+        others = tuple([other for other in pods if other.uid != pod.uid])
+        if others:
+            found[node] = others
+    return found
 
 
-def _kind(node: NodeInfo, lower: Sequence[_Part]) -> tuple[object, ...]:
+def _parts(pods: Sequence[PodInfo]) -> list[_Part]:
+    return [
+        (
+            pod.priority,
+            pod.pod.spec.allow_disruption_by_priority_greater_than_or_equal,
+            pod.host_ports,
+            *pod.occupied.items(),
+        )
+        for pod in pods
+    ]
+
+
+def _beginning(name: str) -> str:
+    """The part by which names are compared first (`by_importance`)."""
+    found = _BEGINNING.match(name)
+    return found[0] if found else ""
+
+
+def _kind(node: NodeInfo, lower: Sequence[_Part], beside: Sequence[_Part]) -> tuple[object, ...]:
     """Equal for twins: all that filters by resources, ports and taints, and the dry run itself, look at, budgets aside."""
     spec = node.node.spec
     return (
@@ -231,5 +382,6 @@ def _kind(node: NodeInfo, lower: Sequence[_Part]) -> tuple[object, ...]:
         tuple(node.requested.items()),
         len(node.pods),
         tuple([(port, *holders.items()) for port, holders in node.used_ports.items()]),
+        tuple(beside),
         *lower,
     )

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from tidelog.api.errors import FieldError
 from tidelog.api.features import FeatureGates
@@ -43,6 +43,7 @@ from tidelog.framework.interface import (
     unschedulable,
 )
 from tidelog.framework.node_info import PodInfo
+from tidelog.framework.node_sets import nth_place
 from tidelog.framework.node_statuses import any_resolvable, resolvable
 from tidelog.framework.preemption_plan import (
     PlannedEviction,
@@ -53,10 +54,11 @@ from tidelog.framework.preemption_plan import (
 )
 from tidelog.framework.reasons import nodes_message
 from tidelog.framework.tie_break import scan_start
-from tidelog.plugins.default_preemption.candidates import Candidate, Twin, ranked
+from tidelog.plugins.default_preemption.candidates import Candidate, Twin
 from tidelog.plugins.default_preemption.dry_run import Blocker, DryRun
 from tidelog.plugins.default_preemption.hints import budget_changed, pod_changed, pod_deleted, skip
 from tidelog.plugins.default_preemption.memory import Memory
+from tidelog.plugins.default_preemption.search import Search
 
 PREFIX = "preemption: "
 NEVER = "not eligible due to preemptionPolicy=Never."
@@ -70,21 +72,6 @@ class DefaultPreemptionArgs(PluginArgs, frozen=True, kw_only=True):
 
     min_candidate_nodes_percentage: int = 10
     min_candidate_nodes_absolute: int = 100
-
-
-class Search(NamedTuple):
-    """The result of trying it out."""
-
-    candidates: Sequence[Candidate | Twin]
-    """Those without violations first, each in the order of the search."""
-    statuses: Mapping[str, Status]
-    """Node → why preemption there does not help, for those that were tried in vain."""
-    blockers: Mapping[str, Sequence[Blocker]]
-    """Node → the protected pods that stand in the way, for those that are out for that reason only."""
-
-    def budgets(self) -> list[str]:
-        """Keys of the disruption budgets that stand in the way on some node."""
-        return [object_key(blocker.budget) for found in self.blockers.values() for blocker in found]
 
 
 class DefaultPreemption(Plugin):
@@ -156,9 +143,9 @@ class DefaultPreemption(Plugin):
             return self._nothing_to_try()
         allowances = self.allowances(port, state, pod)
         search = self.search(port, allowances, state, pod, statuses)
-        if not search.candidates:
+        if not search.count:
             return self._nothing_helps(allowances, pod, search)
-        plan, refusals = self._evict(port, allowances, ranked(search.candidates, state.at), pod)
+        plan, refusals = self._evict(port, allowances, search, pod)
         if plan is None:
             text = "; ".join(refused.message for refused in refusals)
             refused_by = [refused.refusal.budget for refused in refusals if refused.refusal.budget]
@@ -212,37 +199,14 @@ class DefaultPreemption(Plugin):
         statuses: Mapping[str, Status],
     ) -> Search:
         """Try nodes until enough candidates are found. While there are only such that break budgets, all nodes are tried."""
-        names = resolvable(statuses)
+        snapshot = port.snapshot
+        among = resolvable(statuses, snapshot.place_of, len(snapshot.nodes))
+        count = among.bit_count()
         turn = tie_of(pod.pod) if self.handle.behaves(TIES_FOLLOW_PODS) else state.turn
-        start = scan_start(turn, len(names))
-        names = names[start:] + names[:start]
-        wanted = self._candidates_wanted(len(names))
+        start = nth_place(among, scan_start(turn, count)) if among else 0
         run = DryRun(port, allowances, state, pod, guarded=self.guarded)
-        memory = self._memory.recollection(port, allowances, state, pod, len(self.handle.snapshot.nodes))
-        keeping: list[Candidate | Twin] = []
-        violating: list[Candidate | Twin] = []
-        failed: dict[str, Status] = {}
-        for name in names:
-            node = self.handle.snapshot.get(name)
-            assert node is not None, f"a status for node {name}, which is not in the snapshot"
-            answer = memory.recall(node)
-            found: Candidate | Twin | Status
-            if answer is None:
-                found = tried = run.on(node)
-                memory.keep(node, tried, run.blockers.get(name, ()))
-            else:
-                found = answer.found
-                if answer.blockers:
-                    run.blockers[name] = answer.blockers
-            if isinstance(found, Status):
-                failed[name] = found
-                continue
-            group = violating if found.violations else keeping
-            if len(group) < wanted:
-                group.append(found)
-            if keeping and len(keeping) + len(violating) >= wanted:
-                break
-        return Search([*keeping, *violating], failed, run.blockers)
+        memory = self._memory.recollection(port, allowances, state, pod)
+        return Search(snapshot.nodes, memory, run, among, start, self._candidates_wanted(count), state.at)
 
     def _candidates_wanted(self, nodes: int) -> int:
         args: DefaultPreemptionArgs = self.args
@@ -255,20 +219,20 @@ class DefaultPreemption(Plugin):
         self,
         port: PreemptionPort,
         allowances: Allowances,
-        candidates: Sequence[Candidate | Twin],
+        search: Search,
         pod: PodInfo,
     ) -> tuple[PreemptionPlan | None, tuple[RefusedEviction, ...]]:
         """The first of the candidates whose protected victims are all granted; what was refused on the way."""
         refusals: list[RefusedEviction] = []
-        for number, candidate in enumerate(candidates, 1):
+        for number, candidate in enumerate(search.best_first(), 1):
             going = [victim for victim in candidate.victims if not allowances.is_going(victim)]
             protected = [victim for victim in going if victim.uid in candidate.protected]
             costs = [tuple(map(object_key, allowances.costs(victim))) for victim in protected]
             refusal = port.evictions.evict(protected, allowances) if protected else None
             if refusal is not None:
                 then = (
-                    f"trying next candidate {number + 1} of {len(candidates)}"
-                    if number < len(candidates)
+                    f"trying next candidate {number + 1} of {search.count}"
+                    if number < search.count
                     else "no candidate is left"
                 )
                 refusals.append(
@@ -286,7 +250,7 @@ class DefaultPreemption(Plugin):
                 for victim in going
                 if victim.uid not in candidate.protected
             )
-            return self._plan(port, candidate, evictions, pod, len(candidates)), tuple(refusals)
+            return self._plan(port, candidate, evictions, pod, search.count), tuple(refusals)
         return None, tuple(refusals)
 
     def _evict_unprotected(
@@ -344,19 +308,22 @@ class DefaultPreemption(Plugin):
 
     def _nothing_helps(self, allowances: Allowances, pod: PodInfo, search: Search) -> PostFilterResult:
         """No candidate: an error if a plugin failed, else every node's reason, and which budgets were in the way."""
-        for status in search.statuses.values():
-            if not status.is_rejected:
-                return PostFilterResult(status)
-        counts = Counter(reason for status in search.statuses.values() for reason in status.reasons)
+        failures = search.failures()
+        if not all(status.is_rejected for status in failures):
+            return PostFilterResult(next(s for s in search.statuses.values() if not s.is_rejected))
+        counts: Counter[str] = Counter()
+        for status, times in failures.items():
+            for reason in status.reasons:
+                counts[reason] += times
         nodes = len(self.handle.snapshot.nodes)
-        untried = nodes - len(search.statuses)
+        untried = nodes - sum(failures.values())
         if untried:
             counts[NOT_HELPFUL] += untried
         text = nodes_message(nodes, counts)
         blocked_by = _unique(search.budgets())
         if blocked_by:
             text = f"{text} {_what_blocks(allowances, pod, search.blockers)}"
-        in_the_way = _unique(status.plugin for status in search.statuses.values() if status.plugin)
+        in_the_way = _unique(status.plugin for status in failures if status.plugin)
         outcome = PreemptionOutcome.BLOCKED if blocked_by else PreemptionOutcome.NO_CANDIDATE
         return PostFilterResult(
             unschedulable(PREFIX + text), "", blocked_by=blocked_by, in_the_way=in_the_way, outcome=outcome

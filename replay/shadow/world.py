@@ -97,6 +97,9 @@ class Nominations:
             return ()
         return [found[uid] for uid in sorted(found) if uid not in self.hidden]
 
+    def nodes(self) -> Sequence[str]:
+        return list(self._pods)
+
     def change(self, old: Object | None, new: Object | None) -> None:
         """A pod has another version."""
         if isinstance(old, Pod) and old.status.nominated_node_name:

@@ -593,19 +593,13 @@ class _Attempt:
 
     def _as_error(self, rejected: list[tuple[Status, Bits]]) -> FitError:
         prepared, examined, anew = self._prepared, self.examined, self.anew
-        nodes = self._framework.snapshot.nodes
-
-        def names_of(bits: Bits) -> Callable[[], list[str]]:
-            # Where the nodes get other places or names, everything that was prepared goes.
-            return lambda: [node.name for node in picked(nodes, bits)]
-
         if prepared.nowhere is None or prepared.nowhere[:2] != (examined, rejected) or anew is not None:
-            groups = [(status, bits.bit_count(), names_of(bits)) for status, bits in rejected]
             narrowers = tuple(sorted((*prepared.narrowers, *(anew.narrowers if anew else ()))))
             diagnosis = Diagnosis(narrowers)
             if narrowers:
                 diagnosis.leave_out(narrowers)
-            diagnosis.reject_nodes(NodeStatuses(groups, names_of(examined)))
+            # Where the nodes get other places or names, everything that was prepared goes.
+            diagnosis.reject_nodes(NodeStatuses(rejected, self._framework.snapshot.nodes))
             prepared.nowhere = (examined, rejected, diagnosis)
         return FitError(self.among.bit_count(), prepared.nowhere[2])
 

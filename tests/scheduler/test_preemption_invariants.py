@@ -30,7 +30,9 @@ from tidelog.api.pod_status import with_pod_condition
 from tidelog.api.quantity import parse_exact
 from tidelog.eventlog.objects import ObjectTable
 from tidelog.eventlog.records import Body, Evicted, Nominated, Record
-from tidelog.plugins.default_preemption.memory import Pattern, Recollection
+from tidelog.plugins.default_preemption.candidates import Pattern
+from tidelog.plugins.default_preemption.dry_run import DryRun
+from tidelog.plugins.default_preemption.memory import Memory
 from tidelog.testing import builders as b
 
 pytestmark = pytest.mark.no_cover  # Thousands of clusters; the tests of preemption cover it.
@@ -428,26 +430,26 @@ def test_what_earlier_dry_runs_have_shown_changes_no_decision(
         return world.records
 
     worlds = cases(30)
-    recalled = twins = 0
-    recall, on = Recollection.recall, Pattern.on
+    tried = twins = 0
+    try_on, on = DryRun.on, Pattern.on
 
     def counting(*args: Any) -> Any:
-        nonlocal recalled
-        found = recall(*args)
-        recalled += found is not None
-        return found
+        nonlocal tried
+        tried += 1
+        return try_on(*args)
 
     def counting_twins(*args: Any) -> Any:
         nonlocal twins
         twins += 1
         return on(*args)
 
-    monkeypatch.setattr(Recollection, "recall", counting)
+    monkeypatch.setattr(DryRun, "on", counting)
     monkeypatch.setattr(Pattern, "on", counting_twins)
     remembering = [play(seed) for seed in range(worlds)]
-    monkeypatch.setattr(Recollection, "recall", lambda *_: None)
+    needed, tried = tried, 0
+    monkeypatch.setattr(Memory, "_answers", lambda *_: None)
     forgetful = [play(seed) for seed in range(worlds)]
 
-    assert recalled > worlds
+    assert needed + worlds < tried
     assert budgets or twins > worlds // 4
     assert remembering == forgetful

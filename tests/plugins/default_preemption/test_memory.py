@@ -15,7 +15,8 @@ from msgspec.structs import replace
 from tests.thorough import cases
 from tidelog.api.objects import Container, ContainerStatus, Node, Pod
 from tidelog.eventlog.records import Record
-from tidelog.plugins.default_preemption.memory import Memory, Pattern, Recollection
+from tidelog.plugins.default_preemption.candidates import Pattern
+from tidelog.plugins.default_preemption.memory import Memory, Recollection
 from tidelog.replay.driver import Driver
 from tidelog.testing import builders as b
 
@@ -124,7 +125,7 @@ def test_log_is_the_same_without_memory(monkeypatch: pytest.MonkeyPatch) -> None
 
     monkeypatch.setattr(Pattern, "on", counted)
     remembering = [Story(seed).play() for seed in range(SEEDS)]
-    monkeypatch.setattr(Recollection, "recall", lambda *_: None)
+    monkeypatch.setattr(Memory, "_answers", lambda *_: None)
     forgetful = [Story(seed).play() for seed in range(SEEDS)]
 
     assert twins > SEEDS // 2
@@ -143,6 +144,7 @@ def test_nodes_that_are_gone_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(Memory, "recollection", noted)
     driver = Driver()
     driver.start()
+    driver.put(b.pdb("all", "app=any", allowed=9))
     for number in range(20):
         nodes = [b.node(f"n{number}-{i}").capacity(cpu="4").build() for i in range(5)]
         pods = [b.pod(f"p{number}-{i}").request(cpu="4").on(f"n{number}-{i}").build() for i in range(5)]

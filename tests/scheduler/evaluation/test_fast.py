@@ -245,7 +245,8 @@ def assert_same_error(
     nodes = framework.snapshot.nodes
     mine, plain = answer.diagnosis, found.diagnosis
     assert list(mine.statuses(nodes).items()) == list(plain.statuses(nodes).items())
-    assert resolvable(mine.statuses(nodes)) == resolvable(plain.statuses(nodes))
+    places = (framework.snapshot.place_of, len(nodes))
+    assert resolvable(mine.statuses(nodes), *places) == resolvable(plain.statuses(nodes), *places)
     assert (answer.message, mine.rejections(answer.node_count)) == (
         found.message,
         plain.rejections(found.node_count),

@@ -43,7 +43,7 @@ class Search:
         self._wanted = wanted
         self._at = at
         self._asked: dict[int, Candidate | Status] = {}
-        """What later attempts must not rely on, by place."""
+        """Place → a result on which later attempts must not rely."""
         self._keeping: Bits = 0
         """Nodes that would do; those in `_violating` break budgets."""
         self._violating: Bits = 0

@@ -117,6 +117,14 @@ def test_nothing_traces_a_test_that_is_not_measured() -> None:
     assert not type(sys.gettrace()).__module__.startswith("coverage")
 
 
+def test_every_deliberate_bug_has_its_one_place_in_the_code() -> None:
+    bugs = load("deliberate_bugs").bugs()
+
+    assert bugs
+    odd = [bug.name for bug in bugs if (ROOT / bug.file).read_text(encoding="utf-8").count(bug.old) != 1]
+    assert odd == []
+
+
 def test_every_mutant_that_is_listed_as_equivalent_has_a_reason() -> None:
     load("mutants")
     reasons = load("mutation_score").equivalents()

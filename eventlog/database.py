@@ -237,9 +237,10 @@ def walk(connection: sqlite3.Connection, start: Head, last: int) -> Iterator[lis
 
 
 def select(connection: sqlite3.Connection, first: int, last: int) -> list[Row]:
-    """Rows in order, unchecked."""
+    """Rows in order, unchecked. The row behind the last one is not looked at: it may be damaged."""
+    limit = max(min(last - first + 1, ROWS_PER_READ), 0)
     return connection.execute(
-        _SELECT + "WHERE seq >= ? AND seq <= ? ORDER BY seq LIMIT ?", (first, last, ROWS_PER_READ)
+        _SELECT + "WHERE seq >= ? AND seq <= ? ORDER BY seq LIMIT ?", (first, last, limit)
     ).fetchall()
 
 

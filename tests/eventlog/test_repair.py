@@ -99,6 +99,26 @@ async def test_everything_before_the_damage_is_kept_and_the_loss_recorded(tmp_pa
         assert log.epoch == 2
 
 
+@pytest.mark.parametrize("number", [0, 10])
+async def test_record_before_a_damaged_row_number_is_kept(tmp_path: Path, number: int) -> None:
+    path = tmp_path / "c.db"
+    records = await make(path)
+    content = bytearray(path.read_bytes())
+    page = (page_of(path, "records") - 1) * 4096
+    pointer = (
+        page + 8 + 2 * 10
+    )  # To the eleventh cell of the leaf: the size of its row, in one byte here, then its number.
+    cell = page + int.from_bytes(content[pointer : pointer + 2], "big")
+    assert content[cell + 1] == 11
+    content[cell + 1] = number
+    path.write_bytes(content)
+
+    done = await repair(path, accept_loss=True)
+
+    assert (done.kept, done.lost_last) == (10, 20)
+    assert (await read(path))[:-1] == records[:10]
+
+
 async def test_epoch_that_was_lost_is_not_given_out_again(tmp_path: Path) -> None:
     path = tmp_path / "c.db"
     await make(path)

@@ -45,6 +45,7 @@ GROUP_ERRORS_WAIT = 12
 PROMISES_STAY = 13
 PLANS_NEED_DEVICES = 14
 STAYING_TAKES_NOTHING = 15
+FAILURES_STAND = 16
 
 BEHAVIOURS: dict[int, Behaviour] = {
     GUARDED_STARTING_PODS: Behaviour(
@@ -121,6 +122,11 @@ BEHAVIOURS: dict[int, Behaviour] = {
         "staying-takes-nothing",
         "0.1.0",
         "A bound pod that begins to terminate, or gets other labels, takes no room on its node: it calls off no decision but one that depends on which pods are there.",
+    ),
+    FAILURES_STAND: Behaviour(
+        "failures-stand",
+        "0.1.0",
+        "A wait for answers that has failed ends in its error also when another object that was written for it changes meanwhile.",
     ),
 }
 """Number → what changed."""

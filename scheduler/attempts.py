@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from tidelog.eventlog.records import AttemptError, Body, Unschedulable
+from tidelog.framework.behaviours import FAILURES_STAND
 from tidelog.framework.framework import Framework
 from tidelog.framework.interface import Code, CycleState, Status, unschedulable
 from tidelog.framework.node_info import PodInfo
@@ -135,8 +136,13 @@ class Attempts:
         if failure is not None:
             results = [self._cycle_of(one, stamp).give_up(one.node, failure) for one in together]
         outcomes = tuple(outcome for result in results for outcome in result.outcomes)
-        reads = (frozenset(write.key for write in permit.writes) for permit in together)
-        relies = tuple(Relies(p.key, p.uid, reads=read) for p, read in zip(together, reads, strict=True))
+        assert self._assembly.configuration is not None
+        # Called off because an object has changed, a failure would count for nothing, and be met again at once, as often as the objects go on changing.
+        stands = failure is not None and self._assembly.configuration.behaves(FAILURES_STAND)
+        relies = tuple(
+            Relies(p.key, p.uid, reads=frozenset(() if stands else (write.key for write in p.writes)))
+            for p in together
+        )
         return Decision(*stamp, outcomes, relies)
 
     def _bind_reserved(self, permit: Permit, stamp: Stamp) -> CycleResult:

@@ -25,7 +25,12 @@ from tidelog.configuration.configuration import resolve_configuration
 from tidelog.eventlog.reader import open_reader
 from tidelog.eventlog.records import Draft, LossAccepted, SchedulerStarted
 from tidelog.eventlog.transfer import export_log
-from tidelog.framework.behaviours import PLANS_NEED_DEVICES, PROMISES_STAY, STAYING_TAKES_NOTHING
+from tidelog.framework.behaviours import (
+    FAILURES_STAND,
+    PLANS_NEED_DEVICES,
+    PROMISES_STAY,
+    STAYING_TAKES_NOTHING,
+)
 from tidelog.replay.driver import Driver
 from tidelog.replay.files import write_log
 from tidelog.replay.playback import recover
@@ -422,6 +427,26 @@ def staying_takes_nothing() -> Driver:
     return twice(STAYING_TAKES_NOTHING, happens)
 
 
+def failures_stand() -> Driver:
+    """Both volumes of a pod are refused, the second as the refusal of the first is being written; three times."""
+
+    def happens(driver: Driver, when: str) -> None:
+        claims = [storage.claim(f"{when}-{i}") for i in range(2)]
+        driver.put(storage.storage_class(), node(when, "a").label({"of": when}).build(), *claims)
+        wanted = pod(when).node_selector({"of": when})
+        driver.put(wanted.pvc(f"{when}-0").pvc(f"{when}-1").build())
+        for _ in range(3):
+            driver.settle()
+            driver.put(claims[0])
+            driver.attempt()
+            driver.put(claims[1])
+            driver.commit()
+            driver.advance(seconds=0.5)
+        driver.advance(seconds=30)
+
+    return twice(FAILURES_STAND, happens)
+
+
 STORIES: dict[str, Callable[[], Driver]] = {
     "spread": spread,
     "preemption": preemption,
@@ -444,6 +469,7 @@ STORIES: dict[str, Callable[[], Driver]] = {
     "promises-stay": promises_stay,
     "plans-need-devices": plans_need_devices,
     "staying-takes-nothing": staying_takes_nothing,
+    "failures-stand": failures_stand,
 }
 
 

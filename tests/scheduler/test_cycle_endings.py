@@ -10,12 +10,13 @@ from tests.worlds.objects import pod
 from tidelog.api.objects import Pod, PodGroup, pod_condition
 from tidelog.api.pod_status import POD_SCHEDULED
 from tidelog.configuration.configuration import resolve_configuration
-from tidelog.eventlog.records import AttemptError, Unschedulable, decode_body
+from tidelog.eventlog.records import AttemptError, Nominated, Unschedulable, decode_body
 from tidelog.framework.events import Action, ClusterEvent, EventRegistration, Hint, Resource
 from tidelog.framework.interface import Code, PermitResult, Plugin, Status, unschedulable
 from tidelog.plugins.registry import Registry
 from tidelog.replay.driver import Driver
 from tidelog.testing import builders as b
+from tidelog.testing import storage
 
 HEADER = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
 CHOSEN = "p"
@@ -246,6 +247,38 @@ class WaitsForADeletion(Plugin):
 
     def events_to_register(self) -> list[EventRegistration]:
         return [EventRegistration(ClusterEvent(Resource.NODE, Action.DELETE), self.hint)]
+
+
+@pytest.mark.parametrize("pods", [1, 2])
+def test_refusal_of_one_volume_counts_while_the_refusal_of_another_is_written(pods: int) -> None:
+    """Of one pod with two volumes, and of a gang with a volume each: called off, it would be tried again at once, as often as both are refused."""
+    driver = Driver()
+    driver.start()
+    claims = [storage.claim(f"c{i}") for i in range(2)]
+    driver.put(storage.storage_class(), b.node("n1").build(), b.pod_group("g", min_count=pods), *claims)
+    if pods == 1:
+        driver.put(b.pod("p").scheduler("default-scheduler").pvc("c0").pvc("c1").build())
+    else:
+        driver.put(
+            *(
+                b.pod(f"p{i}").scheduler("default-scheduler").group("g").pvc(f"c{i}").build()
+                for i in range(pods)
+            )
+        )
+    driver.settle()
+
+    driver.put(claims[0])
+    driver.attempt()
+    driver.put(claims[1])
+    (given_up,) = driver.commit()
+
+    assert [type(body) for _, body in given_up.outcomes if not isinstance(body, Nominated)] == [
+        AttemptError
+    ] * pods
+    assert driver.settle() == 0
+    due = driver.next_due()
+    assert due is not None
+    assert due > driver.now
 
 
 def test_deletion_of_a_node_wakes_those_whose_plugin_waits_for_it_in_its_own_record() -> None:

@@ -28,6 +28,8 @@ LOCAL, MADE, ZONAL, SOON = "local", "fast", "zonal", "soon"
 CLASSES = (s.local_class(LOCAL), s.storage_class(MADE), s.storage_class(ZONAL, zones=["a"]), s.storage_class(SOON, mode="Immediate"))  # fmt: skip
 SHARED, TEMPLATE = "shared", "made"
 NAMESPACE, TEAM = "default", "team"
+SLOW = 8
+"""Seconds until a volume is made, or refused, by who is slow."""
 
 
 def claiming(story: Story) -> Story:
@@ -82,7 +84,7 @@ class _Claims:
     def actors(self) -> dict[str, Any]:
         """In the shape of the file for `--actors`."""
         dice = self._dice
-        volumes: dict[str, Any] = {"provisionSeconds": dice.choice([0, 1, 8])}
+        volumes: dict[str, Any] = {"provisionSeconds": dice.choice([0, 1, SLOW])}
         for name in ("refuses", "silent"):
             if dice.random() < 0.15:
                 volumes[name] = [dice.choice([MADE, ZONAL])]

@@ -13,6 +13,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from tests.simulation.claiming import SLOW
 from tests.simulation.steps import AnyStep, Apply, Configure, Delete, Edit, SetCondition, Story
 from tidelog.api.objects import Object, Pod
 
@@ -27,10 +28,11 @@ def widened(story: Story) -> Story:
     dice = random.Random(f"widening {story.seed}")
     moved, second, upstream = dice.random() < 0.5, dice.random() < 0.4, dice.random() < UPSTREAM
     widening = _Widening(story.seed, moved=moved, second=second, upstream=upstream)
+    actors = _with_minimum(story.actors, dice)
     return replace(
         story,
         configuration=widening.configuration(story.configuration),
-        actors=_with_minimum(story.actors, dice),
+        actors=_slow_to_refuse(actors) if upstream else actors,
         steps=tuple(map(widening.step, story.steps)),
     )
 
@@ -95,3 +97,11 @@ def _with_minimum(actors: dict[str, Any], dice: random.Random) -> dict[str, Any]
         return actors
     groups = [{**group, "min": dice.choice([0, 1])} for group in autoscaler["nodeGroups"]]
     return {**actors, "clusterAutoscaler": {**autoscaler, "nodeGroups": groups}}
+
+
+def _slow_to_refuse(actors: dict[str, Any]) -> dict[str, Any]:
+    """As kube-scheduler does, a group whose binding fails is tried again at once, again and again (docs/queue.md): as fast as volumes are refused."""
+    volumes = actors.get("volumeController", {})
+    if "refuses" not in volumes:
+        return actors
+    return {**actors, "volumeController": {**volumes, "provisionSeconds": SLOW}}

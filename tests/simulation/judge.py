@@ -127,6 +127,11 @@ class Judge:
         self.counts: dict[str, int] = {}
         """How often each kind of thing was judged: a judge who sees nothing proves nothing."""
 
+    @property
+    def dropped(self) -> int:
+        """So many records are gone for certain, because somebody had compacted the log."""
+        return self._dropped
+
     # --- while the log grows ------------------------------------------------------------------------------------------
 
     def consume(self, record: Record) -> None:

@@ -163,7 +163,7 @@ class Machine:
         self.daemons: dict[str, Daemon] = {}
         """By name; the newest process of each."""
         self.is_mending = False
-        """Nobody may start the daemons: the log is being repaired, or imported."""
+        """Nobody may start the daemons, or a compaction: the log is being repaired, or imported, or an old one stands there."""
         self.tools: list[Program] = []
         """Runs of `tidelog log …`; all there ever were."""
         self.processes: list[Process] = []
@@ -294,6 +294,7 @@ class Machine:
             return
         self.counts["ends"] += 1
         excused = self.faults > program.faults_before or self.disk.full or program.is_beside_robbed
+        excused = excused or program.is_left_behind
         is_damage = isinstance(error, LogDamaged) and not self._is_tampered
         if not isinstance(error, LogError) or is_damage or not (excused or self._is_tampered):
             self._broken(error)
@@ -419,7 +420,7 @@ class Machine:
         self.files.take_lock_away(self.rng)
 
     async def _compact(self, step: Compact) -> None:
-        if not self.files.exists():
+        if self.is_mending or not self.files.exists():
             return
         if step.robs_for and self._has_successor:
             self._rob(step.robs_for)
@@ -439,10 +440,14 @@ class Machine:
         files.tamper(step)
         if step.way == "copied":
             return
+        assert leader is not None
+        leader.is_left_behind |= step.way == "replaced"
         self.counts["tamperings"] += 1
         self._tampered = (len(self.records), self._tampered[1])
-        if step.is_whole_backup:
-            # A log that stands there as it was is led by whoever knows of no other: nobody but the leader knows.
+        is_bare = step.way == "cut" and "" in step.files and self.judge.dropped > 0
+        if step.is_whole_backup or is_bare:
+            # A log that stands there as it was is led by whoever knows of no other: nobody but the leader knows. And whoever opens a compacted one without
+            # its states takes the write-ahead log into it before he finds out.
             self.is_mending = True
             for program in self._alive:
                 if program is not leader:
@@ -665,7 +670,8 @@ class Machine:
             leader = self.leader
             if leader is None or leader.process.paused or leader.runtime is None:
                 continue
-            if leader.runtime.is_settled:
+            # Whose log has failed may have written what nobody is told of, and is about to end.
+            if leader.runtime.is_settled and leader.runtime.log.failure is None:
                 self._judge_rest(leader.runtime.core)
                 return True
         return False

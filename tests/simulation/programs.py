@@ -156,6 +156,8 @@ class Program:
         self.server: SimServer | None = None
         self.faults_before = machine.faults
         self.is_beside_robbed = machine.has_robbed_leader()
+        self.is_left_behind = False
+        """The files that it leads were replaced by others, which stay: it ends when it notices, however late."""
         self._machine = machine
 
     async def work(self) -> None:

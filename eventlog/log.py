@@ -60,6 +60,12 @@ GROUP_BYTES = 8 * 2**20
 SLICE_NANOS = 1_000_000
 """An iterator of drafts is followed this long before the event loop goes round."""
 
+DRAFTS_PER_LOOK = 4
+"""After so many drafts it is looked whether that is over, because looking costs half a microsecond, …"""
+
+DRAFTS_BYTES = 16 * 2**10
+"""… or after so many bytes: large objects take long."""
+
 QUEUE_LENGTH = 10_000
 """Number of appends that may wait to be sequenced; further callers wait for room."""
 
@@ -549,10 +555,13 @@ class _Group:
 
     async def _follow(self, drafts: Drafts, chain: _Chain) -> None:
         """Add the drafts as they are made. By the log's own clock, so that on one that stands still no slice ends."""
-        end = self._clock() + SLICE_NANOS
-        for draft in drafts:
+        end, large = self._clock() + SLICE_NANOS, DRAFTS_BYTES
+        for number, draft in enumerate(drafts):
             if draft is not None:
                 chain.add(draft)
+            if number % DRAFTS_PER_LOOK and chain.size < large:
+                continue
+            large = chain.size + DRAFTS_BYTES
             if self._clock() >= end:
                 await asyncio.sleep(0)
                 end = self._clock() + SLICE_NANOS

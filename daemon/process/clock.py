@@ -66,27 +66,35 @@ class SystemClock:
     def __init__(self, wall: Callable[[], int] = time.time_ns, steady: Callable[[], int] = _steady) -> None:
         self._wall = wall
         self._steady = steady
-        self._last = wall()
-        self._last_steady = steady()
+        self._ahead = wall() - steady()
+        """By so much the time that is shown is ahead of the steady one; it only grows."""
         self.refused = 0
         """So far ahead is the machine's clock, in nanoseconds, by a leap that is not followed."""
 
     def now(self) -> int:
+        # Asked several times for each pod: where the machine's clock is not further ahead than it was, nothing is to be noted.
         steady, wall = self._steady(), self._wall()
-        expected = self._last + steady - self._last_steady
-        if wall - expected > LEAP_MAX:
+        expected = steady + self._ahead
+        if wall > expected or self.refused:
+            return self._followed(steady, wall, expected)
+        return expected
+
+    def _followed(self, steady: int, wall: int, expected: int) -> int:
+        """The time where the machine's clock is ahead of it, or was."""
+        leap = wall - expected
+        if leap > LEAP_MAX:
             if not self.refused:
                 _log.error(
                     "the machine's clock leapt ahead, and is not followed: set it right, or start again",
-                    extra={"fields": {"seconds": (wall - expected) // NANOS}},
+                    extra={"fields": {"seconds": leap // NANOS}},
                 )
-            self.refused = wall - expected
-            wall = expected
-        elif self.refused:
+            self.refused = leap
+            return expected
+        if self.refused:
             self.refused = 0
             _log.info("the machine's clock is followed again")
-        self._last_steady = steady
-        self._last = now = max(wall, expected)
+        now = max(wall, expected)
+        self._ahead = now - steady
         return now
 
     def call_at(self, at: int, call: Callable[[], None]) -> TimerHandle:
@@ -94,7 +102,7 @@ class SystemClock:
         return asyncio.get_running_loop().call_later(delay, call)
 
     def not_before(self, at: int) -> None:
-        self._last = max(self.now(), at)
+        self._ahead += max(0, at - self.now())
 
     def lap(self) -> int:
         return time.perf_counter_ns()

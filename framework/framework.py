@@ -121,7 +121,7 @@ class QuickEvaluation(Protocol):
         candidates: Sequence[NodeInfo] | None = None,
         nominated_node: str = "",
     ) -> tuple[str, Any] | FitError | None:
-        """Return the node's name and how good it is (feasible, tied, score), or why there is none; None where the plain evaluation has to answer."""
+        """Return the node's name and how good it is (feasible, score), or why there is none; None where the plain evaluation has to answer."""
 
 
 class FrameworkHandle:
@@ -222,8 +222,6 @@ class ScheduleResult(NamedTuple):
     node: str
     feasible: int
     """How many nodes could have taken the pod, as far as was looked."""
-    tied: int = 1
-    """How many of them were equally good."""
     scores: NodeScores | None = None
     """None when there was nothing to choose from, and after the fast evaluation."""
     score: int = 0
@@ -332,7 +330,7 @@ class Framework:
                 return quick
             if quick is not None:
                 name, best = quick
-                return ScheduleResult(name, best.feasible, best.tied, None, best.score)
+                return ScheduleResult(name, best.feasible, None, best.score)
         found = self.find_feasible(state, pod, nominated_node=nominated_node, candidates=candidates)
         if not isinstance(found, Feasible):
             return found
@@ -341,8 +339,8 @@ class Framework:
         scores = self.score_nodes(state, pod, found.nodes)
         if isinstance(scores, Status):
             return scores
-        chosen, tied = self.select(scores, turn)
-        return ScheduleResult(chosen.name, len(found.nodes), tied, scores, max(scores.totals))
+        chosen, _ = self.select(scores, turn)
+        return ScheduleResult(chosen.name, len(found.nodes), scores, max(scores.totals))
 
     def turn_of(self, pod: PodInfo, attempt: int) -> int:
         """The number by which ties are broken for the pod: its own, or that of its attempt."""
@@ -412,13 +410,13 @@ class Framework:
                 return status
         return passed
 
-    def select(self, scores: NodeScores, turn: int) -> tuple[NodeInfo, int]:
-        """The best node, and how many are equally good (`tidelog.framework.tie_break`). `turn`: of the pod, or in older logs of the attempt."""
+    def select(self, scores: NodeScores, turn: int) -> tuple[NodeInfo, list[NodeInfo]]:
+        """The best node, and all that are equally good (`tidelog.framework.tie_break`). `turn`: of the pod, or in older logs of the attempt."""
         best = max(scores.totals)
         tied = [node for node, total in zip(scores.nodes, scores.totals, strict=True) if total == best]
         snapshot = self.snapshot
         chosen = winner(tied, snapshot.place_of, turn, len(snapshot.nodes), fewest=self.ties_follow_pods)
-        return chosen, len(tied)
+        return chosen, tied
 
     # --- filtering ----------------------------------------------------------------------------------------------------
 

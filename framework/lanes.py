@@ -86,9 +86,8 @@ class Octets:
 def marked(marks: Lanes, width: int = WIDTH) -> Iterator[int]:
     """The lanes that hold 1, where all others hold 0."""
     while marks:
-        lowest = marks & -marks
-        yield (lowest.bit_length() - 1) // width
-        marks ^= lowest
+        yield ((marks ^ (marks - 1)).bit_length() - 1) // width
+        marks &= marks - 1
 
 
 def octets(lanes: Lanes, count: int) -> bytes:

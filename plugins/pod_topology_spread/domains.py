@@ -14,7 +14,7 @@ from tidelog.api.well_known import HOSTNAME
 from tidelog.framework.arithmetic import round_half_away
 from tidelog.framework.interface import CycleState, Status
 from tidelog.framework.node_info import NodeInfo, PodInfo
-from tidelog.framework.node_sets import Bits, Groups, NodeSets, Topology, bits_of, picked
+from tidelog.framework.node_sets import Bits, Groups, NodeSets, SizeMemo, Topology, bits_of, picked
 from tidelog.framework.offers import NotCountable
 from tidelog.plugins.domain_counts import DomainCounts
 from tidelog.plugins.pod_topology_spread.constraints import Constraint, countable
@@ -197,6 +197,8 @@ class SpreadDomains:
         self._soft: list[_Counted] = []
         self._needs_all_keys = needs_all_keys
         self._namespace = pod.namespace
+        self._size = SizeMemo()
+        """Of the nodes that are scored."""
         nodes = _Nodes(pod, index)
         with_keys = nodes.with_keys(hard)
         self._hard = [_Counted(pod, constraint, with_keys, nodes) for constraint in hard]
@@ -287,7 +289,7 @@ class SpreadDomains:
         """Return the score that each counted pod adds to a node, and the score that the constraint adds anyway."""
         constraint = counted.constraint
         if constraint.topology_key == HOSTNAME:
-            size = scored.bit_count()
+            size = self._size.of(scored)
         else:
             size = counted.present(scored)
             if not self._needs_all_keys and scored & ~counted.topology.everywhere:

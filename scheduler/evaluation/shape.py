@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from tidelog.framework.interface import CycleState, Status
 from tidelog.framework.node_info import NodeInfo, PodInfo
-from tidelog.framework.node_sets import Bits, Groups, first_from
+from tidelog.framework.node_sets import Bits, Groups, SizeMemo, first_from
 from tidelog.scheduler.evaluation.asking import Asked, Evaluation, NotFast, Way
 from tidelog.scheduler.evaluation.board import FAR, BoardTable
 from tidelog.scheduler.evaluation.columns import AnswerColumn
@@ -29,7 +29,9 @@ class Found(NamedTuple):
 
     place: int
     feasible: int
-    tied: int
+    """How many nodes could have taken the pod."""
+    tied: Bits
+    """The equally good ones; they are not counted, because hardly anybody asks how many they are."""
     score: int
 
 
@@ -70,6 +72,8 @@ class Shape:
         """Verdicts on a pod of the shape beside those that are nominated to a node."""
         self.winners: Bits = 0
         """The equally good nodes of the latest choice."""
+        self._size = SizeMemo()
+        """Of the feasible nodes, which are mostly those of the attempt before."""
         table = self._joined() if seldom else None
         self._table: StateTable | BoardTable = table or StateTable(index, evaluation, kinds)
 
@@ -182,14 +186,14 @@ class Shape:
 
         `also` are normalised scores of plugins that were asked in this attempt, with their weights.
         """
-        count = feasible.bit_count()
+        count = self._size.of(feasible)
         if count == 1:
             self.winners = feasible
-            return Found(feasible.bit_length() - 1, 1, 1, 0)
+            return Found(feasible.bit_length() - 1, 1, feasible, 0)
         groups = combined(feasible, (*self._scores(feasible), *also))
         best, tied = self._table.best(groups)
         self.winners = self._index.fewest(tied) if fewest else tied
-        return Found(first_from(self.winners, start), count, tied.bit_count(), best)
+        return Found(first_from(self.winners, start), count, tied, best)
 
     def _scores(self, feasible: Bits) -> Iterable[tuple[int, Groups]]:
         evaluation = self._evaluation

@@ -112,11 +112,11 @@ class Search:
         if not count:
             return None
         if count == 1:
-            return Found(first_place(feasible), 1, 1, 0), feasible
+            return Found(first_place(feasible), 1, feasible, 0), feasible
         groups = combined(feasible, self._normalized(evaluation, domains, views, feasible))
         best, winners = _best(views, groups, index.all)
         left = index.fewest(winners) if fewest else winners
-        return Found(first_from(left, start), count, winners.bit_count(), best), left
+        return Found(first_from(left, start), count, winners, best), left
 
     def _normalized(
         self, evaluation: Evaluation, domains: Sequence[Counted], views: Sequence[_View], feasible: Bits

@@ -271,11 +271,12 @@ def plain_answer(
     place_of = framework.snapshot.place_of
     if len(found.nodes) == 1:
         name = found.nodes[0].name
-        return name, Found(place_of(name), 1, 1, 0), fresh.skip_filter
+        return name, Found(place_of(name), 1, 1 << place_of(name), 0), fresh.skip_filter
     scores = framework.score_nodes(fresh, pod, found.nodes)
     assert isinstance(scores, NodeScores)
     node, tied = framework.select(scores, turn)
-    best = Found(place_of(node.name), len(found.nodes), tied, max(scores.totals))
+    equals = bits_of([place_of(one.name) for one in tied], len(framework.snapshot.nodes))
+    best = Found(place_of(node.name), len(found.nodes), equals, max(scores.totals))
     return node.name, best, fresh.skip_filter
 
 

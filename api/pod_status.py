@@ -13,6 +13,7 @@ from typing import TypeVarTuple
 from msgspec.structs import replace
 
 from tidelog.api.conditions import merged
+from tidelog.api.dict_changes import drop_oldest
 from tidelog.api.objects import (
     AllocationResult,
     ClaimConsumer,
@@ -57,7 +58,7 @@ def _shared(change: Callable[[Pod, *Ts], Pod]) -> Callable[[Pod, *Ts], Pod]:
         new = change(pod, *args)
         known[id(pod)] = (pod, args, new)
         if len(known) > SHARED:
-            del known[next(iter(known))]
+            drop_oldest(known, SHARED // 8)
         return new
 
     return changed

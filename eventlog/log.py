@@ -26,6 +26,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
 from typing import TypeVar
 
+from tidelog.api.dict_changes import drop_oldest
 from tidelog.api.errors import InternalError, LogBusy, LogClockWrong, LogError, LogFenced, LogFull
 from tidelog.api.kinds.registry import object_key
 from tidelog.api.steps import Steps
@@ -232,7 +233,7 @@ class Log(LogReader):
         if left > 1:
             self._bodies[record.seq] = body, left - 1
             if len(self._bodies) > BODIES:
-                del self._bodies[next(iter(self._bodies))]
+                drop_oldest(self._bodies, BODIES // 8)
         return body
 
     # --- appending --------------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidelog.api.dict_changes import dict_changes
+from tidelog.api.dict_changes import dict_changes, drop_oldest
 
 Steps = list[tuple[str, bool]]
 
@@ -53,3 +53,12 @@ def test_equal_dicts_have_no_changes() -> None:
     one = object()
 
     assert dict_changes({"a": one}, {"a": one}) == ([], {})
+
+
+def test_oldest_entries_are_dropped_and_the_others_stay_in_order() -> None:
+    known = {"a": 1, "b": 2, "c": 3}
+    known["a"] = known.pop("a")
+
+    drop_oldest(known, 2)
+
+    assert known == {"a": 1}

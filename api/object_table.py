@@ -57,9 +57,14 @@ class ObjectTable:
     def put(self, obj: Object) -> None:
         """A new object or a new version of one."""
         meta = obj.metadata
-        named = self._objects.setdefault((KIND_OF_TYPE[type(obj)].name, meta.namespace), {})
-        self._leave(named.get(meta.name))
-        named[meta.name] = obj
+        name, place = meta.name, (KIND_OF_TYPE[type(obj)].name, meta.namespace)
+        named = self._objects.get(place)
+        if named is None:
+            named = self._objects[place] = {}
+        old = named.get(name)
+        if old is not None:
+            self._leave(old)
+        named[name] = obj
         if isinstance(obj, Pod) and (group := group_of(obj)):
             self._members.setdefault((meta.namespace, group), {})[meta.name] = obj
 

@@ -265,7 +265,7 @@ class ObjectTable:
 
     def _scheduled(self, record: Record, body: Scheduled) -> None:
         self._change_pod(record.key, lambda pod: _bound(pod, body.node, record.at))
-        pod = self.get(record.key)
+        pod = self.get(record.key) if body.claims else None
         for claim, result in body.claims.items():
             if isinstance(pod, Pod):
                 self._change(claim, ResourceClaim, partial(_allocated, result=result, pod=pod))

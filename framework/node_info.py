@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tidelog.api.objects import ContainerPort, Node, Pod, PodAffinityTerm, WeightedPodAffinityTerm
+from tidelog.api.objects import Affinity, ContainerPort, Node, Pod, PodAffinityTerm, WeightedPodAffinityTerm
 from tidelog.api.resources import (
     CPU,
     MEMORY,
@@ -85,30 +85,37 @@ class PodInfo:
         self.non_zero_memory: int = amounts.non_zero_memory
         """Resources it takes from the node it is on where NodeResourcesFit scores others: with defaults."""
         self.host_ports: tuple[HostPort, ...] = host_ports_of(pod)
-        self.volumes = sum(map(matters, spec.volumes)) if spec.volumes else 0
+        self.volumes = 0
         """How many of its volumes have a say in where it runs."""
-        self.claims: tuple[tuple[str, str], ...] = claims_mounted_by(pod) if spec.volumes else ()
+        self.claims: tuple[tuple[str, str], ...] = ()
         """Namespace and name of each claim that a `persistentVolumeClaim` volume names."""
-        affinity = spec.affinity
-        wanted, avoided = (
-            (None, None) if affinity is None else (affinity.pod_affinity, affinity.pod_anti_affinity)
-        )
-        self.affinity_required: tuple[PodAffinityTerm, ...] = wanted.required if wanted else ()
-        self.affinity_preferred: tuple[WeightedPodAffinityTerm, ...] = wanted.preferred if wanted else ()
-        self.anti_affinity_required: tuple[PodAffinityTerm, ...] = avoided.required if avoided else ()
-        self.anti_affinity_preferred: tuple[WeightedPodAffinityTerm, ...] = (
-            avoided.preferred if avoided else ()
-        )
-        self.has_affinity = affinity is not None and bool(
+        if spec.volumes:
+            self.volumes = sum(map(matters, spec.volumes))
+            self.claims = claims_mounted_by(pod)
+        self.affinity_required: tuple[PodAffinityTerm, ...] = ()
+        self.affinity_preferred: tuple[WeightedPodAffinityTerm, ...] = ()
+        self.anti_affinity_required: tuple[PodAffinityTerm, ...] = ()
+        self.anti_affinity_preferred: tuple[WeightedPodAffinityTerm, ...] = ()
+        self.has_affinity = False
+        """It has a pod affinity or anti-affinity term of any kind."""
+        if spec.affinity is not None:
+            self._read_affinity(spec.affinity)
+        self.is_plain = not (self.has_affinity or self.host_ports or self.volumes or self.claims)
+        """Its node has to know nothing of it but what it takes."""
+        self._terms: PodTerms | None = None if self.has_affinity else NO_TERMS
+
+    def _read_affinity(self, affinity: Affinity) -> None:
+        wanted, avoided = affinity.pod_affinity, affinity.pod_anti_affinity
+        if wanted is not None:
+            self.affinity_required, self.affinity_preferred = wanted.required, wanted.preferred
+        if avoided is not None:
+            self.anti_affinity_required, self.anti_affinity_preferred = avoided.required, avoided.preferred
+        self.has_affinity = bool(
             self.affinity_required
             or self.affinity_preferred
             or self.anti_affinity_required
             or self.anti_affinity_preferred
         )
-        """It has a pod affinity or anti-affinity term of any kind."""
-        self.is_plain = not (self.has_affinity or self.host_ports or self.volumes or self.claims)
-        """Its node has to know nothing of it but what it takes."""
-        self._terms: PodTerms | None = None if self.has_affinity else NO_TERMS
 
     @property
     def terms(self) -> PodTerms:
@@ -139,7 +146,10 @@ def host_ports_of(pod: Pod) -> tuple[HostPort, ...]:
     containers = spec.containers
     if spec.init_containers:
         containers = (*containers, *(c for c in spec.init_containers if c.restart_policy == "Always"))
-    return tuple([_host_port(port) for c in containers for port in c.ports if port.host_port > 0])
+    for container in containers:
+        if container.ports:
+            return tuple([_host_port(port) for c in containers for port in c.ports if port.host_port > 0])
+    return ()  # Nearly all pods.
 
 
 def _host_port(port: ContainerPort) -> HostPort:

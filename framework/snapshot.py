@@ -93,6 +93,10 @@ class Snapshot:
         """The place of a node of the snapshot in `nodes`."""
         return self._index[name]
 
+    def places_of(self, names: Iterable[str]) -> list[int]:
+        """The places of these nodes of the snapshot."""
+        return list(map(self._index.__getitem__, names))
+
     def nodes_with_affinity_pods(self) -> Iterable[NodeInfo]:
         """Nodes with a pod that has any pod (anti-)affinity term, in no meaningful order: for counting only."""
         return self._affinity.values()

@@ -132,7 +132,7 @@ class NodeIndex:
         if changed is None:
             self._rebuild()
         else:
-            places = [snapshot.place_of(name) for name in changed]
+            places = snapshot.places_of(changed)
             for place in places:
                 self._follow(place)
             self._changes += places
@@ -223,7 +223,8 @@ class NodeIndex:
         old.bits ^= bit
         if not old.bits:
             del old.cell.states[old]
-        if not new.bits:
+        came = not new.bits
+        if came:
             new.cell.states[new] = None
             new.cell.joined += 1
         new.bits |= bit
@@ -233,7 +234,10 @@ class NodeIndex:
             old.cell.bits ^= bit
             new.cell.bits |= bit
         self.state_at[place] = new
-        if len(self.states) > self._states_max or len(self.changed_cells) > CHANGES_SPARE + len(self.states):
+        # Only a state in which no node was may be a new one, or have made a cell wider.
+        if came and (
+            len(self.states) > self._states_max or len(self.changed_cells) > CHANGES_SPARE + len(self.states)
+        ):
             self._drop_empty_states()
 
     def _recount(self, bit: Bits, old: int, new: int) -> None:

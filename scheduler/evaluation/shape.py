@@ -137,7 +137,7 @@ class Shape:
         changed = snapshot.objects_changed_since(self._object_generation)
         if changed is None:
             raise NotFast("too many changes")
-        places = [snapshot.place_of(name) for name in changed]
+        places = snapshot.places_of(changed)
         for column in self._by_object:
             column.forget(places)
         self._object_generation = snapshot.object_generation

@@ -97,12 +97,14 @@ class Group:
 
 def group_name(pod: Pod) -> str:
     """The name of the pod's group; empty if it is in none."""
-    spec, namespace = pod.spec, pod.metadata.namespace
-    if spec.scheduling_group is not None:
-        return f"{namespace}/{spec.scheduling_group.pod_group_name}"
-    reference = spec.workload_ref
-    if reference is None:
-        return ""
+    spec = pod.spec
+    group, reference = spec.scheduling_group, spec.workload_ref
+    if group is None and reference is None:
+        return ""  # Nearly all pods.
+    namespace = pod.metadata.namespace
+    if group is not None:
+        return f"{namespace}/{group.pod_group_name}"
+    assert reference is not None
     replica = f"/{reference.pod_group_replica_key}" if reference.pod_group_replica_key else ""
     return f"{namespace}/{reference.name}/{reference.pod_group}{replica}"
 
@@ -202,7 +204,9 @@ class GroupTable:
     def change(self, old: Object | None, new: Object | None) -> list[str]:
         """An object has a new version, or is gone; the names of the groups whose `info` may have changed."""
         if isinstance(old, Pod) or isinstance(new, Pod):
-            if not _names_group(old) and not _names_group(new):
+            if not (isinstance(old, Pod) and group_name(old)) and not (
+                isinstance(new, Pod) and group_name(new)
+            ):
                 return []
             return self._change_pod(_living(old), _living(new))
         before, after = rules_of(old), rules_of(new)
@@ -310,10 +314,6 @@ class GroupTable:
         name = group_name(pod)
         rule = self.rule(name) if name else None
         return () if rule is None else rule.constraints
-
-
-def _names_group(obj: Object | None) -> bool:
-    return isinstance(obj, Pod) and bool(group_name(obj))
 
 
 def _living(obj: Object | None) -> Pod | None:

@@ -1,4 +1,4 @@
-"""What is done with the order of dicts: find the changes that turn one into another, and drop the oldest entries.
+"""Find the changes that turn one dict into another, order included, and drop the oldest entries of one.
 
 So two states of the same objects are told apart without comparing the objects.
 

@@ -58,7 +58,7 @@ def _shared(change: Callable[[Pod, *Ts], Pod]) -> Callable[[Pod, *Ts], Pod]:
         new = change(pod, *args)
         known[id(pod)] = (pod, args, new)
         if len(known) > SHARED:
-            drop_oldest(known, SHARED // 8)
+            drop_oldest(known, 1 + SHARED // 8)
         return new
 
     return changed

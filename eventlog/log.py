@@ -233,7 +233,7 @@ class Log(LogReader):
         if left > 1:
             self._bodies[record.seq] = body, left - 1
             if len(self._bodies) > BODIES:
-                drop_oldest(self._bodies, BODIES // 8)
+                drop_oldest(self._bodies, 1 + BODIES // 8)
         return body
 
     # --- appending --------------------------------------------------------------------------------------------------

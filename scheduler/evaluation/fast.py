@@ -601,7 +601,9 @@ class _Attempt:
             # Where the nodes get other places or names, everything that was prepared goes.
             diagnosis.reject_nodes(NodeStatuses(rejected, self._framework.snapshot.nodes))
             prepared.nowhere = (examined, rejected, diagnosis)
-        count = len(nodes) if self.among is self._index.all else self.among.bit_count()
+        count = (
+            len(self._framework.snapshot.nodes) if self.among is self._index.all else self.among.bit_count()
+        )
         return FitError(count, prepared.nowhere[2])
 
     def _rejections_beside_nominated(self) -> dict[Status, Bits]:

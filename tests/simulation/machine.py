@@ -405,8 +405,10 @@ class Machine:
 
     @property
     def _has_successor(self) -> bool:
-        """Somebody stands by, and knows that he does not lead: of two who were both robbed and have nothing to write, nobody would notice."""
-        return self._of("standby") is not None and not self.has_robbed_leader()
+        """Somebody stands by, and knows that he does not lead: of two who were both robbed and have nothing to write, nobody would notice. And the files
+        are there: with them and the lock file taken away nobody could know that there was a log."""
+        knows = self._of("standby") is not None and not self.has_robbed_leader()
+        return knows and not (isinstance(self.files, RealFiles) and self.files.is_tampered)
 
     def _rob(self, seconds: float) -> None:
         """Whoever holds the lock is paused, and has lost it."""

@@ -598,7 +598,11 @@ class Judge:
         fallen = {f.constraint for f in body.fallback}
         if self._is_exact and body.victims:
             self._judge_need(record, pod, fallen)
-        why = misfit(cluster, pod, node, fallen=fallen, without=body.victims, promised=True)
+        victims = [found for key in body.victims if (found := cluster.pods.get(key)) is not None]
+        # kube-scheduler takes a pod that goes already from a count in which it never was (docs/differences.md).
+        lowers = self.is_upstream and any(victim.terminating for victim in victims)
+        ignored = range(len(pod.obj.spec.topology_spread_constraints)) if lowers else fallen
+        why = misfit(cluster, pod, node, fallen=ignored, without=body.victims, promised=True)
         _hold(
             not why,
             "preemption",

@@ -46,6 +46,7 @@ PROMISES_STAY = 13
 PLANS_NEED_DEVICES = 14
 STAYING_TAKES_NOTHING = 15
 FAILURES_STAND = 16
+LEAVING_HURTS_LATER = 17
 
 BEHAVIOURS: dict[int, Behaviour] = {
     GUARDED_STARTING_PODS: Behaviour(
@@ -127,6 +128,11 @@ BEHAVIOURS: dict[int, Behaviour] = {
         "failures-stand",
         "0.1.0",
         "A wait for answers that has failed ends in its error also when another object that was written for it changes meanwhile.",
+    ),
+    LEAVING_HURTS_LATER: Behaviour(
+        "leaving-hurts-later",
+        "0.1.0",
+        "That a pod is deleted which an attempt in flight had placed calls off only attempts after that one: no earlier one counted on it.",
     ),
 }
 """Number → what changed."""

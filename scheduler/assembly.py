@@ -18,7 +18,12 @@ from tidelog.api.objects import Pod
 from tidelog.api.times import NANOS
 from tidelog.configuration.configuration import SchedulerConfiguration
 from tidelog.configuration.profiles import Profile, build_profiles
-from tidelog.framework.behaviours import GROUP_ERRORS_WAIT, PROMISES_STAY, check_behaviours
+from tidelog.framework.behaviours import (
+    GROUP_ERRORS_WAIT,
+    LEAVING_HURTS_LATER,
+    PROMISES_STAY,
+    check_behaviours,
+)
 from tidelog.framework.events import WILDCARD
 from tidelog.framework.framework import Framework, FrameworkHandle
 from tidelog.framework.interface import QueueSortPlugin
@@ -91,6 +96,7 @@ class Assembly:
         upstream = configuration.upstream
         cluster.rules = Rules(schedulers=schedulers, gangs=upstream, upstream=upstream)
         cluster.promises_stay = configuration.behaves(PROMISES_STAY)
+        cluster.leaving_hurts_later = configuration.behaves(LEAVING_HURTS_LATER)
         cluster.groups.settings = GroupSettings(
             gates=configuration.feature_gates, desired_count_wait=configuration.desired_count_wait
         )

@@ -89,6 +89,10 @@ class Cluster:
         self.at = 0
         self.promises_stay = True
         """Behaviour 14: what later attempts have promised stays in sight when an earlier one's promise comes true."""
+        self.leaving_hurts_later = True
+        """Behaviour 17: that a pod has gone which an attempt in flight had placed hurts only attempts after that one."""
+        self.attempt_of: Callable[[str], int] = lambda _: 0
+        """The attempt in flight that is about the pod of this uid; 0: none is."""
         self.notes = Notes()
         """Changes since the oldest attempt in flight."""
         self.unread: dict[str, str] = {}
@@ -176,7 +180,8 @@ class Cluster:
         """Attempts after a pod that was assumed count on it. Its own outcome will be aborted, but the pod is gone before that."""
         node = assumed.spec.node_name
         if self.cache.node_of(pod_uid(assumed)) != node:
-            self.notes.append(released(self.seq, key, node))
+            after = self.attempt_of(pod_uid(assumed)) if self.leaving_hurts_later else 0
+            self.notes.append(released(self.seq, key, node, after))
 
     def mark_unread(self, key: str) -> None:
         """There is a version of the object that nobody here can read. How much room is on its node is not known, so nobody else is placed there."""

@@ -63,6 +63,8 @@ class Disturbance(msgspec.Struct, frozen=True, gc=False):
     """How it helps a pod that found no node, and cannot know by an event."""
     stays: bool = False
     """It is about a pod that was on the node before and asks for no more than it did: it takes no room, and keeps nobody away that it did not before."""
+    after: int = 0
+    """Only attempts after this one can have gone by what is different now; 0: all that did not see it."""
     devices: frozenset[str] = frozenset()
     """Devices that somebody else has now, or that are gone: `Device/driver/pool/name`, as plugins name what they read."""
 
@@ -87,9 +89,9 @@ def disturbance(seq: int, old: Object | None, new: Object | None) -> Disturbance
     return None
 
 
-def released(seq: int, key: str, node: str) -> Disturbance:
-    """A pod that was assumed on the node is not coming after all; whoever counted on its presence is wrong."""
-    return Disturbance(seq, key, node, touches=_TOPOLOGY)
+def released(seq: int, key: str, node: str, after: int = 0) -> Disturbance:
+    """A pod that was assumed on the node, in attempt `after`, is not coming after all; whoever counted on its presence is wrong."""
+    return Disturbance(seq, key, node, touches=_TOPOLOGY, after=after)
 
 
 def called_off(seq: int, node: str) -> Disturbance:

@@ -111,6 +111,7 @@ class Core:
         self.group_flights = GroupFlights(self.cluster)
         """The part of attempts in flight that only groups have."""
         self._flights = Flights(self.cluster)
+        self.cluster.attempt_of = self._flights.attempt_of
         self._permits = Permits(self.evictions)
         self._rejections = Rejections()
         self._assembly = Assembly(registry, self.cluster, self.evictions, fast=fast)
@@ -418,7 +419,7 @@ class Core:
             return None
         staying_hurts = self.configuration is None or not self.configuration.behaves(STAYING_TAKES_NOTHING)
         for relies in decision.relies:
-            found = notes.concerning(relies, decision.observed, staying_hurts=staying_hurts)
+            found = notes.concerning(relies, decision.observed, decision.attempt, staying_hurts=staying_hurts)
             if conflicting := conflict(relies, found, staying_hurts=staying_hurts):
                 return conflicting
         return None

@@ -20,6 +20,8 @@ from tidelog.framework.interface import Depends
 from tidelog.scheduler.commit_check import Disturbance, looks_at_pods
 from tidelog.scheduler.decision import Relies
 
+ANY = 1 << 63
+"""Later than any attempt."""
 DROPPED_AT_ONCE = 1_000
 """Notes that nobody needs any more are dropped when there are so many, and more than the others. Arbitrary."""
 
@@ -110,14 +112,19 @@ class Notes:
             del self._all[:count]
             self._index()
 
-    def concerning(self, relies: Relies, observed: int, *, staying_hurts: bool = False) -> list[Disturbance]:
-        """The notes after record `observed` among which the first is that can hurt who relies on this, in order. `staying_hurts`: as for `conflict`."""
+    def concerning(
+        self, relies: Relies, observed: int, attempt: int = ANY, *, staying_hurts: bool = False
+    ) -> list[Disturbance]:
+        """The notes after record `observed` among which the first is that can hurt who relies on this since this `attempt`, in order.
+
+        `staying_hurts`: as for `conflict`.
+        """
         keys = (relies.pod_key, *relies.victims, *relies.reads)
         found: dict[int, Disturbance] = {}
         for key in keys:
-            _keep(found, _after(self._by_key.get(key, ()), observed))
+            _keep(found, _after(self._by_key.get(key, ()), observed, attempt))
         if relies.budgets:
-            _keep(found, _after(self._forbidding, observed))
+            _keep(found, _after(self._forbidding, observed, attempt))
         if relies.node:
             on = relies.on.value
             lists = [self._by_node.get(relies.node, []), self._repelling]
@@ -127,22 +134,22 @@ class Notes:
                 lists.append(self._still_repelling)
             lists.extend(notes for touches, notes in self._by_touch.items() if touches & on)
             for notes in lists:
-                _keep(found, _first_of_others(notes, observed, keys))
+                _keep(found, _first_of_others(notes, observed, attempt, keys))
         elif relies.found_none:
-            _keep(found, _first_of_others(self._opening, observed, keys))
+            _keep(found, _first_of_others(self._opening, observed, attempt, keys))
         return [found[place] for place in sorted(found)]
 
 
-def _after(notes: Iterable[_Note], observed: int) -> Iterable[_Note]:
+def _after(notes: Iterable[_Note], observed: int, attempt: int) -> Iterable[_Note]:
     if not isinstance(notes, list):
         return ()
-    return notes[bisect_right(notes, observed, key=_SEQ) :]
+    return (each for each in notes[bisect_right(notes, observed, key=_SEQ) :] if each.note.after < attempt)
 
 
-def _first_of_others(notes: _Notes, observed: int, keys: tuple[str, ...]) -> Iterable[_Note]:
-    """Leave out notes about the decision's own pods, which hurt in other ways, if at all."""
+def _first_of_others(notes: _Notes, observed: int, attempt: int, keys: tuple[str, ...]) -> Iterable[_Note]:
+    """Leave out notes about the decision's own pods, which hurt in other ways, if at all, and those that hurt only attempts after this one."""
     for place in range(bisect_right(notes, observed, key=_SEQ), len(notes)):
-        if notes[place].note.key not in keys:
+        if notes[place].note.key not in keys and notes[place].note.after < attempt:
             return (notes[place],)
     return ()
 

@@ -33,6 +33,10 @@ class Flights:
         """Whether an attempt in flight is about this pod."""
         return any(uid in pods for pods in self._pods.values())
 
+    def attempt_of(self, uid: str) -> int:
+        """The attempt in flight that is about this pod; 0 if none is."""
+        return next((attempt for attempt, pods in self._pods.items() if uid in pods), 0)
+
     def take_off(self, attempt: int, uids: Iterable[str]) -> None:
         """The attempt is in flight from now on, and about these pods."""
         self._cluster.notes.wanted = True

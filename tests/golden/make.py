@@ -27,6 +27,7 @@ from tidelog.eventlog.records import Draft, LossAccepted, SchedulerStarted
 from tidelog.eventlog.transfer import export_log
 from tidelog.framework.behaviours import (
     FAILURES_STAND,
+    LEAVING_HURTS_LATER,
     PLANS_NEED_DEVICES,
     PROMISES_STAY,
     STAYING_TAKES_NOTHING,
@@ -447,6 +448,29 @@ def failures_stand() -> Driver:
     return twice(FAILURES_STAND, happens)
 
 
+def leaving_hurts_later() -> Driver:
+    """Three pods that spread are in flight, and the second is deleted: the third had counted on it, the first had not."""
+
+    def happens(driver: Driver, when: str) -> None:
+        driver.put(*(node(f"{when}-{zone}", zone).label(of=when).build() for zone in "ab"))
+        pods = [
+            pod(f"{when}-{i}", "1")
+            .label(app=when)
+            .node_selector({"of": when})
+            .spread(b.ZONE, selector=f"app={when}")
+            .build()
+            for i in range(3)
+        ]
+        driver.put(*pods)
+        for _ in pods:
+            driver.attempt()
+        driver.delete(driver.pod(f"{when}-1"))
+        driver.commit()
+        driver.settle()
+
+    return twice(LEAVING_HURTS_LATER, happens)
+
+
 STORIES: dict[str, Callable[[], Driver]] = {
     "spread": spread,
     "preemption": preemption,
@@ -470,6 +494,7 @@ STORIES: dict[str, Callable[[], Driver]] = {
     "plans-need-devices": plans_need_devices,
     "staying-takes-nothing": staying_takes_nothing,
     "failures-stand": failures_stand,
+    "leaving-hurts-later": leaving_hurts_later,
 }
 
 

@@ -15,6 +15,7 @@ from tidelog.framework.interface import Code, CycleState, PermitResult, Plugin, 
 from tidelog.framework.node_info import PodInfo
 from tidelog.plugins.registry import IN_TREE, Registry
 from tidelog.replay.driver import Driver
+from tidelog.replay.verify import recover, verify
 from tidelog.testing import builders as b
 
 
@@ -128,3 +129,26 @@ def test_attempt_of_a_pod_that_waits_for_a_permit_ends_with_the_pod(end: str) ->
     driver.advance(seconds=90)
     assert driver.core.queue.statistics().inflight_events["PodPopped"] == 0
     assert [kind for kind in driver.kinds() if kind in ("Scheduled", "Unschedulable", "AttemptError")] == []
+
+
+def test_pod_that_only_a_later_attempt_placed_calls_no_earlier_one_off() -> None:
+    """Else a scheduler that dies before the later one is in the log leaves an abort that nobody can explain."""
+    driver = Driver()
+    driver.start()
+    for zone in "ab":
+        driver.put(b.node(f"n{zone}").label({b.ZONE: zone, b.HOSTNAME: f"n{zone}"}).capacity(cpu="4").build())
+    for name in ("first", "second"):
+        spread = b.pod(name).scheduler("default-scheduler").label(app="x").request(cpu="1")
+        driver.put(spread.spread(b.ZONE, selector="app=x").build())
+    driver.attempt()
+    driver.attempt()
+    driver.delete(driver.pod("second"))
+
+    (first,) = driver.commit(1)
+    driver.submitted.clear()
+    driver.core = recover(driver.records, driver.registry)
+    driver.start()
+    driver.settle()
+
+    assert [type(body) for _, body in first.outcomes] == [Scheduled]
+    assert verify(driver.records, driver.registry).first_difference is None

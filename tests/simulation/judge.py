@@ -40,6 +40,7 @@ The promises, by the names that a violation has:
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import combinations
 from typing import Any
 
 from msgspec.structs import replace
@@ -79,6 +80,8 @@ from tidelog.scheduler.core import Core
 
 PROVISIONING = "NodeProvisioningFailed"
 PROGRESS = "NodeProvisioningInProgress"
+WAITING_MAX = 4
+"""Of so many all combinations are looked at."""
 ENDS_PODS_ATTEMPT = Scheduled | Unschedulable | Waiting | Reserved | AttemptAborted | AttemptError
 
 
@@ -752,13 +755,16 @@ class Judge:
     def _would_do(self, pod: SeenPod, node: SeenNode, waiting: Collection[str]) -> bool:
         """As its constraints are written, and with those fallen back that may: then nodes count that lack the key of one that fell back.
 
-        Whoever goes by those who still wait for a permit is woken when they are bound.
+        Whoever goes by those who still wait for a permit is woken when they are bound: some of them may have got their place only since he was tried. Where
+        many wait, it is left to the end of the story.
         """
-        if not fits(self.cluster, pod, node):
+        if len(waiting) > WAITING_MAX or not fits(self.cluster, pod, node):
             return False
         fallen = self.may_fall_back(pod, self.cluster.at)
-        return (not fallen or fits(self.cluster, pod, node, fallen)) and (
-            not waiting or fits(self.cluster, pod, node, without=waiting)
+        return (not fallen or fits(self.cluster, pod, node, fallen)) and all(
+            fits(self.cluster, pod, node, without=some)
+            for count in range(1, len(waiting) + 1)
+            for some in combinations(waiting, count)
         )
 
     def _judge_placements(self, core: Core) -> None:

@@ -166,21 +166,26 @@ async def _put(scheduler: Scheduler, story: Story) -> None:
         finally:
             room.release()
 
+    beside: dict[str, asyncio.Task[None]] = {}
     async with asyncio.TaskGroup() as group:
-        for gone, objects in _steps(story, REQUEST):
+        for gone, objects, is_beside in _steps(story, REQUEST):
+            keys = [object_key(one) for one in (*gone, *objects)] if is_beside else ()
+            for earlier in dict.fromkeys(beside[key] for key in keys if key in beside):
+                await earlier  # The same things come and go in turn.
             await room.acquire()
-            group.create_task(send(objects, gone))
+            sent = group.create_task(send(objects, gone))
+            beside.update(dict.fromkeys(keys, sent))
 
 
-def _steps(story: Story, most: int) -> Iterator[tuple[Sequence[Object], Sequence[Object]]]:
-    """(what goes, what comes), in order."""
+def _steps(story: Story, most: int) -> Iterator[tuple[Sequence[Object], Sequence[Object], bool]]:
+    """(what goes, what comes, whether that is beside the measured objects), in order."""
     background = story.background
     if background is None:
-        yield from (((), chunk) for chunk in _chunks(story.measured, most))
+        yield from (((), chunk, False) for chunk in _chunks(story.measured, most))
         return
     for n, part in enumerate(_chunks(story.measured, background.every)):
-        yield from (((), chunk) for chunk in _chunks(part, most))
-        yield background.step(n)
+        yield from (((), chunk, False) for chunk in _chunks(part, most))
+        yield (*background.step(n), True)
 
 
 def _chunks(objects: Sequence[Object], size: int) -> Iterator[Sequence[Object]]:
@@ -208,7 +213,7 @@ def _core(story: Story) -> dict[str, Any]:
     known, head = len(driver.placements()), len(driver.records)
     gc.collect()
     cpu, began = time.process_time(), time.perf_counter()
-    for gone, objects in _steps(story, REQUEST):
+    for gone, objects, _ in _steps(story, REQUEST):
         for one in gone:
             if object_key(one) in driver.core.objects:
                 driver.delete(one)

@@ -606,8 +606,13 @@ class Judge:
         lowers = self.is_upstream and any(victim.terminating for victim in victims)
         ignored = range(len(pod.obj.spec.topology_spread_constraints)) if lowers else fallen
         why = misfit(cluster, pod, node, fallen=ignored, without=body.victims, promised=True)
+        # As in kube-scheduler DynamicResources may give up the claim's devices, and DefaultPreemption go by them, in one attempt.
+        gives_up = any(
+            isinstance(own, Unschedulable) and own.writes and each.key == record.key
+            for each, own in self._outcomes
+        )
         _hold(
-            not why,
+            not why or gives_up,
             "preemption",
             f"not even without {body.victims} it could go to {body.node}: {why}",
             record,

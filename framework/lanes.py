@@ -56,16 +56,15 @@ class Row:
         return self._lanes
 
 
-class Octets:
+class Octets(Row):
     """As `Row`, of lanes of eight bits."""
 
-    __slots__ = ("_blank", "_held", "_lanes")
+    __slots__ = ()
 
     def __init__(self, blank: int = 0) -> None:
         """`blank` is in the lanes that were never set."""
+        super().__init__()
         self._blank = bytes([blank])
-        self._held = bytearray()
-        self._lanes: Lanes | None = 0
 
     def put(self, lane: int, value: int) -> None:
         """Have this number in this lane."""
@@ -74,13 +73,6 @@ class Octets:
             self._held += self._blank * (widened(there, lane) - there)
         self._held[lane] = value
         self._lanes = None
-
-    @property
-    def lanes(self) -> Lanes:
-        """All of them, as many as `widened` says."""
-        if self._lanes is None:
-            self._lanes = int.from_bytes(self._held, "little")
-        return self._lanes
 
 
 def marked(marks: Lanes, width: int = WIDTH) -> Iterator[int]:

@@ -47,6 +47,7 @@ PLANS_NEED_DEVICES = 14
 STAYING_TAKES_NOTHING = 15
 FAILURES_STAND = 16
 LEAVING_HURTS_LATER = 17
+BINDINGS_NEED_NODES = 18
 
 BEHAVIOURS: dict[int, Behaviour] = {
     GUARDED_STARTING_PODS: Behaviour(
@@ -133,6 +134,11 @@ BEHAVIOURS: dict[int, Behaviour] = {
         "leaving-hurts-later",
         "0.1.0",
         "That a pod is deleted which an attempt in flight had placed calls off only attempts after that one: no earlier one counted on it.",
+    ),
+    BINDINGS_NEED_NODES: Behaviour(
+        "bindings-need-nodes",
+        "0.1.0",
+        "A pod that waited for answers, or for those of its gang, is not bound to a node that has gone meanwhile; its binding is called off if the node changes before its record is written.",
     ),
 }
 """Number → what changed."""

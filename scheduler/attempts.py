@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from tidelog.eventlog.records import AttemptError, Body, Unschedulable
-from tidelog.framework.behaviours import FAILURES_STAND
+from tidelog.framework.behaviours import BINDINGS_NEED_NODES, FAILURES_STAND
 from tidelog.framework.framework import Framework
 from tidelog.framework.interface import Code, CycleState, Status, unschedulable
 from tidelog.framework.node_info import PodInfo
@@ -126,24 +126,42 @@ class Attempts:
     def _end_reserved(self, popped: Permit, stamp: Stamp) -> Decision:
         """Everything that was written is answered; or something failed, or has taken too long, and then nobody is bound that waits with it."""
         together = self._permits.ending_with(popped)
-        if all(map(is_ready, together)):
+        failure: Status | None
+        if not all(map(is_ready, together)):
+            failure = popped.failure or self._framework_of(popped).too_late(popped.plugins)
+        elif gone := self._first_gone(together):
+            failure = Status(Code.ERROR, (f'node "{gone}" not found',))
+        else:
             results = [self._bind_reserved(permit, stamp) for permit in together]
             failure = next(
                 (failed for result in results if (failed := _failure_of(result)) is not None), None
             )
-        else:
-            failure = popped.failure or self._framework_of(popped).too_late(popped.plugins)
         if failure is not None:
             results = [self._cycle_of(one, stamp).give_up(one.node, failure) for one in together]
         outcomes = tuple(outcome for result in results for outcome in result.outcomes)
-        assert self._assembly.configuration is not None
-        # Called off because an object has changed, a failure would count for nothing, and be met again at once, as often as the objects go on changing.
-        stands = failure is not None and self._assembly.configuration.behaves(FAILURES_STAND)
-        relies = tuple(
-            Relies(p.key, p.uid, reads=frozenset(() if stands else (write.key for write in p.writes)))
-            for p in together
-        )
+        relies = tuple(Relies(p.key, p.uid, reads=self._reads_at_end(p, failure)) for p in together)
         return Decision(*stamp, outcomes, relies)
+
+    def _reads_at_end(self, permit: Permit, failure: Status | None) -> frozenset[str]:
+        """By what a pod's wait ends so."""
+        found = {write.key for write in permit.writes}
+        if failure is None:
+            return frozenset(
+                {*found, f"Node//{permit.node}"} if self._behaves(BINDINGS_NEED_NODES) else found
+            )
+        # Called off because an object has changed, a failure would count for nothing, and be met again at once, as often as the objects go on changing.
+        return frozenset() if self._behaves(FAILURES_STAND) else frozenset(found)
+
+    def _behaves(self, number: int) -> bool:
+        configuration = self._assembly.configuration
+        assert configuration is not None
+        return configuration.behaves(number)
+
+    def _first_gone(self, permits: Sequence[Permit]) -> str:
+        """The first node that is not there any more of those on which these wait; empty if all are."""
+        if not self._behaves(BINDINGS_NEED_NODES):
+            return ""
+        return next((permit.node for permit in permits if self._cluster.cache.get(permit.node) is None), "")
 
     def _bind_reserved(self, permit: Permit, stamp: Stamp) -> CycleResult:
         found = self._cycle_of(permit, stamp).bind_reserved(permit)

@@ -26,6 +26,7 @@ from tidelog.eventlog.reader import open_reader
 from tidelog.eventlog.records import Draft, LossAccepted, SchedulerStarted
 from tidelog.eventlog.transfer import export_log
 from tidelog.framework.behaviours import (
+    BINDINGS_NEED_NODES,
     FAILURES_STAND,
     LEAVING_HURTS_LATER,
     PLANS_NEED_DEVICES,
@@ -471,6 +472,30 @@ def leaving_hurts_later() -> Driver:
     return twice(LEAVING_HURTS_LATER, happens)
 
 
+def bindings_need_nodes() -> Driver:
+    """Two pods have their devices, of nodes that are deleted: one before the rest of its attempt, one when that is on its way."""
+
+    def happens(driver: Driver, when: str) -> None:
+        nodes = [node(f"{when}-{i}", "a").label({"of": f"{when}-{i}"}).build() for i in range(2)]
+        driver.put(devices.device_class(), *nodes)
+        for i, place in enumerate(nodes):
+            name = place.metadata.name
+            driver.put(
+                devices.resource_slice(name, ["gpu"], node=name), devices.claim(name, devices.request())
+            )
+            driver.put(pod(name).node_selector({"of": name}).claim("gpu", claim=name).build())
+            driver.attempt()
+            driver.commit()
+            if i:
+                driver.attempt()
+            driver.delete(place)
+            driver.commit()
+            driver.settle()
+        driver.advance(seconds=5)
+
+    return twice(BINDINGS_NEED_NODES, happens)
+
+
 STORIES: dict[str, Callable[[], Driver]] = {
     "spread": spread,
     "preemption": preemption,
@@ -495,6 +520,7 @@ STORIES: dict[str, Callable[[], Driver]] = {
     "staying-takes-nothing": staying_takes_nothing,
     "failures-stand": failures_stand,
     "leaving-hurts-later": leaving_hurts_later,
+    "bindings-need-nodes": bindings_need_nodes,
 }
 
 

@@ -7,11 +7,13 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from tidelog.api.objects import Pod, ResourceClaim, ResourceClaimStatus
+from tidelog.api.objects import Node, Pod, ResourceClaim, ResourceClaimStatus
+from tidelog.configuration.configuration import resolve_configuration
 from tidelog.eventlog.records import AttemptAborted, Reserved, decode_body
 from tidelog.framework.effort import Paused
 from tidelog.replay.driver import Driver
@@ -205,3 +207,59 @@ def test_nobody_is_evicted_for_devices_that_are_gone_before_the_record_is_writte
     assert "AttemptAborted" in driver.kinds()
     assert not {"Evicted", "Nominated"} & set(driver.kinds())
     assert verify(driver.records, driver.registry).first_difference is None
+
+
+@pytest.mark.parametrize("when", ["before the end of the wait is decided", "before it is written"])
+def test_pod_is_not_bound_to_a_node_that_was_deleted_while_it_waited_for_its_devices(when: str) -> None:
+    world = World()
+    driver = world.driver
+    driver.put(world.pod("p", 0).build())
+    driver.attempt()
+    driver.commit()
+    (reserved,) = (body for r in driver.records if isinstance(body := decode_body(r), Reserved))
+
+    if when == "before it is written":
+        driver.attempt()
+    node = driver.core.objects[f"Node//{reserved.node}"]
+    assert isinstance(node, Node)
+    driver.delete(node)
+    driver.commit()
+    driver.settle()
+
+    ending = "AttemptError" if when == "before the end of the wait is decided" else "AttemptAborted"
+    assert driver.kinds()[driver.kinds().index("ObjectDeleted") + 1] == ending
+    driver.put(node)
+    driver.advance(seconds=30)
+    assert driver.pod("p").spec.node_name in ("n0", "n1")
+    assert verify(driver.records, driver.registry).first_difference is None
+
+
+def test_no_member_of_a_gang_is_bound_if_the_node_of_one_was_deleted_while_it_waited_for_the_others_devices() -> (
+    None
+):
+    world = World()
+    driver = world.driver
+    gates = {"featureGates": {"TopologyAwareWorkloadScheduling": True}}
+    file = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "tidelog": gates,
+    }
+    driver.configure(resolve_configuration(file, driver.registry).configuration)
+    plain = (
+        b.pod("plain").group("g").request(cpu="1").scheduler("default-scheduler").node_selector({"on": "x"})
+    )
+    node = b.node("x").label({"on": "x"}).capacity(cpu="8").build()
+    driver.put(node, b.pod_group("g", min_count=2), world.pod("p", 0).group("g").build(), plain.build())
+    driver.attempt()
+    driver.commit()
+    assert driver.kinds()[-2:] in (["Reserved", "Waiting"], ["Waiting", "Reserved"])
+
+    driver.delete(node)
+    driver.settle()
+
+    assert "Scheduled" not in driver.kinds()
+    assert verify(driver.records, driver.registry).first_difference is None
+    driver.put(node)
+    driver.advance(seconds=30)
+    assert [driver.pod(name).spec.node_name != "" for name in ("p", "plain")] == [True, True]

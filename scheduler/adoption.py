@@ -30,7 +30,6 @@ from tidelog.eventlog.records import (
 from tidelog.framework.node_info import PodInfo
 from tidelog.queue.entity import pod_uid
 from tidelog.scheduler.cluster import Cluster
-from tidelog.scheduler.flights import Flights
 from tidelog.scheduler.groups.flights import GroupFlights
 from tidelog.scheduler.groups.group import is_group_key
 from tidelog.scheduler.preemption import Evictions, PendingEviction
@@ -43,11 +42,8 @@ _BESIDES = (Evicted, EvictionRefused, Nominated)
 class Adoption:
     """Adopts outcomes: in the cluster's cache, in the nominations, in the evictions that are under way."""
 
-    def __init__(
-        self, cluster: Cluster, flights: Flights, evictions: Evictions, group_flights: GroupFlights
-    ) -> None:
+    def __init__(self, cluster: Cluster, evictions: Evictions, group_flights: GroupFlights) -> None:
         self._cluster = cluster
-        self._flights = flights
         self._evictions = evictions
         self._group_flights = group_flights
 
@@ -74,7 +70,7 @@ class Adoption:
             if isinstance(body, AttemptAborted):
                 others = map(cluster.pod, body.assignment)
                 uids.update(dict.fromkeys(pod_uid(other) for other in others if other is not None))
-        self._flights.take_off(attempt, uids)
+        cluster.flights.take_off(attempt, uids, cluster.seq)
 
     def _adopt_one(self, pod: Pod, uid: str, key: str, body: Body) -> None:
         if isinstance(body, _PLACED) or (isinstance(body, AttemptAborted) and body.node):

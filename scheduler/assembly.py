@@ -18,23 +18,17 @@ from tidelog.api.objects import Pod
 from tidelog.api.times import NANOS
 from tidelog.configuration.configuration import SchedulerConfiguration
 from tidelog.configuration.profiles import Profile, build_profiles
-from tidelog.framework.behaviours import (
-    GROUP_ERRORS_WAIT,
-    LEAVING_HURTS_LATER,
-    PROMISES_STAY,
-    check_behaviours,
-)
+from tidelog.framework.behaviours import GROUP_ERRORS_WAIT, check_behaviours
 from tidelog.framework.events import WILDCARD
 from tidelog.framework.framework import Framework, FrameworkHandle
 from tidelog.framework.interface import QueueSortPlugin
-from tidelog.framework.object_events import Rules
 from tidelog.plugins.registry import Registry
 from tidelog.queue.entity import pod_key
 from tidelog.queue.scheduling_queue import QueueConfig, SchedulingQueue
 from tidelog.scheduler.cluster import Cluster
 from tidelog.scheduler.evaluation.fast import FastEvaluation
 from tidelog.scheduler.evaluation.node_index import NodeIndex
-from tidelog.scheduler.groups.group import GroupSettings, group_name
+from tidelog.scheduler.groups.group import group_name
 from tidelog.scheduler.preemption import Evictions, Preemption
 from tidelog.scheduler.unsupported import UnsupportedNeeds
 
@@ -90,17 +84,10 @@ class Assembly:
                 raise PluginError(
                     name, f"record {cluster.seq} puts it to work, and there is no such plugin; install it"
                 )
-        schedulers = tuple(p.scheduler_name for p in configuration.profiles)
         check_behaviours(configuration.behaviours)
         self.configuration = configuration
-        upstream = configuration.upstream
-        cluster.rules = Rules(schedulers=schedulers, gangs=upstream, upstream=upstream)
-        cluster.promises_stay = configuration.behaves(PROMISES_STAY)
-        cluster.leaving_hurts_later = configuration.behaves(LEAVING_HURTS_LATER)
-        cluster.groups.settings = GroupSettings(
-            gates=configuration.feature_gates, desired_count_wait=configuration.desired_count_wait
-        )
-        handles = {name: self._handle(configuration) for name in schedulers}
+        cluster.configure(configuration)
+        handles = {p.scheduler_name: self._handle(configuration) for p in configuration.profiles}
         profiles = build_profiles(configuration.profiles, self._registry, lambda p: handles[p.scheduler_name])
         queue = _make_queue(configuration, profiles)
         index = NodeIndex(cluster.snapshot)  # One for all profiles, which see the same nodes.

@@ -19,6 +19,8 @@ from tidelog.api.objects import Node, Object, Pod
 from tidelog.api.pod_status import is_terminal
 from tidelog.api.well_known import REGION, ZONE
 from tidelog.api.writes import Write
+from tidelog.configuration.configuration import SchedulerConfiguration
+from tidelog.framework.behaviours import LEAVING_HURTS_LATER, PROMISES_STAY
 from tidelog.framework.events import ClusterEvent
 from tidelog.framework.listers import Listers
 from tidelog.framework.node_info import PodInfo
@@ -38,7 +40,8 @@ from tidelog.queue.scheduling_queue import empty_queue
 from tidelog.scheduler.cache import Cache, CacheLayout
 from tidelog.scheduler.commit_check import disturbance, released
 from tidelog.scheduler.disturbances import Notes
-from tidelog.scheduler.groups.group import GroupTable, group_name
+from tidelog.scheduler.flights import Flights
+from tidelog.scheduler.groups.group import GroupSettings, GroupTable, group_name
 from tidelog.scheduler.node_facts import nodes_told_of, touch_nodes
 
 
@@ -87,18 +90,25 @@ class Cluster:
         self.seq = 0
         """The record that is being consumed, or the last one that was."""
         self.at = 0
-        self.promises_stay = True
-        """Behaviour 14: what later attempts have promised stays in sight when an earlier one's promise comes true."""
-        self.leaving_hurts_later = True
-        """Behaviour 17: that a pod has gone which an attempt in flight had placed hurts only attempts after that one."""
-        self.attempt_of: Callable[[str], int] = lambda _: 0
-        """The attempt in flight that is about the pod of this uid; 0: none is."""
         self.notes = Notes()
         """Changes since the oldest attempt in flight."""
+        self.flights = Flights(self.notes)
         self.unread: dict[str, str] = {}
         """Key of a bound pod, or of a node, whose newest version could not be read → the node that is closed until it can."""
         self._info: PodInfo | None = None
         """Of the last pod that was asked for."""
+        self._promises_stay = self._leaving_hurts_later = True
+
+    def configure(self, configuration: SchedulerConfiguration) -> None:
+        """Have changes mean what they mean under this configuration."""
+        schedulers = tuple(profile.scheduler_name for profile in configuration.profiles)
+        upstream = configuration.upstream
+        self.rules = Rules(schedulers=schedulers, gangs=upstream, upstream=upstream)
+        self.groups.settings = GroupSettings(
+            gates=configuration.feature_gates, desired_count_wait=configuration.desired_count_wait
+        )
+        self._promises_stay = configuration.behaves(PROMISES_STAY)
+        self._leaving_hurts_later = configuration.behaves(LEAVING_HURTS_LATER)
 
     def pod(self, key: str) -> Pod | None:
         """The pod of this record key."""
@@ -147,7 +157,7 @@ class Cluster:
         if new is old:
             return
         self.change(key, new, expected=True)
-        if self.promises_stay and shown not in (old, new):
+        if self._promises_stay and shown not in (old, new):
             self.listers.restore([(key, shown)])
             self._touch_all([(key, new)])
 
@@ -180,7 +190,7 @@ class Cluster:
         """Attempts after a pod that was assumed count on it. Its own outcome will be aborted, but the pod is gone before that."""
         node = assumed.spec.node_name
         if self.cache.node_of(pod_uid(assumed)) != node:
-            after = self.attempt_of(pod_uid(assumed)) if self.leaving_hurts_later else 0
+            after = self.flights.attempt_of(pod_uid(assumed)) if self._leaving_hurts_later else 0
             self.notes.append(released(self.seq, key, node, after))
 
     def mark_unread(self, key: str) -> None:

@@ -82,7 +82,6 @@ from tidelog.scheduler.cache import CacheLayout
 from tidelog.scheduler.cluster import Cluster, is_confirmed, wants_node
 from tidelog.scheduler.commit_check import conflict
 from tidelog.scheduler.decision import Decision, Relies
-from tidelog.scheduler.flights import Flights
 from tidelog.scheduler.groups.flights import GroupFlights
 from tidelog.scheduler.groups.group import is_group_key
 from tidelog.scheduler.outcomes import Outcomes
@@ -110,19 +109,17 @@ class Core:
         """Decisions that a live cluster does not show yet."""
         self.group_flights = GroupFlights(self.cluster)
         """The part of attempts in flight that only groups have."""
-        self._flights = Flights(self.cluster)
-        self.cluster.attempt_of = self._flights.attempt_of
+        self._flights = self.cluster.flights
         self._permits = Permits(self.evictions)
         self._rejections = Rejections()
         self._assembly = Assembly(registry, self.cluster, self.evictions, fast=fast)
         self._attempts = Attempts(
             self.cluster, self._assembly, self._permits, self._rejections, self.group_flights
         )
-        self._adoption = Adoption(self.cluster, self._flights, self.evictions, self.group_flights)
+        self._adoption = Adoption(self.cluster, self.evictions, self.group_flights)
         self._answers = Answers(self.cluster, self._assembly, self._permits)
         self._outcomes = Outcomes(
             self.cluster,
-            self._flights,
             self._permits,
             self._rejections,
             self.evictions,

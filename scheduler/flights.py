@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tidelog.scheduler.cluster import Cluster
+from tidelog.scheduler.disturbances import Notes
 
 
 class Flights:
     """The pods tried in each attempt in flight, and what the attempts have seen."""
 
-    def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
+    def __init__(self, notes: Notes) -> None:
+        self._notes = notes
         self._pods: dict[int, dict[str, None]] = {}
         """Attempts in flight → the uids of their pods."""
         self._observed: dict[int, int] = {}
@@ -29,19 +29,15 @@ class Flights:
         """How many attempts are in flight."""
         return len(self._pods)
 
-    def has_pod(self, uid: str) -> bool:
-        """Whether an attempt in flight is about this pod."""
-        return any(uid in pods for pods in self._pods.values())
-
     def attempt_of(self, uid: str) -> int:
         """The attempt in flight that is about this pod; 0 if none is."""
         return next((attempt for attempt, pods in self._pods.items() if uid in pods), 0)
 
-    def take_off(self, attempt: int, uids: Iterable[str]) -> None:
-        """The attempt is in flight from now on, and about these pods."""
-        self._cluster.notes.wanted = True
+    def take_off(self, attempt: int, uids: Iterable[str], observed: int) -> None:
+        """The attempt is in flight from now on, and about these pods. It was made when record `observed` had been consumed."""
+        self._notes.wanted = True
         self._pods[attempt] = dict.fromkeys(uids)
-        self._observed[attempt] = self._cluster.seq
+        self._observed[attempt] = observed
 
     def land(self, attempt: int, uids: Iterable[str]) -> bool:
         """These pods' parts of the attempt are over; returns whether they were the last."""
@@ -79,6 +75,6 @@ class Flights:
             del self._observed[first]
             first = next(iter(self._observed), None)
         if first is None:
-            self._cluster.notes.close()
+            self._notes.close()
         else:
-            self._cluster.notes.drop_until(self._observed[first])
+            self._notes.drop_until(self._observed[first])

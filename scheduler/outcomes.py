@@ -45,7 +45,6 @@ from tidelog.scheduler.answers import Answers
 from tidelog.scheduler.cluster import Cluster, wants_node
 from tidelog.scheduler.commit_check import called_off, not_written, promised_again, released
 from tidelog.scheduler.fallback import preemption_marks
-from tidelog.scheduler.flights import Flights
 from tidelog.scheduler.groups.flights import GroupFlights
 from tidelog.scheduler.permits import Permits
 from tidelog.scheduler.preemption import Evictions
@@ -58,7 +57,6 @@ class Outcomes:
     def __init__(
         self,
         cluster: Cluster,
-        flights: Flights,
         permits: Permits,
         rejections: Rejections,
         evictions: Evictions,
@@ -67,7 +65,6 @@ class Outcomes:
     ) -> None:
         self._answers = answers
         self._cluster = cluster
-        self._flights = flights
         self._permits = permits
         self._rejections = rejections
         self._evictions = evictions
@@ -157,7 +154,7 @@ class Outcomes:
         if body.nominated:
             self._call_off(body)
         pods = {pod_uid(pod): other for other in (key, *body.assignment) if (pod := cluster.pod(other))}
-        for uid in self._flights.give_up(body.attempt):
+        for uid in self._cluster.flights.give_up(body.attempt):
             found = pods.get(uid, key)
             self._stop_waiting(uid, found)
             pod = cluster.pod(found)
@@ -272,7 +269,7 @@ class Outcomes:
             pod = cluster.pod(member)
             if pod is not None and pod_uid(pod) == uid:
                 self._restore_promise(pod)
-        self._flights.give_up(body.attempt)
+        self._cluster.flights.give_up(body.attempt)
         self._group_flights.put_back(body.attempt)
 
     def lost(self) -> None:
@@ -286,14 +283,14 @@ class Outcomes:
                 if pod is not None and pod_uid(pod) == member.uid and not pod.spec.node_name:
                     self._stop_waiting(member.uid, f"Pod/{member.key}")
                     self._restore_promise(pod)
-            self._flights.give_up(attempt)
+            self._cluster.flights.give_up(attempt)
             self._group_flights.put_back(attempt)
 
     # --- of pods that want no node any more ---------------------------------------------------------------------------
 
     def stop_attempts(self, uid: str) -> None:
         """The pod wants no node any more. If it just waited for a permit, no outcome will come to end that attempt."""
-        if uid in self._permits and not self._flights.has_pod(uid):
+        if uid in self._permits and not self._cluster.flights.attempt_of(uid):
             self._cluster.queue.done(uid)
         self.forget_pod(uid)
 
@@ -309,5 +306,5 @@ class Outcomes:
 
     def _land(self, attempt: int, uids: Iterable[str]) -> None:
         """These pods' parts of the attempt are over. With the last of a group's the group goes on."""
-        if self._flights.land(attempt, uids) and attempt in self._group_flights.under_way:
+        if self._cluster.flights.land(attempt, uids) and attempt in self._group_flights.under_way:
             self._group_flights.finish(attempt)

@@ -34,7 +34,7 @@ from msgspec.structs import replace
 
 from tests.eventlog import sqlite_watch
 from tests.simulation.judge import Judge
-from tests.simulation.loop import quietly
+from tests.simulation.loop import Stuck, quietly
 from tests.simulation.machine import Machine
 from tests.simulation.plugins import registry
 from tests.simulation.small import small_constants
@@ -48,6 +48,7 @@ MEMORY = "/dev/shm" if os.path.isdir("/dev/shm") else None
 """Where the files of the real store are."""
 SHRINK_TRIES = 300
 """So many shorter stories are tried: about a minute."""
+NOT_SHORTENED = "not shortened: each story that gets stuck takes long to tell"
 
 _registry = registry()
 _protocol_attributes = functools.cache(typing._get_protocol_attrs)  # type: ignore[attr-defined]
@@ -201,11 +202,19 @@ def _figures(counts: Counter[str]) -> str:
 
 def told_failure(result: Result) -> str:
     """What went wrong, and the command that shows it again, with a short story."""
-    return f"seed {result.seed}: {result.failure[:500]}\n    {COMMAND} --seed {result.seed} --shrink"
+    how = f"--story    ({NOT_SHORTENED})" if is_stuck(result.failure) else "--shrink"
+    return f"seed {result.seed}: {result.failure[:500]}\n    {COMMAND} --seed {result.seed} {how}"
+
+
+def is_stuck(failure: str) -> bool:
+    """Whether it went on and on. Each story that fails likewise takes half a minute to tell, and hundreds would be told to find the shortest."""
+    return failure.startswith(f"{Stuck.__name__}:")
 
 
 def shortest(story: Story, failure: str, *, real: bool = False) -> Story:
-    """The shortest story that can be found to fail likewise."""
+    """The shortest story that can be found to fail likewise; one that is stuck as it is."""
+    if is_stuck(failure):
+        return story
     kind = _kind(failure)
     return shrink(story, lambda shorter: _kind(simulate(shorter, real=real).failure) == kind)
 
@@ -254,7 +263,9 @@ def _line(step: AnyStep) -> str:
 def _one(seed: int, store: str, *, tell: bool, shorten: bool) -> bool:
     story, real = story_of(seed, store), is_real(seed, store)
     result = simulate(story, real=real)
-    if result.failure and shorten:
+    if shorten and is_stuck(result.failure):
+        print(NOT_SHORTENED)
+    elif shorten and result.failure:
         story = shortest(story, result.failure, real=real)
         result = simulate(story, real=real)
         print(f"the shortest story found that fails so has {len(story.steps)} steps:")

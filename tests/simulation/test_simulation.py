@@ -28,7 +28,7 @@ from tests.simulation.simulate import (
     told,
     told_failure,
 )
-from tests.simulation.steps import AnyStep, CrashAt, PowerLoss
+from tests.simulation.steps import AnyStep, CrashAt, PowerLoss, Story
 from tests.simulation.story import make_story
 from tests.thorough import cases
 
@@ -120,6 +120,25 @@ def test_failure_is_told_with_its_command_and_a_short_story(capsys: pytest.Captu
     steps = int(told.partition("the shortest story found that fails so has ")[2].split()[0])
     assert 1 < steps < len(make_story(4).steps) // 3
     assert f"\nseed 4, {steps} steps\n   1  Apply" in told
+
+
+def test_story_that_gets_stuck_is_told_as_it_is(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stories: list[Story] = []
+
+    def tell(story: Story, *, real: bool = False) -> Result:
+        stories.append(story)
+        return Result(seed=story.seed, failure="Stuck: still busy after 1000 callbacks")
+
+    monkeypatch.setattr("tests.simulation.simulate.simulate", tell)
+    code = main(["--seed", "4", "--shrink"])
+
+    assert code == 1
+    assert stories == [make_story(4)], "no shorter story is told"
+    told = capsys.readouterr().out
+    assert told.startswith("not shortened: ")
+    assert f"\nseed 4, {len(make_story(4).steps)} steps\n" in told
 
 
 def test_stories_are_full_of_everything() -> None:

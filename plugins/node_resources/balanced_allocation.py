@@ -106,10 +106,8 @@ class NodeResourcesBalancedAllocation(Plugin):
         cpu, memory = node.allocatable.get(CPU, 0), node.allocatable.get(MEMORY, 0)
         if not cpu or not memory or max(cpu, memory) >= AMOUNT_MAX:
             return None
-        there = cpu, memory, _amounts
-        return Together(
-            lambda: ManyBalances(*there), lambda: ManyBalances(*there), lambda: BalanceBounds(*there)
-        )
+        balances = partial(ManyBalances, cpu, memory, _amounts)
+        return Together(balances, balances, partial(BalanceBounds, cpu, memory, _amounts))
 
     def _requests(self, pod: PodInfo) -> list[tuple[str, int]]:
         """(resource, what the pod adds); a scalar resource that the pod does not ask for is left out."""

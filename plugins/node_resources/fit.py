@@ -206,8 +206,8 @@ class NodeResourcesFit(Plugin):
         cpu, memory = node.allocatable.get(CPU, 0), node.allocatable.get(MEMORY, 0)
         if max(cpu, memory) >= AMOUNT_MAX:
             return None
-        room = cpu, memory, self._room_for
-        return Together(lambda: ManyRooms(*room), lambda: ManyRooms(*room))
+        rooms = partial(ManyRooms, cpu, memory, self._room_for)
+        return Together(rooms, rooms)
 
     def _room_for(self, pod: PodInfo) -> tuple[int, int]:
         requests = pod.requests
@@ -219,8 +219,10 @@ class NodeResourcesFit(Plugin):
         weights = self._weights_on(node)
         if not weights or max(cpu, memory) >= AMOUNT_MAX:
             return None
-        free = (cpu, weights.get(CPU, 0)), (memory, weights.get(MEMORY, 0)), _scored_amounts
-        return Together(lambda: ManyFree(*free), lambda: ManyFree(*free), lambda: ManyFree(*free))
+        free = partial(
+            ManyFree, (cpu, weights.get(CPU, 0)), (memory, weights.get(MEMORY, 0)), _scored_amounts
+        )
+        return Together(free, free, free)
 
     def _weights_on(self, node: NodeInfo) -> dict[str, int]:
         """Of the resources that the node has."""

@@ -366,9 +366,7 @@ class KindReader:
             return []
         self.counts.events += 1
         self.position = meta.resource_version
-        known = self.view.get(self._codec.key(self.kind, meta))
-        if known is not None and known.metadata.uid != meta.uid:
-            known = None
+        known = self.view.get(self._codec.key(self.kind, meta), meta.uid)
         return self.view.put(self._codec.stored(found, known))
 
     async def _other(self, line: bytes) -> list[Draft]:
@@ -413,9 +411,7 @@ class KindReader:
 
     def _object(self, raw: msgspec.Raw, head: Meta) -> Object | Unread:
         key, version = self._key(head), head.resource_version
-        known = self.view.get(key)
-        if known is not None and known.metadata.uid != head.uid:
-            known = None
+        known = self.view.get(key, head.uid)
         if known is not None and version and known.metadata.resource_version == version:
             return known
         try:

@@ -68,10 +68,10 @@ class KindView:
     def __len__(self) -> int:
         return len(self._known)
 
-    def get(self, key: str) -> Object | None:
-        """The object as the server last told of it."""
+    def get(self, key: str, uid: str) -> Object | None:
+        """The object of this uid as the server last told of it."""
         found = self._known.get(key)
-        return None if found is None else found.object
+        return None if found is None or found.uid != uid else found.object
 
     def put(self, obj: Object) -> list[Draft]:
         """The server has this version."""

@@ -470,9 +470,7 @@ class Writer:
         view = self._views[kind.name]
         try:
             head = read_meta(body)
-            known = view.get(self._codec.key(kind, head))
-            if known is not None and known.metadata.uid != head.uid:
-                known = None
+            known = view.get(self._codec.key(kind, head), head.uid)
             found = self._codec.read(kind, body, known)
         except Unreadable as error:
             raise Again from error

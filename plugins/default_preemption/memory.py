@@ -23,6 +23,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from tidelog.api.dict_changes import drop_oldest
 from tidelog.framework.disruption_budgets import Allowances
 from tidelog.framework.interface import CycleState, Depends, Status
 from tidelog.framework.node_info import NodeInfo, PodInfo
@@ -273,7 +274,7 @@ class Recollection:
             return found
         by_kind[kind] = twin
         if len(by_kind) > KINDS_MAX:
-            del by_kind[next(iter(by_kind))]
+            drop_oldest(by_kind, 1 + KINDS_MAX // 8)
         return found if victims.started else twin
 
     def _victims(self, node: NodeInfo) -> _Victims | None:

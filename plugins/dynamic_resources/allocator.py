@@ -11,6 +11,7 @@ from typing import NamedTuple
 import msgspec
 
 from tidelog.api.cel.program import COST_MAX
+from tidelog.api.dict_changes import drop_oldest
 from tidelog.api.objects import AllocationResult, DeviceClass, Node, ResourceClaim
 from tidelog.framework.effort import Effort, Paused
 from tidelog.plugins.dynamic_resources.allocated import Allocated
@@ -90,10 +91,10 @@ class Memory:
         return self
 
     def keep(self, about: Question, found: Remembered) -> None:
-        """Remember this; the oldest is forgotten."""
+        """Remember this; the oldest are forgotten."""
         self.answers.pop(about, None)
         if len(self.answers) >= _ANSWERS_MAX:
-            del self.answers[next(iter(self.answers))]
+            drop_oldest(self.answers, 1 + _ANSWERS_MAX // 8)
         self.answers[about] = found
 
 

@@ -70,7 +70,7 @@ class Groups:
         self.rules = rules
         self.wait_for_hints = not upstream
         """Whether a rejected group waits in the pool for hints; upstream's groups do not."""
-        self._errors_wait = errors_wait and not upstream
+        self._errors_wait = errors_wait
         """Whether a member that comes back with an error makes its group back off as after that error, wherever the group is."""
         self.queued: dict[str, QueuedGroup] = {}
         self.in_flight: dict[str, QueuedGroup] = {}

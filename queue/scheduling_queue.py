@@ -165,6 +165,7 @@ class SchedulingQueue:
         self._order = Order(queue_sort)
         self._hints = HintMap(profiles, ask_hints=config.queueing_hints, upstream=config.upstream)
         rules = GroupRules(upstream=config.upstream)
+        errors_wait = config.group_errors_wait and not config.upstream
         self._places = Places(
             {
                 name: tuple(p for p in plugins if isinstance(p, PreEnqueuePlugin))
@@ -174,7 +175,7 @@ class SchedulingQueue:
             BackoffPolicy(config.initial_backoff, config.max_backoff, windows=config.pop_from_backoff),
             max_stay=config.max_in_unschedulable,
             pop_from_backoff=config.pop_from_backoff,
-            group_errors_wait=config.group_errors_wait,
+            group_errors_wait=errors_wait,
             time_due=self._hints.time_due,
         )
         self._groups = Groups(
@@ -183,7 +184,7 @@ class SchedulingQueue:
             self._order,
             self._hints,
             upstream=config.upstream,
-            errors_wait=config.group_errors_wait,
+            errors_wait=errors_wait,
         )
         self.in_flight = InFlight(upstream=config.upstream)
         self._pods: dict[str, QueuedPod] = {}

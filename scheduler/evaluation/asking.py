@@ -37,7 +37,7 @@ from tidelog.framework.offers import (
 )
 
 _POINTS = ("pre_filter", "filter", "pre_score", "score")
-_SPEC_AND_REQUESTS = PodParts.SPEC | PodParts.REQUESTS
+SPEC_AND_REQUESTS = PodParts.SPEC | PodParts.REQUESTS
 _LATER = ("reserve", "permit", "pre_bind", "bind", "post_bind")
 
 
@@ -224,12 +224,12 @@ class Ways:
         self.pre_filtering = frozenset(plugin.name for plugin in framework.pre_filter)
         of_spec = [p for p in plugins.values() if self._parts(p) is PodParts.SPEC]
         of_requests = [
-            p for p in plugins.values() if self._parts(p) == _SPEC_AND_REQUESTS and not self._counts(p)
+            p for p in plugins.values() if self._parts(p) == SPEC_AND_REQUESTS and not self._counts(p)
         ]
         others = [p for p in plugins.values() if p not in (*of_spec, *of_requests)]
         self.bundles = [
             Bundle(framework, self, PodParts.SPEC, of_spec),
-            Bundle(framework, self, _SPEC_AND_REQUESTS, of_requests),
+            Bundle(framework, self, SPEC_AND_REQUESTS, of_requests),
             *(Bundle(framework, self, self._parts(p), [p]) for p in sorted(others, key=self._reads_more)),
         ]
         """All that have a say about nodes, those first that read the least of a pod."""
@@ -253,7 +253,7 @@ class Ways:
 
     def _reads_more(self, plugin: Any) -> bool:
         """It reads more than the spec."""
-        return self._parts(plugin) not in _SPEC_AND_REQUESTS
+        return self._parts(plugin) not in SPEC_AND_REQUESTS
 
     def _counts(self, plugin: Any) -> bool:
         return Way.DOMAINS in self._way[plugin.name]

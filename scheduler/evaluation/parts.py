@@ -8,6 +8,7 @@ A part lasts as long as a shape has it.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from tidelog.framework.framework import Framework
@@ -138,7 +139,7 @@ class Part:
         ]
         self.counted: list[Counted] = []
         for plugin, weight in bundle.counting:
-            counting = _counting(plugin, state, pod, index)
+            counting = partial(plugin.domains, state, pod, index)
             first = counting()
             if first is not None:
                 self.counted.append(Counted(index, plugin.name, weight, first, counting))
@@ -148,12 +149,6 @@ class Part:
             silent, frozenset(skipped), frozenset(unscored), frozenset(one.name for one in self.counted)
         )
         state.earlier = None
-
-
-def _counting(
-    plugin: object, state: CycleState, pod: PodInfo, index: NodeIndex
-) -> Callable[[], Domains | None]:
-    return lambda: plugin.domains(state, pod, index)  # type: ignore[attr-defined]
 
 
 class AskingPlan:

@@ -15,7 +15,14 @@ from tidelog.api.selectors import SelectorError
 from tidelog.framework.interface import CycleState
 from tidelog.framework.node_info import PodInfo
 from tidelog.framework.offers import PodParts
-from tidelog.scheduler.evaluation.asking import Bundle, NotFast, Ways, spec_alone, spec_without_requests
+from tidelog.scheduler.evaluation.asking import (
+    SPEC_AND_REQUESTS,
+    Bundle,
+    NotFast,
+    Ways,
+    spec_alone,
+    spec_without_requests,
+)
 
 SIGNED_MAX = 8_192
 """Of so many pods that differ in something it is remembered how they are signed."""
@@ -37,12 +44,10 @@ class Signing:
 
     def __init__(self, ways: Ways) -> None:
         self._ways = ways
-        self._by_rest = [one for one in ways.bundles if one.parts is PodParts.SPEC]
-        of_requests = PodParts.SPEC | PodParts.REQUESTS
-        self._by_spec = [
-            one for one in ways.bundles if one.parts is not PodParts.SPEC and one.parts in of_requests
-        ]
-        self._by_all = [one for one in ways.bundles if one.parts not in of_requests]
+        by_spec = [one for one in ways.bundles if one.parts in SPEC_AND_REQUESTS]
+        self._by_rest = [one for one in by_spec if one.parts is PodParts.SPEC]
+        self._by_spec = [one for one in by_spec if one.parts is not PodParts.SPEC]
+        self._by_all = [one for one in ways.bundles if one.parts not in SPEC_AND_REQUESTS]
         self._rests: dict[bytes, Signed] = {}
         """By spec, without what containers request."""
         self._specs: dict[bytes, Signed] = {}

@@ -16,14 +16,14 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, ClassVar, NamedTuple, Protocol, TypeGuard, TypeVar
+from typing import Any, ClassVar, Protocol, TypeGuard, TypeVar
 
-from tidelog.api.features import FeatureGates
 from tidelog.api.tie_number import tie_of
 from tidelog.api.times import NANOS
 from tidelog.api.writes import Write
 from tidelog.framework.behaviours import NOMINATED_REJECTORS, PLANS_NEED_DEVICES, TIES_FOLLOW_PODS
 from tidelog.framework.diagnosis import NO_NODES, Diagnosis, FitError, did_not_satisfy
+from tidelog.framework.handle import FrameworkHandle
 from tidelog.framework.interface import (
     Answer,
     Awaited,
@@ -57,11 +57,20 @@ from tidelog.framework.interface import (
     WritesBeforeBinding,
     unresolvable,
 )
-from tidelog.framework.listers import Listers
 from tidelog.framework.node_info import NodeInfo, PodInfo
+from tidelog.framework.nominations import FixedNominations, NominatedPods
 from tidelog.framework.offers import ConcernsPods, SumsUp
-from tidelog.framework.preemption_plan import PreemptionPort
-from tidelog.framework.snapshot import Snapshot
+from tidelog.framework.results import (
+    ANY_DEVICE,
+    NOTHING_READ,
+    Feasible,
+    NodeScores,
+    PermitOutcome,
+    PluginScores,
+    PreFilterOutcome,
+    PromisedWrites,
+    ScheduleResult,
+)
 from tidelog.framework.steps import StepObserver, observe_steps, step
 from tidelog.framework.tie_break import winner
 
@@ -73,29 +82,6 @@ T = TypeVar("T")
 P = TypeVar("P", ReservePlugin, PermitPlugin, WritesBeforeBinding, PreBindPlugin)
 
 _UNRESOLVABLE = Code.UNSCHEDULABLE_AND_UNRESOLVABLE
-
-
-class NominatedPods(Protocol):
-    """Pods for which preemption made room somewhere; the queue's nominator provides them."""
-
-    def pods_on(self, node: str) -> Sequence[PodInfo]:
-        """The pods nominated to the node of this name, in a reproducible order."""
-
-    def nodes(self) -> Sequence[str]:
-        """The names of the nodes to which somebody is nominated."""
-
-
-class FixedNominations:
-    """Nominations that do not change, by node: none at all, or those of a test or a case."""
-
-    def __init__(self, pods: Mapping[str, Sequence[PodInfo]] | None = None) -> None:
-        self._pods = pods or {}
-
-    def pods_on(self, node: str) -> Sequence[PodInfo]:
-        return self._pods.get(node, ())
-
-    def nodes(self) -> Sequence[str]:
-        return list(self._pods)
 
 
 class Observer(Protocol):
@@ -124,108 +110,8 @@ class QuickEvaluation(Protocol):
         """Return the node's name and how good it is (feasible, score), or why there is none; None where the plain evaluation has to answer."""
 
 
-class FrameworkHandle:
-    """The handle that a profile's plugins are given: implements `tidelog.framework.interface.Handle`."""
-
-    def __init__(
-        self,
-        snapshot: Snapshot,
-        listers: Listers,
-        features: FeatureGates | None = None,
-        *,
-        upstream: bool = False,
-        fallback_only_if_rejected_by_spread: bool = False,
-        guard_starting_pods: bool = True,
-        behaviours: Sequence[int] = (),
-    ) -> None:
-        self.snapshot = snapshot
-        self.listers = listers
-        self.features = features or FeatureGates()
-        self.upstream = upstream
-        self.fallback_only_if_rejected_by_spread = fallback_only_if_rejected_by_spread
-        self.guard_starting_pods = guard_starting_pods
-        self.preemption: PreemptionPort | None = None
-        """Set once the framework exists: plugins are made before it."""
-        self.behaviours = frozenset(behaviours)
-
-    def behaves(self, number: int) -> bool:
-        """Whether a numbered change of behaviour is in force."""
-        return number in self.behaviours
-
-
 class _Named(Protocol):
     name: ClassVar[str]
-
-
-class PreFilterOutcome(NamedTuple):
-    """The nodes that PreFilter left."""
-
-    nodes: frozenset[str] | None
-    """The only nodes that can do, or None for all."""
-    status: Status | None
-    """The rejection of the pod, or an error."""
-    narrowers: tuple[str, ...]
-    """The plugins that returned a set of nodes, by name."""
-
-
-class PermitOutcome(NamedTuple):
-    """`status` is None (go ahead), a rejection, an error, or WAIT; then `waits` holds (plugin, nanoseconds) pairs."""
-
-    status: Status | None
-    waits: tuple[tuple[str, int], ...] = ()
-
-
-class PluginScores(NamedTuple):
-    """One plugin's scores, in the order of the nodes."""
-
-    weight: int
-    raw: list[int]
-    normalized: list[int]
-
-
-class NodeScores(NamedTuple):
-    """The scores of all feasible nodes."""
-
-    nodes: Sequence[NodeInfo]
-    plugins: Mapping[str, PluginScores]
-    """By plugin; one that skipped is missing."""
-    totals: list[int]
-    """The weighted sums, in the order of the nodes."""
-
-
-NOTHING_READ: frozenset[str] = frozenset()
-ANY_DEVICE = frozenset({"Device/"})
-"""In what was read: some devices, it is not known which."""
-
-
-class PromisedWrites(NamedTuple):
-    """Writes that one plugin needs before a pod is bound."""
-
-    plugin: str
-    writes: tuple[Write, ...]
-    timeout: int
-    """How long the answers may take, in nanoseconds."""
-
-
-class Feasible(NamedTuple):
-    """The nodes on which the pod can run, in the snapshot's order."""
-
-    nodes: list[NodeInfo]
-    diagnosis: Diagnosis
-    is_nominated: bool = False
-    """It is the node that the pod was nominated to, tried alone: take it without scoring."""
-
-
-class ScheduleResult(NamedTuple):
-    """The node for a pod."""
-
-    node: str
-    feasible: int
-    """How many nodes could have taken the pod, as far as was looked."""
-    scores: NodeScores | None = None
-    """None when there was nothing to choose from, and after the fast evaluation."""
-    score: int = 0
-    """The node's total; 0 when there was nothing to choose from."""
 
 
 class Framework:

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import msgspec
 
 from tidelog.eventlog.records import Outcome, Record, Reserved, Scheduled, Waiting
-from tidelog.framework.framework import NodeScores
 from tidelog.framework.interface import Status
+from tidelog.framework.results import NodeScores
 from tidelog.replay.examine import Examination, examine
 from tidelog.scheduler.core import Core
 from tidelog.scheduler.recorded import RecordedAttempt, RecordedAttempts

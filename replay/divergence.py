@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from tidelog.api.objects import Pod
 from tidelog.eventlog.records import AttemptError, Body, Reserved, Scheduled, Unschedulable, Waiting
-from tidelog.framework.framework import NodeScores
 from tidelog.framework.interface import Status
+from tidelog.framework.results import NodeScores
 from tidelog.replay.examine import Examination, examine
 from tidelog.scheduler.core import Core
 

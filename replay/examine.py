@@ -16,9 +16,10 @@ from typing import TypeVar
 from tidelog.api.errors import TidelogError
 from tidelog.api.objects import Pod
 from tidelog.framework.events import WaitingPod
-from tidelog.framework.framework import Framework, NodeScores
+from tidelog.framework.framework import Framework
 from tidelog.framework.interface import Code, CycleState, PreFilterResult, Status, unresolvable
 from tidelog.framework.node_info import NodeInfo, PodInfo
+from tidelog.framework.results import NodeScores
 from tidelog.scheduler.core import Core
 
 T = TypeVar("T")

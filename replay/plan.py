@@ -24,7 +24,7 @@ from tidelog.eventlog.records import (
     Unschedulable,
     Waiting,
 )
-from tidelog.framework.framework import NodeScores
+from tidelog.framework.results import NodeScores
 from tidelog.replay.advice import Help, advise
 from tidelog.replay.driver import Driver
 from tidelog.replay.examine import examine

@@ -51,7 +51,7 @@ from tidelog.eventlog.records import (
     decode_outcome,
     encode_body,
 )
-from tidelog.framework.framework import NodeScores
+from tidelog.framework.results import NodeScores
 from tidelog.plugins.registry import Registry
 from tidelog.replay.driver import Driver
 from tidelog.replay.examine import examine

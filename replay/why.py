@@ -10,7 +10,7 @@ from tidelog.api.errors import TidelogError
 from tidelog.api.objects import Pod
 from tidelog.api.pod_status import is_terminal
 from tidelog.eventlog.records import Record
-from tidelog.framework.framework import NodeScores
+from tidelog.framework.results import NodeScores
 from tidelog.replay.advice import Help, advise, gate_advice
 from tidelog.replay.choice import NodeChoice, choice_of, placement_of, placing_attempt
 from tidelog.replay.examine import Examination, examine

@@ -20,7 +20,8 @@ from tidelog.configuration.configuration import SchedulerConfiguration
 from tidelog.configuration.profiles import Profile, build_profiles
 from tidelog.framework.behaviours import GROUP_ERRORS_WAIT, check_behaviours
 from tidelog.framework.events import WILDCARD
-from tidelog.framework.framework import Framework, FrameworkHandle
+from tidelog.framework.framework import Framework
+from tidelog.framework.handle import FrameworkHandle
 from tidelog.framework.interface import QueueSortPlugin
 from tidelog.plugins.registry import Registry
 from tidelog.queue.entity import pod_key

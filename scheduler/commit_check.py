@@ -29,9 +29,9 @@ from tidelog.api.objects import (
 from tidelog.api.pod_status import is_terminal
 from tidelog.api.storage import CSINode, PersistentVolume, PersistentVolumeClaim
 from tidelog.framework.disruption_budgets import is_ready
-from tidelog.framework.framework import ANY_DEVICE
 from tidelog.framework.interface import Depends
 from tidelog.framework.object_events import same_quantities
+from tidelog.framework.results import ANY_DEVICE
 from tidelog.scheduler.aborts import AbortCause, AbortReason, Conflict
 from tidelog.scheduler.decision import Relies
 from tidelog.scheduler.fallback import withdraws_fallback

@@ -15,8 +15,8 @@ from collections.abc import Iterable
 from operator import itemgetter
 from typing import NamedTuple
 
-from tidelog.framework.framework import ANY_DEVICE
 from tidelog.framework.interface import Depends
+from tidelog.framework.results import ANY_DEVICE
 from tidelog.scheduler.commit_check import Disturbance, looks_at_pods
 from tidelog.scheduler.decision import Relies
 

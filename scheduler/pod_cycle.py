@@ -30,10 +30,11 @@ from tidelog.eventlog.records import (
     Waiting,
 )
 from tidelog.framework.diagnosis import NO_NODES, FitError
-from tidelog.framework.framework import Framework, PromisedWrites, ScheduleResult
+from tidelog.framework.framework import Framework
 from tidelog.framework.interface import Code, CycleState, Depends, Status
 from tidelog.framework.node_info import PodInfo
 from tidelog.framework.preemption_plan import PreemptionOutcome, PreemptionPlan
+from tidelog.framework.results import PromisedWrites, ScheduleResult
 from tidelog.scheduler.fallback import explained, rejectors_of_preemption
 from tidelog.scheduler.permits import Permit
 from tidelog.scheduler.preemption import plan_outcomes, refusal_outcomes

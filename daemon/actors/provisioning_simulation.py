@@ -18,10 +18,12 @@ from tidelog.api.objects import Node, Object, Pod
 from tidelog.api.pod_status import is_terminal
 from tidelog.configuration.configuration import SchedulerConfiguration
 from tidelog.configuration.profiles import ProfileSpec, build_profile
-from tidelog.framework.framework import Feasible, Framework, FrameworkHandle
+from tidelog.framework.framework import Framework
+from tidelog.framework.handle import FrameworkHandle
 from tidelog.framework.interface import CycleState
 from tidelog.framework.listers import Listers
 from tidelog.framework.node_info import NodeInfo, PodInfo
+from tidelog.framework.results import Feasible
 from tidelog.framework.snapshot import Snapshot
 from tidelog.plugins.registry import Registry
 from tidelog.scheduler.cache import Cache

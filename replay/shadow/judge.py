@@ -17,9 +17,10 @@ from typing import Any, NamedTuple
 
 from tidelog.api.objects import Pod
 from tidelog.framework.diagnosis import NO_NODES, FitError
-from tidelog.framework.framework import Feasible, Framework, NodeScores
+from tidelog.framework.framework import Framework
 from tidelog.framework.interface import CycleState, Status
 from tidelog.framework.node_info import NodeInfo, PodInfo
+from tidelog.framework.results import Feasible, NodeScores
 from tidelog.plugins.default_preemption.candidates import Candidate, Twin, rank
 from tidelog.plugins.default_preemption.plugin import DefaultPreemption
 from tidelog.plugins.image_locality import ImageLocality, pod_images, score_of_size

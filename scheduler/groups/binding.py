@@ -9,8 +9,9 @@ from collections.abc import Iterator
 
 from tidelog.eventlog.records import Body, Unschedulable, Waiting
 from tidelog.framework.diagnosis import FitError
-from tidelog.framework.framework import NOTHING_READ, Framework, PromisedWrites
+from tidelog.framework.framework import Framework
 from tidelog.framework.interface import Code, CycleState, Status
+from tidelog.framework.results import NOTHING_READ, PromisedWrites
 from tidelog.scheduler.decision import Relies
 from tidelog.scheduler.fallback import explained
 from tidelog.scheduler.groups.group import Group

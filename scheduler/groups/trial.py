@@ -6,9 +6,10 @@ from collections.abc import Iterable, Sequence
 
 from tidelog.api.objects import Object
 from tidelog.framework.diagnosis import FitError
-from tidelog.framework.framework import Framework, ScheduleResult
+from tidelog.framework.framework import Framework
 from tidelog.framework.interface import CycleState, Placement, Status
 from tidelog.framework.node_info import PodInfo
+from tidelog.framework.results import ScheduleResult
 from tidelog.scheduler.node_facts import touch_nodes
 
 

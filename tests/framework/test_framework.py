@@ -9,14 +9,8 @@ from typing import Any
 import pytest
 
 from tidelog.framework.diagnosis import NO_NODES, FitError
-from tidelog.framework.framework import (
-    Feasible,
-    FixedNominations,
-    Framework,
-    FrameworkHandle,
-    NodeScores,
-    ScheduleResult,
-)
+from tidelog.framework.framework import Framework
+from tidelog.framework.handle import FrameworkHandle
 from tidelog.framework.interface import (
     SKIP,
     Code,
@@ -31,6 +25,8 @@ from tidelog.framework.interface import (
 )
 from tidelog.framework.listers import Listers
 from tidelog.framework.node_info import NodeInfo, PodInfo
+from tidelog.framework.nominations import FixedNominations
+from tidelog.framework.results import Feasible, NodeScores, ScheduleResult
 from tidelog.framework.snapshot import Snapshot
 from tidelog.plugins.registry import POINTS
 from tidelog.scheduler.cache import Cache

@@ -13,7 +13,7 @@ from tidelog.api.errors import InvalidObjects
 from tidelog.api.features import FeatureGates, parse_feature_gates
 from tidelog.api.object_table import ObjectTable
 from tidelog.api.objects import Object, Pod
-from tidelog.framework.framework import FrameworkHandle
+from tidelog.framework.handle import FrameworkHandle
 from tidelog.framework.interface import SKIP, CycleState
 from tidelog.framework.listers import Listers
 from tidelog.framework.node_info import PodInfo

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from tidelog.api.objects import Volume
 from tidelog.framework.behaviours import ONE_IMAGE_SIZE
-from tidelog.framework.framework import FrameworkHandle
+from tidelog.framework.handle import FrameworkHandle
 from tidelog.framework.interface import CycleState
 from tidelog.framework.listers import Listers
 from tidelog.framework.node_info import PodInfo

@@ -14,9 +14,9 @@ from msgspec.structs import replace
 from tests.thorough import cases
 from tidelog.api.objects import Object, Pod, PodSchedulingGate
 from tidelog.configuration.configuration import default_configuration
-from tidelog.framework.framework import Feasible
 from tidelog.framework.interface import CycleState
 from tidelog.framework.node_info import PodInfo
+from tidelog.framework.results import Feasible
 from tidelog.replay.driver import Driver
 from tidelog.testing.hint_soundness import HintSoundness, Sleeper
 from tidelog.testing.plugin_worlds import Dice, World

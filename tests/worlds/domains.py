@@ -22,7 +22,7 @@ from tidelog.api.objects import (
 )
 from tidelog.framework.events import ClusterEvent, Hint
 from tidelog.framework.events import matches as matches_event
-from tidelog.framework.framework import FrameworkHandle
+from tidelog.framework.handle import FrameworkHandle
 from tidelog.framework.interface import SKIP, CycleState, Plugin
 from tidelog.framework.listers import Listers
 from tidelog.framework.node_info import NodeInfo, PodInfo

@@ -8,7 +8,7 @@ from typing import Any
 from tidelog.api.features import FeatureGates
 from tidelog.api.objects import Node, Object
 from tidelog.framework.behaviours import all_behaviours
-from tidelog.framework.framework import FrameworkHandle
+from tidelog.framework.handle import FrameworkHandle
 from tidelog.framework.interface import LevelConstraint
 from tidelog.framework.listers import Listers
 from tidelog.framework.node_info import PodInfo

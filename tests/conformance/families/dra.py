@@ -22,9 +22,10 @@ from tidelog.api.quantity import parse_exact
 from tidelog.api.times import parse_time
 from tidelog.api.writes import Write, written
 from tidelog.framework.diagnosis import FitError
-from tidelog.framework.framework import Feasible, Framework
+from tidelog.framework.framework import Framework
 from tidelog.framework.interface import CycleState, Status
 from tidelog.framework.node_info import PodInfo
+from tidelog.framework.results import Feasible
 from tidelog.plugins.dynamic_resources.cycle import Cycle, NodePlan, cycle_of
 from tidelog.plugins.dynamic_resources.plugin import DynamicResources
 

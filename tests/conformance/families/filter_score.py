@@ -24,17 +24,13 @@ from tidelog.api.pod_status import is_terminal
 from tidelog.configuration.configuration import default_configuration
 from tidelog.configuration.profiles import build_profile
 from tidelog.framework.diagnosis import FitError
-from tidelog.framework.framework import (
-    Feasible,
-    FixedNominations,
-    Framework,
-    FrameworkHandle,
-    NodeScores,
-    ScheduleResult,
-)
+from tidelog.framework.framework import Framework
+from tidelog.framework.handle import FrameworkHandle
 from tidelog.framework.interface import CycleState, Status
 from tidelog.framework.listers import Listers
 from tidelog.framework.node_info import NodeInfo, PodInfo
+from tidelog.framework.nominations import FixedNominations
+from tidelog.framework.results import Feasible, NodeScores, ScheduleResult
 from tidelog.framework.snapshot import Snapshot
 from tidelog.plugins.registry import Registry
 from tidelog.scheduler.cache import Cache

@@ -28,9 +28,10 @@ from tidelog.api.storage import (
 )
 from tidelog.api.writes import Write, written
 from tidelog.framework.diagnosis import FitError
-from tidelog.framework.framework import Feasible, Framework
+from tidelog.framework.framework import Framework
 from tidelog.framework.interface import Code, CycleState, Status
 from tidelog.framework.node_info import PodInfo
+from tidelog.framework.results import Feasible
 from tidelog.framework.storage import Storage
 from tidelog.plugins.volumes.binding import plan_for
 from tidelog.plugins.volumes.plan import Plan

@@ -18,7 +18,8 @@ from tidelog.configuration.profiles import build_profile
 from tidelog.framework.diagnosis import FitError
 from tidelog.framework.disruption_budgets import Allowances
 from tidelog.framework.events import Action, ClusterEvent, Hint, Resource, matches
-from tidelog.framework.framework import Framework, FrameworkHandle
+from tidelog.framework.framework import Framework
+from tidelog.framework.handle import FrameworkHandle
 from tidelog.framework.interface import (
     Code,
     CycleState,

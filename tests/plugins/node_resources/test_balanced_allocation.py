@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from tidelog.api.features import FeatureGates
-from tidelog.framework.framework import FrameworkHandle
+from tidelog.framework.handle import FrameworkHandle
 from tidelog.framework.interface import SKIP, CycleState
 from tidelog.framework.listers import Listers
 from tidelog.framework.node_info import NodeInfo, PodInfo

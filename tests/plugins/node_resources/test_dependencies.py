@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidelog.api.objects import Node
-from tidelog.framework.framework import FrameworkHandle
+from tidelog.framework.handle import FrameworkHandle
 from tidelog.framework.interface import SKIP, CycleState, Depends, Plugin
 from tidelog.framework.listers import Listers
 from tidelog.framework.node_info import PodInfo

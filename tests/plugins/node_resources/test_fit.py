@@ -12,7 +12,7 @@ from tidelog.api.features import FeatureGates
 from tidelog.api.objects import Node, Pod
 from tidelog.configuration.configuration import read_configuration
 from tidelog.framework.events import Action, ClusterEvent, Hint, Resource, matches
-from tidelog.framework.framework import FrameworkHandle
+from tidelog.framework.handle import FrameworkHandle
 from tidelog.framework.interface import Code, CycleState, Status
 from tidelog.framework.listers import Listers
 from tidelog.framework.node_info import NodeInfo, PodInfo

@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from tests.thorough import cases
-from tidelog.framework.framework import FrameworkHandle
+from tidelog.framework.handle import FrameworkHandle
 from tidelog.framework.interface import CycleState
 from tidelog.framework.lanes import OCTET
 from tidelog.framework.listers import Listers

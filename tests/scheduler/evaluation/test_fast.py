@@ -16,11 +16,11 @@ from tidelog.api.objects import ContainerStatus, LabelSelector, Node, Object, Po
 from tidelog.configuration.configuration import resolve_configuration
 from tidelog.configuration.profiles import DEFAULT_PLUGINS
 from tidelog.framework.diagnosis import FitError
-from tidelog.framework.framework import Feasible, NodeScores
 from tidelog.framework.interface import CycleState, Depends, Plugin, PostFilterResult, Status, unschedulable
 from tidelog.framework.node_info import NodeInfo, PodInfo
 from tidelog.framework.node_sets import bits_of, first_from, places_in
 from tidelog.framework.node_statuses import resolvable
+from tidelog.framework.results import Feasible, NodeScores
 from tidelog.framework.snapshot import Snapshot
 from tidelog.plugins.registry import Registry
 from tidelog.replay.driver import Driver

@@ -8,7 +8,7 @@ others name the node to whoever makes volumes; the pod is bound when they have b
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from tidelog.api.errors import FieldError
 from tidelog.api.features import FeatureGates
@@ -94,12 +94,18 @@ def mode_not_set(name: str) -> str:
     return f'VolumeBindingMode not set for StorageClass "{name}"'
 
 
+class Bound(NamedTuple):
+    """A claim that has its volume."""
+
+    claim: PersistentVolumeClaim
+    volume: PersistentVolume | None
+    """None if it is not there."""
+
+
 class Claims:
     """The findings of PreFilter about the pod, and the plans that Filter has made."""
 
-    def __init__(
-        self, bound: Sequence[PersistentVolumeClaim], delayed: Sequence[PersistentVolumeClaim]
-    ) -> None:
+    def __init__(self, bound: Sequence[Bound], delayed: Sequence[PersistentVolumeClaim]) -> None:
         self.bound = bound
         self.delayed = delayed
         """They get their volumes when the pod has a node, in the pod's order."""
@@ -179,11 +185,10 @@ class VolumeBinding(Plugin):
         if found is None:
             return None
         storage = self._storage
-        reach = [self._reach_of(claim) for claim in found.bound if not self._is_everywhere(claim)]
+        reach = [self._reach_of(volume) for _, volume in found.bound if not _is_everywhere(volume)]
         return reach, [may_get(claim, storage) for claim in found.delayed], storage.class_generation
 
-    def _reach_of(self, claim: PersistentVolumeClaim) -> object:
-        volume = self._storage.volume(claim.spec.volume_name)
+    def _reach_of(self, volume: PersistentVolume | None) -> object:
         if volume is None:
             return REASON_VOLUME_GONE
         if kind_of(volume.spec) is None:
@@ -203,28 +208,20 @@ class VolumeBinding(Plugin):
         return found
 
     def pre_filter(self, state: CycleState, pod: PodInfo, nodes: Sequence[NodeInfo]) -> PreFilterResult:
-        """Looks the claims up; the first problem rejects the pod."""
+        """Looks claims and volumes up; the first problem rejects the pod."""
         if not pod.pod.spec.volumes:
             return PreFilterResult(status=SKIP)
         try:
             found = self._looked_up(state, pod)
         except LookupFailed as failure:
             return PreFilterResult(status=_of_pre_filter(failure.status))
-        if found is None or (not found.delayed and all(map(self._is_everywhere, found.bound))):
+        if found is None or (not found.delayed and all(_is_everywhere(volume) for _, volume in found.bound)):
             return PreFilterResult(status=SKIP)
+        if state.is_shared:
+            # Other pods than this one are asked about, and there may be other volumes for its claims by then.
+            for claim in found.delayed:
+                found.candidates(claim, self._storage, self.handle.snapshot.effort)
         return PreFilterResult()
-
-    def _is_everywhere(self, claim: PersistentVolumeClaim) -> bool:
-        """The claim's volume is there, and every node reaches it."""
-        volume = self._storage.volume(claim.spec.volume_name)
-        if volume is None or volume.spec.node_affinity is not None:
-            return False
-        if kind_of(volume.spec) is None:
-            return True
-        try:
-            return affinity_of_migrated(volume) is None
-        except TranslationError:
-            return False
 
     def _claim_of(self, pod: Pod, name: str, is_ephemeral: bool) -> PersistentVolumeClaim:
         claim = self._storage.claim(pod.metadata.namespace, name)
@@ -245,7 +242,7 @@ class VolumeBinding(Plugin):
         bound, delayed, immediate = [], [], False
         for claim in claims:
             if is_fully_bound(claim):
-                bound.append(claim)
+                bound.append(Bound(claim, self._storage.volume(claim.spec.volume_name)))
             elif self._waits_for_consumer(claim) and not claim.spec.volume_name:
                 delayed.append(claim)
             else:
@@ -278,11 +275,9 @@ class VolumeBinding(Plugin):
         claims.plans[node.name] = plan
         return None
 
-    def _bound_reasons(self, claims: Iterable[PersistentVolumeClaim], node: NodeInfo) -> Iterable[str]:
-        storage = self._storage
-        csi_node = storage.csi_node(node.name)
-        for claim in claims:
-            volume = storage.volume(claim.spec.volume_name)
+    def _bound_reasons(self, bound: Iterable[Bound], node: NodeInfo) -> Iterable[str]:
+        csi_node = self._storage.csi_node(node.name)
+        for _, volume in bound:
             if volume is None:
                 return (REASON_VOLUME_GONE,)
             if not _is_reached(volume, node, csi_node):
@@ -358,7 +353,7 @@ class VolumeBinding(Plugin):
         if claims is None:
             return ()
         found = [f"CSINode//{node}"]
-        for claim in (*claims.bound, *claims.delayed):
+        for claim in (*(claim for claim, _ in claims.bound), *claims.delayed):
             found.append(object_key(claim))
             if claim.spec.volume_name:
                 found.append(f"PersistentVolume//{claim.spec.volume_name}")
@@ -430,6 +425,18 @@ def plan_for(state: CycleState, node: str) -> Plan:
 
 
 _ORDER = (REASON_AFFINITY, REASON_NO_VOLUMES, REASON_NO_SPACE, REASON_VOLUME_GONE)
+
+
+def _is_everywhere(volume: PersistentVolume | None) -> bool:
+    """It is there, and every node reaches it."""
+    if volume is None or volume.spec.node_affinity is not None:
+        return False
+    if kind_of(volume.spec) is None:
+        return True
+    try:
+        return affinity_of_migrated(volume) is None
+    except TranslationError:
+        return False
 
 
 def _is_reached(volume: PersistentVolume, node: NodeInfo, csi_node: CSINode | None) -> bool:

@@ -179,3 +179,52 @@ def test_fast_and_plain_evaluation_agree_on_pods_with_volumes(story: Story) -> N
     report = verify(fast.records, fast.registry)
     assert report.first_difference is None
     assert fast.core.digest() == report.digest
+
+
+def two_pods_alike(*claims: PersistentVolumeClaim) -> Driver:
+    """Pods with these claims were tried in vain: no node has room. They are told apart by nothing, and what is known of them was asked about the first."""
+    driver = Driver()
+    driver.start()
+    driver.put(*(World.node(i) for i in range(2)), s.storage_class("fast"), s.local_class("zonal"))
+    for claim in claims:
+        name = claim.metadata.name
+        made = b.pod(name).request(cpu="5").pvc(name).scheduler("default-scheduler").build()
+        driver.put(*made_for(claim), claim, made)
+        driver.settle()
+    return driver
+
+
+def made_for(claim: PersistentVolumeClaim) -> list[PersistentVolume]:
+    if not claim.spec.volume_name:
+        return []
+    return [s.volume(claim.spec.volume_name, storage_class="fast", on={b.ZONE: "z0"}, bound=claim)]
+
+
+def roomy() -> Object:
+    return b.node("n0").label({b.HOSTNAME: "n0", b.ZONE: "z0"}).capacity(cpu="8").build()
+
+
+def test_volume_that_goes_is_missed_by_no_pod_that_was_like_the_one_that_had_it() -> None:
+    first, second = (s.claim(name, storage_class="fast", volume=f"of-{name}") for name in ("a", "b"))
+    driver = two_pods_alike(first, second)
+
+    for gone in (driver.pod("a"), first, *made_for(first)):
+        driver.delete(gone)
+    driver.put(roomy())
+    driver.settle()
+
+    assert driver.pod("b").spec.node_name == "n0"
+    assert verify(driver.records, driver.registry).first_difference is None
+
+
+def test_volume_that_is_promised_to_one_claim_is_not_for_a_pod_that_was_like_the_one_that_has_it() -> None:
+    first, second = (s.claim(name, storage_class="zonal") for name in ("a", "b"))
+    driver = two_pods_alike(first, second)
+
+    driver.put(s.volume("promised", "9Gi", "zonal", on={b.ZONE: "z0"}, bound=first))
+    driver.delete(driver.pod("a"))
+    driver.put(roomy())
+    driver.settle()
+
+    assert driver.pod("b").spec.node_name == ""
+    assert verify(driver.records, driver.registry).first_difference is None

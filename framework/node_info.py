@@ -10,6 +10,9 @@ A pod on a node need not have `spec.nodeName`: pods that are assumed or nominate
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
+
+import msgspec
 
 from tidelog.api.objects import Affinity, ContainerPort, Node, Pod, PodAffinityTerm, WeightedPodAffinityTerm
 from tidelog.api.resources import (
@@ -35,74 +38,72 @@ JOURNAL_MAX = 512
 """So many entries at most; a clone that is further behind is made anew."""
 
 
-class PodInfo:
-    """One version of a pod, read once."""
+_LATER: Any = None
+"""Stands where `__post_init__` puts what the pod says."""
 
-    __slots__ = (
-        "_terms",
-        "affinity_preferred",
-        "affinity_required",
-        "anti_affinity_preferred",
-        "anti_affinity_required",
-        "claims",
-        "has_affinity",
-        "host_ports",
-        "is_plain",
-        "key",
-        "labels",
-        "name",
-        "namespace",
-        "non_zero_cpu",
-        "non_zero_memory",
-        "occupied",
-        "pod",
-        "priority",
-        "requests",
-        "score_requests",
-        "terminating",
-        "uid",
-        "volumes",
-    )
 
-    def __init__(self, pod: Pod) -> None:
+class PodInfo(msgspec.Struct, gc=False, eq=False):
+    """One version of a pod, read once: `PodInfo(pod)`.
+
+    There are as many as pods, and nothing in them leads back to them: as structs that the collector does not track, neither they nor
+    the dicts that hold them by uid cost it anything.
+    """
+
+    pod: Pod
+    name: str = ""
+    namespace: str = ""
+    key: str = ""
+    uid: str = ""
+    labels: dict[str, str] = _LATER
+    priority: int = 0
+    terminating: bool = False
+    requests: Requests = _LATER
+    """The requests that filters use."""
+    score_requests: Requests = _LATER
+    """The requests by which NodeResourcesFit scores it: with defaults for cpu and memory."""
+    occupied: Requests = _LATER
+    """Resources it takes from the node it is on; more than `requests` during an in-place resize."""
+    non_zero_cpu: int = 0
+    non_zero_memory: int = 0
+    """Resources it takes from the node it is on where NodeResourcesFit scores others: with defaults."""
+    host_ports: tuple[HostPort, ...] = ()
+    volumes: int = 0
+    """How many of its volumes have a say in where it runs."""
+    claims: tuple[tuple[str, str], ...] = ()
+    """Namespace and name of each claim that a `persistentVolumeClaim` volume names."""
+    affinity_required: tuple[PodAffinityTerm, ...] = ()
+    affinity_preferred: tuple[WeightedPodAffinityTerm, ...] = ()
+    anti_affinity_required: tuple[PodAffinityTerm, ...] = ()
+    anti_affinity_preferred: tuple[WeightedPodAffinityTerm, ...] = ()
+    has_affinity: bool = False
+    """It has a pod affinity or anti-affinity term of any kind."""
+    is_plain: bool = True
+    """Its node has to know nothing of it but what it takes."""
+    _terms: PodTerms | None = NO_TERMS
+
+    def __post_init__(self) -> None:
+        pod = self.pod
         meta, spec = pod.metadata, pod.spec
-        self.pod = pod
-        self.name = meta.name
-        self.namespace = meta.namespace
-        self.key = f"{meta.namespace}/{meta.name}"
-        self.uid = meta.uid or self.key
+        self.name = name = meta.name
+        self.namespace = namespace = meta.namespace
+        self.key = key = f"{namespace}/{name}"
+        self.uid = meta.uid or key
         self.labels = meta.labels
-        self.priority = spec.priority or 0
-        self.terminating = bool(meta.deletion_timestamp)
-        amounts = effective_requests(pod)
-        self.requests: Requests = amounts.requests
-        """The requests that filters use."""
-        self.score_requests: Requests = amounts.scored
-        """The requests by which NodeResourcesFit scores it: with defaults for cpu and memory."""
-        self.occupied: Requests = amounts.occupied
-        """Resources it takes from the node it is on; more than `requests` during an in-place resize."""
-        self.non_zero_cpu: int = amounts.non_zero_cpu
-        self.non_zero_memory: int = amounts.non_zero_memory
-        """Resources it takes from the node it is on where NodeResourcesFit scores others: with defaults."""
-        self.host_ports: tuple[HostPort, ...] = host_ports_of(pod)
-        self.volumes = 0
-        """How many of its volumes have a say in where it runs."""
-        self.claims: tuple[tuple[str, str], ...] = ()
-        """Namespace and name of each claim that a `persistentVolumeClaim` volume names."""
+        if spec.priority:
+            self.priority = spec.priority
+        if meta.deletion_timestamp:
+            self.terminating = True
+        self.requests, self.score_requests, self.occupied, self.non_zero_cpu, self.non_zero_memory = effective_requests(pod)
+        if ports := host_ports_of(pod):
+            self.host_ports = ports
+            self.is_plain = False
         if spec.volumes:
             self.volumes = sum(map(matters, spec.volumes))
             self.claims = claims_mounted_by(pod)
-        self.affinity_required: tuple[PodAffinityTerm, ...] = ()
-        self.affinity_preferred: tuple[WeightedPodAffinityTerm, ...] = ()
-        self.anti_affinity_required: tuple[PodAffinityTerm, ...] = ()
-        self.anti_affinity_preferred: tuple[WeightedPodAffinityTerm, ...] = ()
-        self.has_affinity = False
-        """It has a pod affinity or anti-affinity term of any kind."""
+            if self.volumes or self.claims:
+                self.is_plain = False
         if spec.affinity is not None:
             self._read_affinity(spec.affinity)
-        self.is_plain = not (self.has_affinity or self.host_ports or self.volumes or self.claims)
-        """Its node has to know nothing of it but what it takes."""
-        self._terms: PodTerms | None = None if self.has_affinity else NO_TERMS
 
     def _read_affinity(self, affinity: Affinity) -> None:
         wanted, avoided = affinity.pod_affinity, affinity.pod_anti_affinity
@@ -116,6 +117,8 @@ class PodInfo:
             or self.anti_affinity_required
             or self.anti_affinity_preferred
         )
+        if self.has_affinity:
+            self.is_plain, self._terms = False, None
 
     @property
     def terms(self) -> PodTerms:

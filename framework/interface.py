@@ -188,7 +188,7 @@ class CycleState:
 
 
 class Snapshot(Protocol):
-    """The cluster as it was when the attempt began, assumed pods included."""
+    """The cluster as it was when the attempt began, assumed pods included. From Reserve on its nodes show the attempt's own pod, too."""
 
     @property
     def nodes(self) -> Sequence[NodeInfo]:

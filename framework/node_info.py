@@ -2,7 +2,7 @@
 
 `PodInfo` is computed once per version of a pod and never changes. `NodeInfo` is kept by the cluster cache
 (`tidelog.scheduler.cache`): adding or removing a pod costs the pod's own size, not the node's; a clone costs one copied
-dict entry per pod on the node.
+dict entry per pod on the node, and only who tries something on a node makes one.
 
 A pod on a node need not have `spec.nodeName`: pods that are assumed or nominated do not. Where a pod is, its `NodeInfo` says.
 """
@@ -30,12 +30,6 @@ HostPort = tuple[str, str, int]
 """IP, protocol, port, with the defaults (0.0.0.0, TCP) filled in."""
 
 ANY_IP = "0.0.0.0"
-
-
-JOURNAL_FROM = 200
-"""With so many pods a node remembers who came and left, for its clones; arbitrary, more than an ordinary node has."""
-JOURNAL_MAX = 512
-"""So many entries at most; a clone that is further behind is made anew."""
 
 
 _LATER: Any = None
@@ -93,7 +87,9 @@ class PodInfo(msgspec.Struct, gc=False, eq=False):
             self.priority = spec.priority
         if meta.deletion_timestamp:
             self.terminating = True
-        self.requests, self.score_requests, self.occupied, self.non_zero_cpu, self.non_zero_memory = effective_requests(pod)
+        self.requests, self.score_requests, self.occupied, self.non_zero_cpu, self.non_zero_memory = (
+            effective_requests(pod)
+        )
         if ports := host_ports_of(pod):
             self.host_ports = ports
             self.is_plain = False
@@ -163,9 +159,6 @@ class NodeInfo:
     """A node with the pods on it, terminating ones included until they are gone."""
 
     __slots__ = (
-        "_journal",
-        "_journal_start",
-        "_position",
         "affinity_pods",
         "allocatable",
         "allowed_pods",
@@ -185,12 +178,6 @@ class NodeInfo:
     )
 
     def __init__(self, node: Node, pods: Iterable[PodInfo] = ()) -> None:
-        self._journal: list[tuple[PodInfo, bool]] | None = None
-        """Pods that came (True) and left, latest last, since a clone of this node wanted to follow it; None: nobody does."""
-        self._journal_start = 0
-        """How many entries were dropped from its beginning."""
-        self._position = -1
-        """Of a clone: up to where it has followed its origin's journal; -1: it cannot."""
         self.generation = 0
         """The cache's generation at the last change of this node; grows with each change, over all nodes."""
         self.pods: dict[str, PodInfo] = {}
@@ -238,8 +225,6 @@ class NodeInfo:
         self.non_zero_memory += pod.non_zero_memory
         if not pod.is_plain:
             self._add_rest(pod)
-        if self._journal is not None:
-            self._note(pod, True)
 
     def _add_rest(self, pod: PodInfo) -> None:
         if pod.has_affinity:
@@ -268,8 +253,6 @@ class NodeInfo:
         self.non_zero_memory -= removed.non_zero_memory
         if not removed.is_plain:
             self._remove_rest(removed)
-        if self._journal is not None:
-            self._note(removed, False)
 
     def _remove_rest(self, removed: PodInfo) -> None:
         if removed.has_affinity:
@@ -299,41 +282,9 @@ class NodeInfo:
                 return True
         return False
 
-    def _note(self, pod: PodInfo, came: bool) -> None:
-        journal = self._journal
-        assert journal is not None
-        journal.append((pod, came))
-        if len(journal) > JOURNAL_MAX:
-            half = len(journal) // 2
-            del journal[:half]
-            self._journal_start += half
-
-    def follow(self, origin: NodeInfo) -> bool:
-        """Become as `origin` is now, of which this is an earlier clone, pod by pod; False if that cannot be told any more.
-
-        A clone can be followed up only if its origin had many pods when it was made: to copy few costs less.
-        """
-        journal = origin._journal
-        at = self._position - origin._journal_start
-        if journal is None or self._position < 0 or at < 0 or self.node is not origin.node:
-            return False
-        for pod, came in journal[at:]:
-            if came:
-                self.add_pod(pod)
-            else:
-                self.remove_pod(pod)
-        self._position += len(journal) - at
-        self.generation = origin.generation
-        return True
-
     def clone(self) -> NodeInfo:
         """A copy whose pods can be added and removed without touching this one. What `set_node` computed is shared."""
         other: NodeInfo = NodeInfo.__new__(NodeInfo)
-        if self._journal is None and len(self.pods) >= JOURNAL_FROM:
-            self._journal = []
-        other._journal = None
-        other._journal_start = 0
-        other._position = -1 if self._journal is None else self._journal_start + len(self._journal)
         other.generation = self.generation
         other.node = self.node
         other.name = self.name

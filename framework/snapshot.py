@@ -1,9 +1,11 @@
-"""The cluster as an attempt sees it: a copy of the cache that does not change while the attempt runs.
+"""The cluster as an attempt sees it: the cache's nodes in the order in which they are examined, and what is derived from all of them.
 
-There is one snapshot, refreshed before each attempt. A refresh copies the nodes that changed since the last one, so it costs
-what changed; only when nodes came or went, or moved to another zone, is the list of nodes laid out again. A cycle that must
-try things (a gang's placements) adds pods to the snapshot and takes them away again with `assume` and `forget`, and nothing of
-it reaches the cache.
+There is one snapshot, refreshed before each attempt. Its nodes are the cache's own, not copies: nobody changes the cache between the
+refresh and the decision, as all that an attempt does is done at once. A refresh costs what changed since the last one; only when nodes
+came or went, or moved to another zone, is the list of nodes laid out again. From the moment that a decision is taken over into the cache
+the nodes show it, and what is derived from them shows it at the next refresh. A cycle that must try things (a gang's placements) adds
+pods to the snapshot and takes them away again with `assume` and `forget`: the nodes concerned are clones until the next refresh, and
+nothing of it reaches the cache.
 
 Who keeps tables about nodes (the fast evaluation) brings them up to date with `changed_since`.
 """
@@ -50,7 +52,7 @@ class Snapshot:
 
     def __init__(self) -> None:
         self.nodes: list[NodeInfo] = []
-        """In the order in which they are examined; read-only, and replaced by copies when a node changes."""
+        """In the order in which they are examined; read-only. A node whose own object has changed is another `NodeInfo`."""
         self.names: tuple[str, ...] = ()
         """Of all nodes, in this order."""
         self._index: dict[str, int] = {}
@@ -77,6 +79,8 @@ class Snapshot:
         """Grows with each change of the snapshot."""
         self.object_generation = 0
         """Grows when a node is added, removed, or its own object changes."""
+        self._tried: dict[str, NodeInfo] = {}
+        """Name of a node with which something was tried → the source's own, in whose place a clone stands."""
         self.effort = Effort()
         """Of the attempt that looks at it."""
         self._changes = ChangeList()
@@ -143,7 +147,8 @@ class Snapshot:
     # --- following the cache ------------------------------------------------------------------------------------------
 
     def refresh(self, source: SnapshotSource) -> None:
-        """Become a copy of the source as it is now."""
+        """Be as the source is now."""
+        self._end_trials()
         if source.generation == self._source_generation:
             return
         self.label_keys = source.label_keys
@@ -155,16 +160,12 @@ class Snapshot:
         # Oldest change first, so that the snapshot's own list has the source's order.
         for name in reversed(changed):
             node = source.get(name)
-            old = self.get(name)
-            # A node with thousands of pods is not copied for one of them.
-            follows = node is not None and old is not None and old.follow(node)
-            copy = old if follows else None if node is None else node.clone()
-            self._note(name, old, copy)
+            self._note(name, self.get(name), node)
             if new_layout:
-                if copy is not None:
-                    by_name[name] = copy
-            elif copy is not None:
-                self.nodes[self._index[name]] = copy
+                if node is not None:
+                    by_name[name] = node
+            elif node is not None:
+                self.nodes[self._index[name]] = node
         if new_layout:
             self.layout += 1
             self.nodes = [by_name[name] for name in source.node_names()]
@@ -180,7 +181,7 @@ class Snapshot:
         if old is None and new is None:
             return
         self.generation = self._changes.touch(name)
-        if old is None or new is None or old.node is not new.node:
+        if old is not new:
             self.object_generation = self._object_changes.touch(name)
             self._count_images(old, -1)
             self._count_images(new, 1)
@@ -243,17 +244,16 @@ class Snapshot:
 
     def assume(self, pod: PodInfo, node_name: str) -> None:
         """Put a pod on a node of the snapshot only. It must be taken away with `forget` before the next refresh."""
-        node = self.nodes[self._index[node_name]]
+        place = self._index[node_name]
+        node = self.nodes[place]
+        if node_name not in self._tried:
+            self._tried[node_name] = node
+            node = self.nodes[place] = node.clone()
         node.add_pod(pod)
         if pod.has_affinity:
             self.label_keys.note(pod)
         self.generation = self._changes.touch(node_name)
         self._index_pods(node_name, node)
-
-    def touch(self, name: str) -> None:
-        """Something has changed that counts as the node's own, though it is told elsewhere; a node that is not known is not an error."""
-        if name in self._index:
-            self.generation = self._changes.touch(name)
 
     def forget(self, pod: PodInfo, node_name: str) -> None:
         """Take back what `assume` did."""
@@ -261,3 +261,15 @@ class Snapshot:
         node.remove_pod(pod)
         self.generation = self._changes.touch(node_name)
         self._index_pods(node_name, node)
+
+    def _end_trials(self) -> None:
+        """Let the source's own nodes stand in their places again: the clones are as they were before, since all was taken back."""
+        for name, node in self._tried.items():
+            self.nodes[self._index[name]] = node
+            self._index_pods(name, node)
+        self._tried.clear()
+
+    def touch(self, name: str) -> None:
+        """Something has changed that counts as the node's own, though it is told elsewhere; a node that is not known is not an error."""
+        if name in self._index:
+            self.generation = self._changes.touch(name)

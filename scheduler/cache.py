@@ -137,6 +137,8 @@ class Cache:
             return
         else:
             old_zone = _zone(known.node)
+            # Another `NodeInfo`: by that the snapshot tells that the node's own object has changed, and not only the pods on it.
+            known = self._nodes[name] = known.clone()
             known.set_node(node)
             if old_zone != zone:
                 self._leave_zone(name, old_zone)

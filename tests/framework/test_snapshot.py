@@ -1,6 +1,8 @@
-"""A snapshot stands still while the cache moves on, and says what changed when it follows. Its laws are in test_cache.py."""
+"""What a snapshot derives from all nodes stands still until it is refreshed, and then it says what changed. Its laws are in test_cache.py."""
 
 from __future__ import annotations
+
+import operator
 
 from tidelog.framework.node_info import PodInfo
 from tidelog.framework.snapshot import Snapshot
@@ -16,26 +18,43 @@ def cluster(*names: str) -> tuple[Cache, Snapshot]:
     return cache, snapshot
 
 
-def test_a_snapshot_does_not_move_with_the_cache() -> None:
+def test_what_is_derived_from_all_nodes_stands_still_until_the_next_refresh() -> None:
     cache, snapshot = cluster("n")
+    seen = snapshot.generation
 
-    cache.assume(PodInfo(pod("p").build()), "n")
+    cache.assume(PodInfo(pod("p").pod_anti_affinity(HOSTNAME, "app=a").build()), "n")
     cache.put_node(node("m").build())
 
     assert [found.name for found in snapshot.nodes] == ["n"]
-    assert snapshot.nodes[0].pods == {}
+    assert list(snapshot.nodes_with_affinity_pods()) == []
+    assert snapshot.changed_since(seen) == []
 
 
-def test_a_refresh_copies_only_what_changed() -> None:
+def test_a_refresh_takes_the_caches_own_nodes_and_says_which_changed() -> None:
     cache, snapshot = cluster("n", "m")
-    before = list(snapshot.nodes)
+    before, seen = list(snapshot.nodes), snapshot.generation
 
     cache.assume(PodInfo(pod("p").build()), "m")
     snapshot.refresh(cache)
 
-    assert snapshot.nodes[0] is before[0]
-    assert snapshot.nodes[1] is not before[1]
+    assert all(map(operator.is_, snapshot.nodes, before))
+    assert snapshot.changed_since(seen) == ["m"]
     assert list(snapshot.nodes[1].pods) == ["default/p"]
+
+
+def test_a_node_whose_object_changes_is_another_one_and_the_old_one_stays_as_it_was() -> None:
+    cache, snapshot = cluster("n")
+    cache.assume(PodInfo(pod("p").build()), "n")
+    snapshot.refresh(cache)
+    before = snapshot.nodes[0]
+
+    cache.put_node(node("n").label({ZONE: "a"}).build())
+    cache.assume(PodInfo(pod("q").build()), "n")
+
+    assert snapshot.nodes[0] is before
+    assert (before.labels.get(ZONE), list(before.pods)) == (None, ["default/p"])
+    snapshot.refresh(cache)
+    assert (snapshot.nodes[0].labels[ZONE], list(snapshot.nodes[0].pods)) == ("a", ["default/p", "default/q"])
 
 
 def test_a_refresh_without_changes_does_nothing() -> None:
@@ -128,3 +147,21 @@ def test_a_pod_that_is_only_tried_is_a_change_twice_and_leaves_no_trace() -> Non
     found = cache.get("n")
     assert found is not None
     assert found.pods == {}
+
+
+def test_after_a_trial_the_caches_own_node_stands_in_its_place_again() -> None:
+    cache, snapshot = cluster("n")
+    own, tried = cache.get("n"), PodInfo(pod("p").pod_anti_affinity(HOSTNAME, "app=a").build())
+    assert own is not None
+    cache.assume(PodInfo(pod("q").pod_anti_affinity(HOSTNAME, "app=b").build()), "n")
+    snapshot.refresh(cache)
+
+    snapshot.assume(tried, "n")
+    assert (list(own.pods), list(snapshot.nodes[0].pods)) == (["default/q"], ["default/q", "default/p"])
+    snapshot.forget(tried, "n")
+    cache.assume(tried, "n")
+    snapshot.refresh(cache)
+
+    assert snapshot.nodes[0] is own
+    assert list(snapshot.nodes_with_required_anti_affinity_pods()) == [own]
+    assert list(own.pods) == ["default/q", "default/p"]

@@ -1,27 +1,22 @@
 """Numbers side by side in one integer, its *lanes*: adding two such integers adds all the numbers, in about the time of one sum.
 
 What is to be known of one node for hundreds of pods is computed so, a pod a lane, and what is to be known of one pod for hundreds of nodes. A lane is
-64 bits wide, or eight where the numbers are that small: an octet. Whoever computes with lanes sees to it that no number leaves its own: none falls below zero, and none reaches 2^64, or 256.
+24 bits wide: there is room for a number below 256 and for sixteen binary places of it. Whoever computes with lanes sees to it that no number leaves its own: none falls below zero, and none reaches 2^24.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from struct import pack_into
 
 Lanes = int
 
-WIDTH = 64
-OCTET = 8
-TOP = 1 << (WIDTH - 1)
-"""The highest bit of a lane: with it set, a number below it can be taken away, and the bit tells whether there was enough."""
-_OCTETS = WIDTH // 8
-_ONE = b"\1" + bytes(_OCTETS - 1)
+_BYTES = 3
+WIDTH = 8 * _BYTES
 
 
-def ones(count: int, width: int = WIDTH) -> Lanes:
+def ones(count: int) -> Lanes:
     """1 in each of so many lanes; times a number, that number in each."""
-    return int.from_bytes((_ONE if width == WIDTH else b"\1") * count, "little")
+    return int.from_bytes(b"\1\0\0" * count, "little")
 
 
 def widened(there: int, lane: int) -> int:
@@ -36,16 +31,16 @@ class Row:
 
     def __init__(self, blank: int = 0) -> None:
         """`blank` is in the lanes that were never set."""
-        self._blank = blank.to_bytes(_OCTETS, "little")
+        self._blank = blank.to_bytes(_BYTES, "little")
         self._held = bytearray()
         self._lanes: Lanes | None = 0
 
     def put(self, lane: int, value: int) -> None:
         """Have this number in this lane."""
-        there = len(self._held) // _OCTETS
+        there = len(self._held) // _BYTES
         if lane >= there:
             self._held += self._blank * (widened(there, lane) - there)
-        pack_into("<Q", self._held, lane * _OCTETS, value)
+        self._held[_BYTES * lane : _BYTES * lane + _BYTES] = value.to_bytes(_BYTES, "little")
         self._lanes = None
 
     @property
@@ -56,32 +51,13 @@ class Row:
         return self._lanes
 
 
-class Octets(Row):
-    """As `Row`, of lanes of eight bits."""
-
-    __slots__ = ()
-
-    def __init__(self, blank: int = 0) -> None:
-        """`blank` is in the lanes that were never set."""
-        super().__init__()
-        self._blank = bytes([blank])
-
-    def put(self, lane: int, value: int) -> None:
-        """Have this number in this lane."""
-        there = len(self._held)
-        if lane >= there:
-            self._held += self._blank * (widened(there, lane) - there)
-        self._held[lane] = value
-        self._lanes = None
-
-
-def marked(marks: Lanes, width: int = WIDTH) -> Iterator[int]:
+def marked(marks: Lanes) -> Iterator[int]:
     """The lanes that hold 1, where all others hold 0."""
     while marks:
-        yield ((marks ^ (marks - 1)).bit_length() - 1) // width
+        yield ((marks ^ (marks - 1)).bit_length() - 1) // WIDTH
         marks &= marks - 1
 
 
 def octets(lanes: Lanes, count: int) -> bytes:
     """The numbers of the first lanes, of which all are below 256 and no further ones are set."""
-    return lanes.to_bytes(count * _OCTETS, "little")[::_OCTETS]
+    return lanes.to_bytes(count * _BYTES, "little")[::_BYTES]

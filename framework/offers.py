@@ -184,7 +184,7 @@ class Corner(NamedTuple):
 
 
 class ManyPods(Protocol):
-    """A plugin's answers about one use of nodes with equal traits for many pods, each in an octet of its own (`tidelog.framework.lanes`)."""
+    """A plugin's answers about one use of nodes with equal traits for many pods, each in a lane of its own (`tidelog.framework.lanes`): numbers below 256."""
 
     def put(self, lane: int, pod: PodInfo) -> None:
         """The pod is in this lane from now on, in place of any other."""
@@ -197,7 +197,7 @@ class ManyPods(Protocol):
 
 
 class ManyUses(Protocol):
-    """A plugin's answers about one pod for many uses of nodes with equal traits, each in an octet of its own. An answer is as that of `ManyPods`."""
+    """A plugin's answers about one pod for many uses of nodes with equal traits, each in a lane of its own. An answer is as that of `ManyPods`."""
 
     def put_use(self, lane: int, use: NodeUse) -> None:
         """The use is in this lane from now on, in place of any other."""
@@ -216,7 +216,7 @@ class Bounds(Protocol):
         """The corner of this lane's range is this from now on."""
 
     def bounds_for(self, pod: PodInfo) -> Lanes:
-        """Where each lane is the pod's `corner` of a range: no use in the range on which the pod fits has a higher score. In octets."""
+        """Where each lane is the pod's `corner` of a range: no use in the range on which the pod fits has a higher score. Numbers below 256."""
 
 
 class Together(NamedTuple):

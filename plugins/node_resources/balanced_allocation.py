@@ -35,8 +35,7 @@ from tidelog.framework.offers import (
     Together,
     UseScores,
 )
-from tidelog.plugins.node_resources.balance_bounds import BalanceBounds
-from tidelog.plugins.node_resources.many_pods import AMOUNT_MAX, ManyBalances, evenness
+from tidelog.plugins.node_resources.many_pods import AMOUNT_MAX, BalanceBounds, ManyBalances, evenness
 from tidelog.plugins.node_resources.scoring import (
     DEFAULT_RESOURCES,
     ResourceSpec,

@@ -1,34 +1,34 @@
-"""The answers of NodeResourcesFit and NodeResourcesBalancedAllocation for hundreds of pods or uses of nodes at once, each in an octet (`tidelog.framework.lanes`).
+"""The answers of NodeResourcesFit and NodeResourcesBalancedAllocation for hundreds of pods or uses of nodes at once, each in a lane (`tidelog.framework.lanes`).
 
 Each class is for nodes with the same allocatable cpu and memory, and says of every pod and use what `use_fits` or `use_score` of the plugin
-says of them alone. What is asked for and what is used are summands, so it is the same sum with either of them in the lanes, and of a sum the whole part is wanted. So the whole part
-of each summand is in an octet; who gets one more because the two rests together make another whole follows from the order of the rests. All of that is exact;
-where the plugin counts in floats, the lanes are told about which the last bit of a float decides. They implement `tidelog.framework.offers.ManyPods` and `ManyUses`.
+says of them alone. What is asked for and what is used are summands, so it is the same sum with either of them in the lanes, and of a sum the whole part is
+wanted, which follows from sixteen binary places of each summand but for a few lanes. These are told: there, and where the plugin counts in floats and the last bit of one
+may decide, it is to be asked about one alone. They implement `tidelog.framework.offers.ManyPods`, `ManyUses` and `Bounds`.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
 from collections.abc import Callable
 
-from tidelog.framework.lanes import OCTET, WIDTH, Lanes, Octets, ones, widened
+from tidelog.framework.lanes import WIDTH, Lanes, Row, ones, widened
 from tidelog.framework.node_info import PodInfo
 from tidelog.framework.offers import Corner, NodeUse
 
 AMOUNT_MAX = 1 << 52
 """Nodes that have more of a resource are left to the question about one pod."""
-STEP = 32
-"""So many places in an order are between two sets of lanes that are kept; arbitrary within a factor of two."""
-STOPS_AFTER = 8
-"""Lanes that are asked about more often than this before one of them changes are worth such sets."""
-_ANY = 2 * AMOUNT_MAX
-"""More than is used anywhere."""
-_LANE_BITS = 32
-_LANE = (1 << _LANE_BITS) - 1
-_MIDDLE = 128
-"""Taken for zero in octets whose numbers may be negative."""
-_NEAR_BITS = 30
-"""A float may be on the other side of a whole number if it is nearer to it than this negative power of two."""
+_PLACES = 16
+"""So many binary places are in a lane below the whole part."""
+_PARTS = (1 << _PLACES) - 1
+_SIGN = 7
+"""The bit of a whole part that is set if the number is not negative, …"""
+_MIDDLE = 1 << _SIGN
+"""… because so much is added to it."""
+_DIVIDED = 22
+"""Sums of two weighted scores are divided to so many binary places."""
+_NOTED_SPARE = 100
+"""So many rests more than twice as many as there are lanes are remembered at most."""
+_SEVERAL = 50
+"""So many times a node's amount are as much as anything more."""
 
 Amounts = Callable[[PodInfo], tuple[int, int]]
 """The cpu and the memory that count of a pod."""
@@ -46,115 +46,76 @@ def base_of(use: NodeUse, cpu: int, memory: int) -> int:
     return 100 + 149 - before
 
 
-class _Ranked:
-    """Lanes in the order of a number in each."""
-
-    def __init__(self) -> None:
-        self._numbers: dict[int, int] = {}
-        self._order: list[int] = []
-        """Numbers, and in their lowest bits their lanes."""
-        self._there = bytearray()
-        """1 in each lane that has a number."""
-        self._most = -1
-        """No number is larger."""
-        self._stops: list[bytes] = []
-        """After every so many places in the order: 1 in the lanes from there on."""
-        self._asked = 0
-        """How often, since a lane changed."""
-
-    def put(self, lane: int, number: int) -> None:
-        before = self._numbers.get(lane)
-        if before == number:
-            return
-        if before is not None:
-            del self._order[bisect_left(self._order, before << _LANE_BITS | lane)]
-        self._numbers[lane] = number
-        self._most = max(self._most, number)
-        insort(self._order, number << _LANE_BITS | lane)
-        if lane >= len(self._there):
-            self._there += bytes(lane + 1 - len(self._there))
-        self._there[lane] = 1
-        self._stops.clear()
-        self._asked = 0
-
-    def from_number(self, least: int) -> Lanes:
-        """1 in the lanes of numbers that are not smaller."""
-        if least > self._most:
-            return 0
-        order = self._order
-        first = bisect_left(order, least << _LANE_BITS)
-        if not self._stops:
-            self._asked += 1
-            if self._asked <= STOPS_AFTER:
-                return int.from_bytes(self._marks(first), "little")
-            self._stops += [bytes(self._marks(place)) for place in range(0, len(order) + STEP, STEP)]
-        stop = (first + STEP // 2) // STEP
-        marks = bytearray(self._stops[stop])
-        at = stop * STEP
-        if first < at:
-            for one in order[first:at]:
-                marks[one & _LANE] = 1
-        else:
-            for one in order[at:first]:
-                marks[one & _LANE] = 0
-        return int.from_bytes(marks, "little")
-
-    def _marks(self, first: int) -> bytearray:
-        """1 in the lanes from this place in the order on."""
-        order = self._order
-        if 2 * first < len(order):
-            marks = self._there.copy()
-            for one in order[:first]:
-                marks[one & _LANE] = 0
-        else:
-            marks = bytearray(len(self._there))
-            for one in order[first:]:
-                marks[one & _LANE] = 1
-        return marks
-
-    def between(self, low: int, high: int) -> Lanes:
-        """1 in the lanes of numbers from `low` to `high`."""
-        order = self._order
-        first, last = bisect_left(order, low << _LANE_BITS), bisect_left(order, (high + 1) << _LANE_BITS)
-        found = 0
-        for one in order[first:last]:
-            found |= 1 << OCTET * (one & _LANE)
-        return found
-
-
 class _Sums:
-    """In each lane a number; to be added is another one, and what is wanted is the whole part of the sum, counted in wholes of a size."""
+    """In each lane a number, counted in a size; another one is added to all, and the whole parts of the sums are wanted.
 
-    def __init__(self, size: int, zero: int = 0) -> None:
-        """`zero` is counted on top."""
+    A sum is right but for less than one in the last place, and its whole part is never too small.
+    """
+
+    def __init__(self, size: int) -> None:
         self._size = size
-        self._zero = zero
-        self._wholes = Octets(zero)
-        self._rests = _Ranked()
-        self.most = 0
-        """No number had more wholes."""
+        self._row = Row(_MIDDLE << _PLACES)
+        self.least = size
+        """No number that has been in a lane is smaller."""
 
     def put(self, lane: int, number: int) -> None:
-        whole, rest = divmod(number, self._size)
-        self._wholes.put(lane, self._zero + whole)
-        self._rests.put(lane, rest)
-        self.most = max(self.most, whole)
+        self._row.put(lane, (_MIDDLE << _PLACES) + (number << _PLACES) // self._size)
+        if number < self.least:
+            self.least = number
 
-    def with_added(self, number: int, every: Lanes) -> Lanes:
-        """The whole parts."""
-        whole, rest = divmod(number, self._size)
-        return self._wholes.lanes + whole * every + self._rests.from_number(self._size - rest)
+    def with_added(self, number: int, every: Lanes, more: int = 0) -> Lanes:
+        """The sums, and so many in the last place more."""
+        return self._row.lanes + (more - (-number << _PLACES) // self._size) * every
 
-    def near_whole(self, number: int, near: int) -> Lanes:
-        """1 where the sum is so near to a whole number, or nearer."""
+
+class _ExactSums(_Sums):
+    """It is known where a whole part may be too large."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__(size)
+        self._numbers: dict[int, int] = {}
+        """By lane."""
+        self._rests: dict[int, int] = {}
+        """Places → the smallest of the rests that these are of."""
+
+    def put(self, lane: int, number: int) -> None:
+        super().put(lane, number)
+        self._numbers[lane] = number
+        self._note(number)
+        if len(self._rests) > _NOTED_SPARE + 2 * len(self._numbers):
+            self._rests.clear()
+            for one in self._numbers.values():
+                self._note(one)
+
+    def _note(self, number: int) -> None:
+        rest = number % self._size
+        places = (rest << _PLACES) // self._size
+        known = self._rests.get(places)
+        if known is None or rest < known:
+            self._rests[places] = rest
+
+    def unsure(self, number: int) -> Lanes:
+        """1 where, with this number added, the whole part may be too large."""
         size = self._size
-        rest = number % size
-        found = self._rests.between(size - rest - near, size - rest + near)
-        if rest <= near:
-            found |= self._rests.between(0, near - rest)
-        if rest >= size - near:
-            found |= self._rests.between(2 * size - near - rest, size)
+        lacking = size - number % size
+        places = (lacking << _PLACES) // size
+        if self._rests.get(places, lacking) >= lacking:
+            return 0
+        found = 0
+        for lane, one in self._numbers.items():
+            if (one % size << _PLACES) // size == places:
+                found |= 1 << WIDTH * lane
         return found
+
+
+def _left(amount: int, taken: int) -> int:
+    """Of an amount, or anything below zero."""
+    return max(amount - taken, -1)
+
+
+def _enough(left: _Sums, taken: int, every: Lanes, more: int = 0) -> Lanes:
+    """1 where so much is left; `more` decides where it is about as much."""
+    return left.with_added(-taken, every, more) >> _PLACES + _SIGN & every
 
 
 class _Many:
@@ -163,12 +124,17 @@ class _Many:
     def __init__(self, amounts: Amounts) -> None:
         self._amounts = amounts
         self._lanes = 0
-        self._ones: Lanes = 0
+        self._reach(0)
 
     def _reach(self, lane: int) -> None:
         if lane >= self._lanes:
             self._lanes = widened(self._lanes, lane)
-            self._ones = ones(self._lanes, OCTET)
+            self._ones = every = ones(self._lanes)
+            self._scored = every * (_MIDDLE - 1)
+            """All bits of a number that is not negative, …"""
+            self._wholes = self._scored << _PLACES
+            """… of the same above the places, and of the places."""
+            self._parts = every * _PARTS
 
 
 class ManyRooms(_Many):
@@ -176,54 +142,33 @@ class ManyRooms(_Many):
 
     def __init__(self, cpu: int, memory: int, amounts: Amounts) -> None:
         super().__init__(amounts)
-        self._cpu, self._memory = cpu, memory
-        self._of_cpu, self._of_memory = _Ranked(), _Ranked()
+        self._rooms = [(amount, _ExactSums(amount or 1)) for amount in (cpu, memory)]
 
     def put(self, lane: int, pod: PodInfo) -> None:
         self._reach(lane)
-        cpu, memory = self._amounts(pod)
-        self._of_cpu.put(lane, cpu or -AMOUNT_MAX)
-        self._of_memory.put(lane, memory or -AMOUNT_MAX)
+        for (amount, left), asked in zip(self._rooms, self._amounts(pod), strict=True):
+            left.put(lane, _left(amount, asked) if asked else 2 * _SEVERAL * (amount or 1))
 
     def answers(self, use: NodeUse) -> tuple[Lanes, Lanes]:
-        cpu, memory = max(self._cpu - use.cpu, 0), max(self._memory - use.memory, 0)
-        return self._but_over(cpu, memory)
+        return self._but_over(use.cpu, use.memory)
 
     def put_use(self, lane: int, use: NodeUse) -> None:
         self._reach(lane)
-        self._of_cpu.put(lane, use.cpu)
-        self._of_memory.put(lane, use.memory)
+        for (amount, left), used in zip(self._rooms, (use.cpu, use.memory), strict=True):
+            left.put(lane, _left(amount, used))
 
     def answers_for(self, pod: PodInfo) -> tuple[Lanes, Lanes]:
-        cpu, memory = self._amounts(pod)
-        return self._but_over(self._cpu - cpu if cpu else _ANY, self._memory - memory if memory else _ANY)
+        return self._but_over(*[asked or -1 for asked in self._amounts(pod)])
 
     def _but_over(self, cpu: int, memory: int) -> tuple[Lanes, Lanes]:
-        lacking = self._of_cpu.from_number(cpu + 1) | self._of_memory.from_number(memory + 1)
-        return self._ones ^ lacking if lacking else self._ones, 0
-
-
-class _Percent:
-    """The used part of one resource, in percent and rounded up: what `(amount - taken) * 100 // amount` is less than 100; 100 for what is overcommitted."""
-
-    def __init__(self, amount: int) -> None:
-        self._amount = amount
-        self._sums = _Sums(amount)
-
-    def put(self, lane: int, amount: int) -> None:
-        self._sums.put(lane, self._hundredfold(amount) + self._amount - 1)
-
-    def _hundredfold(self, amount: int) -> int:
-        return min(100 * amount, 100 * self._amount + 1)
-
-    def answers(self, taken: int, every: Lanes) -> Lanes:
-        number = self._hundredfold(taken)
-        used = self._sums.with_added(number, every)
-        if self._sums.most + number // self._amount < 100:
-            return used
-        # Above 100, if there are 128, or if 27 more make 128.
-        over = (used | (used & every * 127) + every * 27) >> 7 & every
-        return used ^ (used ^ every * 100) & ((over << OCTET) - over)
+        every, unsure = self._ones, 0
+        fits = every
+        for (amount, left), taken in zip(self._rooms, (cpu, memory), strict=True):
+            if taken > left.least:
+                taken = min(taken, _SEVERAL * (amount or 1))
+                fits &= _enough(left, taken, every)
+                unsure |= left.unsure(-taken)
+        return fits, unsure
 
 
 class ManyFree(_Many):
@@ -232,67 +177,100 @@ class ManyFree(_Many):
     def __init__(self, cpu: tuple[int, int], memory: tuple[int, int], amounts: Amounts) -> None:
         """Of each resource the amount and the weight, of which one is above zero."""
         super().__init__(amounts)
-        self._cpu, self._memory = _Percent(cpu[0]), _Percent(memory[0])
+        self._amount_of_cpu, self._amount_of_memory = cpu[0], memory[0]
+        self._cpu, self._memory = _ExactSums(cpu[0]), _ExactSums(memory[0])
         self._weights = cpu[1], memory[1]
 
     def put(self, lane: int, pod: PodInfo) -> None:
         self._put(lane, *self._amounts(pod))
 
     def answers(self, use: NodeUse) -> tuple[Lanes, Lanes]:
-        return self._free(use.scored_cpu, use.scored_memory), 0
+        return self._free(use.scored_cpu, use.scored_memory)
 
     def put_use(self, lane: int, use: NodeUse) -> None:
         self._put(lane, use.scored_cpu, use.scored_memory)
 
     def answers_for(self, pod: PodInfo) -> tuple[Lanes, Lanes]:
-        return self._free(*self._amounts(pod)), 0
+        return self._free(*self._amounts(pod))
 
     def corner(self, pod: PodInfo) -> Corner:
         return Corner(cpu=False, memory=False)
 
     def bounds_for(self, pod: PodInfo) -> Lanes:
-        return self._free(*self._amounts(pod))
+        return self._free(*self._amounts(pod))[0]
 
     def _put(self, lane: int, cpu: int, memory: int) -> None:
         self._reach(lane)
-        self._cpu.put(lane, cpu)
-        self._memory.put(lane, memory)
+        self._cpu.put(lane, _left(100 * self._amount_of_cpu, 100 * cpu))
+        self._memory.put(lane, _left(100 * self._amount_of_memory, 100 * memory))
 
-    def _free(self, cpu: int, memory: int) -> Lanes:
-        every = self._ones
+    def _free(self, cpu: int, memory: int) -> tuple[Lanes, Lanes]:
+        """No score is too small."""
         of_cpu, of_memory = self._weights
-        used_cpu, used_memory = self._cpu.answers(cpu, every), self._memory.answers(memory, every)
+        free_cpu, unsure_cpu = self._percent(self._cpu, self._amount_of_cpu, cpu)
+        free_memory, unsure_memory = self._percent(self._memory, self._amount_of_memory, memory)
         if of_cpu == of_memory:
-            return every * 200 - used_cpu - used_memory >> 1 & every * 127
-        return self._weighted(used_cpu, used_memory)
+            return free_cpu + free_memory >> _PLACES + 1 & self._scored, unsure_cpu | unsure_memory
+        total = (free_cpu >> _PLACES) * of_cpu + (free_memory >> _PLACES) * of_memory
+        return self._divided(total, of_cpu + of_memory), unsure_cpu | unsure_memory
 
-    def _weighted(self, cpu: Lanes, memory: Lanes) -> Lanes:
-        """As many octets at once as there is room for."""
-        of_cpu, of_memory = self._weights
-        weights = of_cpu + of_memory
-        every = ones(-(-self._lanes * OCTET // WIDTH))
-        octet, found = every * 255, 0
-        for shift in range(0, WIDTH, OCTET):
-            free = every * (100 * weights)
-            free -= (cpu >> shift & octet) * of_cpu + (memory >> shift & octet) * of_memory
+    def _percent(self, left: _ExactSums, amount: int, taken: int) -> tuple[Lanes, Lanes]:
+        """Of an amount what is left, above the places, where so much more is taken; 0 if that is too much. And 1 where that is not sure."""
+        number = -min(100 * taken, 101 * amount)
+        found = left.with_added(number, self._ones)
+        if left.least + number >= 0:
+            return found & self._wholes, left.unsure(number)
+        there = found >> _PLACES + _SIGN & self._ones
+        return found & (there << _PLACES + _SIGN) - (there << _PLACES), left.unsure(number)
+
+    def _divided(self, lanes: Lanes, divisor: int) -> Lanes:
+        """The lanes divided by that, every second one at once, because there is room between them."""
+        second = int.from_bytes(
+            (b"\xff" * (WIDTH // 8) + bytes(WIDTH // 8)) * (self._lanes // 2 + 1), "little"
+        )
+        found = 0
+        for shift in (0, WIDTH):
             # Instead of a division; exact for numbers as small as these.
-            found |= (free * ((1 << 32) // weights + 1) >> 32 & octet) << shift
+            product = (lanes >> shift & second) * ((1 << _DIVIDED) // divisor + 1)
+            found |= (product >> _DIVIDED & second) << shift
         return found
 
 
-class ManyBalances(_Many):
-    """How much more even the pod makes the use of cpu and memory, on nodes that have both.
-
-    By how much the share of cpu exceeds that of memory is a number of the node and one of the pod, added.
-    """
+class _ManyApart(_Many):
+    """By how much the shares of cpu and memory differ, on nodes that have both: a number of the node and one of the pod, added."""
 
     def __init__(self, cpu: int, memory: int, amounts: Amounts) -> None:
         super().__init__(amounts)
         self._cpu, self._memory = cpu, memory
-        self._near = (cpu * memory >> _NEAR_BITS) + 1
-        self._apart = _Sums(cpu * memory, _MIDDLE)
-        self._of_cpu, self._of_memory = _Ranked(), _Ranked()
-        self._bases = Octets(_MIDDLE)
+        self._apart = _Sums(cpu * memory)
+        self._left_of_cpu, self._left_of_memory = _Sums(cpu), _Sums(memory)
+
+    def _put(self, lane: int, cpu: int, memory: int) -> None:
+        self._reach(lane)
+        self._apart.put(lane, self._difference(cpu, memory))
+        self._left_of_cpu.put(lane, _left(self._cpu, cpu))
+        self._left_of_memory.put(lane, _left(self._memory, memory))
+
+    def _difference(self, cpu: int, memory: int) -> int:
+        """Fifty times that of the shares: half of it in percent."""
+        return 50 * (min(cpu, self._cpu) * self._memory - min(memory, self._memory) * self._cpu)
+
+    def _overcommitted(self, cpu: int, memory: int) -> Lanes:
+        """1 where there is too little of one of them, or just enough."""
+        every = enough = self._ones
+        if cpu > self._left_of_cpu.least:
+            enough = _enough(self._left_of_cpu, min(cpu, _SEVERAL * self._cpu), every, -1)
+        if memory > self._left_of_memory.least:
+            enough &= _enough(self._left_of_memory, min(memory, _SEVERAL * self._memory), every, -1)
+        return enough ^ every
+
+
+class ManyBalances(_ManyApart):
+    """How much more even the pod makes the use of cpu and memory."""
+
+    def __init__(self, cpu: int, memory: int, amounts: Amounts) -> None:
+        super().__init__(cpu, memory, amounts)
+        self._bases = Row(_MIDDLE)
         """Where the lanes are uses, `base_of` them."""
 
     def put(self, lane: int, pod: PodInfo) -> None:
@@ -308,25 +286,46 @@ class ManyBalances(_Many):
     def answers_for(self, pod: PodInfo) -> tuple[Lanes, Lanes]:
         return self._scores(*self._amounts(pod), self._bases.lanes)
 
-    def _put(self, lane: int, cpu: int, memory: int) -> None:
-        self._reach(lane)
-        self._apart.put(lane, self._difference(cpu, memory))
-        self._of_cpu.put(lane, cpu)
-        self._of_memory.put(lane, memory)
-
-    def _difference(self, cpu: int, memory: int) -> int:
-        """Fifty times that of the shares: half of it in percent."""
-        cpu, memory = min(cpu, self._cpu), min(memory, self._memory)
-        return 50 * (cpu * self._memory - memory * self._cpu)
-
     def _scores(self, cpu: int, memory: int, bases: Lanes) -> tuple[Lanes, Lanes]:
-        every, difference = self._ones, self._difference(cpu, memory)
-        apart = self._apart.with_added(difference, every)
+        every = self._ones
+        apart = self._apart.with_added(self._difference(cpu, memory), every, 1)
+        # Next to a whole number these places are 0, 1 or 2: there a float may be on the other side of it.
+        beyond = (apart & self._parts) + self._parts - (every << 1) >> _PLACES & every
+        whole = apart >> _PLACES
         # What is cut off of a number below zero is what is cut off of its amount, and that is one less than its whole part.
-        below = ~apart >> 7 & every
-        unequal = (apart ^ (below << 7) - below) & every * 127
-        doubt = self._apart.near_whole(difference, self._near)
-        # Overcommitted.
-        doubt |= self._of_cpu.from_number(max(self._cpu - cpu, -1) + 1)
-        doubt |= self._of_memory.from_number(max(self._memory - memory, -1) + 1)
-        return bases - unequal >> 1 & every * 127, doubt
+        below = whole >> _SIGN & every ^ every
+        unequal = (whole ^ (below << _SIGN) - below) & self._scored
+        return bases - unequal >> 1 & self._scored, beyond ^ every | self._overcommitted(cpu, memory)
+
+
+class BalanceBounds(_ManyApart):
+    """Bounds of these scores for ranges of uses."""
+
+    def __init__(self, cpu: int, memory: int, amounts: Amounts) -> None:
+        super().__init__(cpu, memory, amounts)
+        self._bases = Row(_MIDDLE << _PLACES)
+        """Twice the bound is this less how unequally they are used with the pod."""
+
+    def put_use(self, lane: int, use: NodeUse) -> None:
+        self._put(lane, use.cpu, use.memory)
+        unequal = (abs(self._difference(use.cpu, use.memory)) << _PLACES) // (self._cpu * self._memory)
+        # Both measures of evenness are cut off in a score, so that their difference may be one more than it is; and none of the sums here is to make it smaller.
+        self._bases.put(lane, (100 + 50 + 1 << _PLACES) + unequal + 4)
+
+    def corner(self, pod: PodInfo) -> Corner:
+        """How much more even a node becomes falls or rises with how uneven it is, all the way: who takes more cpu than memory does best where memory is taken."""
+        cpu, memory = self._amounts(pod)
+        takes_cpu = cpu * self._memory > memory * self._cpu
+        return Corner(cpu=not takes_cpu, memory=takes_cpu)
+
+    def bounds_for(self, pod: PodInfo) -> Lanes:
+        every, amounts = self._ones, self._amounts(pod)
+        apart = self._apart.with_added(self._difference(*amounts), every)
+        below = apart >> _PLACES + _SIGN & every ^ every
+        unequal = (apart ^ (below << WIDTH) - below) & (self._wholes | self._parts)
+        bounds = self._bases.lanes - unequal >> _PLACES + 1 & self._scored
+        over = self._overcommitted(*amounts)
+        if over:
+            over = (over << _SIGN) - over
+            bounds = bounds & ~over | every * 100 & over
+        return bounds

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from functools import cache
 from itertools import repeat
 
-from tidelog.framework.lanes import OCTET, Lanes, Octets, marked
+from tidelog.framework.lanes import WIDTH, Lanes, Row, marked, octets
 from tidelog.framework.node_info import NodeInfo
 from tidelog.framework.node_sets import Bits, Groups, first_place, places_in
 from tidelog.framework.offers import ManyPods
@@ -42,7 +42,7 @@ FILL_MAX = 1_000_000
 """They are, if there are not more states times shapes than this: some thirty milliseconds."""
 MEMO_MAX = 2_000
 """So many levels of states are remembered for a shape; arbitrary."""
-FEW = 32
+FEW = 8
 """So many nodes of a level are looked for one by one."""
 _LEVEL_MAX = 255
 
@@ -149,12 +149,14 @@ class _Bank:
         self._traits = traits
         self._joined = 0
         """How many of the columns that were given away are known here."""
-        self._passing = Octets()
+        self._taken: set[int] = set()
+        """Columns of shapes that such nodes did do for: perhaps of earlier ones."""
+        self._passing = Row()
         """1 for shapes that such nodes may do for."""
-        self._alone = Octets()
+        self._alone = Row()
         """1 for shapes that are always asked alone."""
-        self._fixed = Octets()
-        """The least level of such nodes."""
+        self._fixed = Row()
+        """The least level of such nodes; 0 if they do not do."""
         self._rooms: dict[Asked, _Asked] = {}
         self._scores: dict[Asked, _Asked] = {}
 
@@ -163,15 +165,17 @@ class _Bank:
         for column in given[self._joined :]:
             table = tables[column]
             if table is not None:
-                self._leave(column)
+                if column in self._taken:
+                    self._leave(column)
                 self._put(column, table, node)
         self._joined = len(given)
 
     def _leave(self, column: int) -> None:
         self._passing.put(column, 0)
         self._alone.put(column, 0)
+        self._fixed.put(column, 0)
         for one in (*self._rooms.values(), *self._scores.values()):
-            one.hold(column, 0)
+            one.members.put(column, 0)
 
     def _put(self, column: int, table: BoardTable, node: NodeInfo) -> None:
         try:
@@ -181,20 +185,16 @@ class _Bank:
             return
         if not kind.passes:
             return
-        evaluation = table.evaluation
-        rooms = [asked for asked in evaluation.filters if not asked.of_traits]
-        scores = [asked for asked in evaluation.scorers if not asked.of_traits]
-        known = [
-            *(_known(self._rooms, asked, node) for asked in rooms),
-            *(_known(self._scores, asked, node) for asked in scores),
-        ]
+        self._taken.add(column)
+        known = [_known(self._rooms, asked, node) for asked in table.rooms]
+        known += [_known(self._scores, asked, node) for asked in table.scores]
         most = kind.fixed + sum(100 * one.weight for one in known)
         for one in known:
             if one.pods is None or most >= _LEVEL_MAX:
                 self._alone.put(column, 1)
             else:
-                one.pods.put(column, evaluation.pod)
-                one.hold(column, 1)
+                one.pods.put(column, table.evaluation.pod)
+                one.members.put(column, _LEVEL_MAX)
         self._passing.put(column, 1)
         self._fixed.put(column, kind.fixed + 1)
 
@@ -212,14 +212,14 @@ class _Bank:
         for one in self._scores.values():
             if one.pods is not None:
                 scores, unsure = one.pods.answers(use)
-                members = one.octets.lanes
                 if unsure:
+                    # In such a lane there may be anything.
                     doubt |= unsure & one.members.lanes
-                    members &= ~((unsure << OCTET) - unsure)
-                scores &= members
+                scores &= one.members.lanes
                 levels += scores if one.weight == 1 else scores * one.weight
-        levels &= (keep << OCTET) - keep
-        row = levels.to_bytes(len(tables), "little")
+        if keep != self._passing.lanes:
+            levels &= (keep << WIDTH) - keep
+        row = octets(levels, len(tables))
         doubt = (doubt | self._alone.lanes) & keep
         return self._corrected(row, doubt, state, tables) if doubt else row
 
@@ -228,7 +228,7 @@ class _Bank:
     ) -> bytes:
         """The row, where the shapes in doubt have been asked alone."""
         found = bytearray(row)
-        for column in marked(doubt, OCTET):
+        for column in marked(doubt):
             table = tables[column]
             found[column] = 0 if table is None or table.is_void else table.level_or_void(state)
         return bytes(found)
@@ -237,20 +237,14 @@ class _Bank:
 class _Asked:
     """One plugin's answers about all pods that it has a say for."""
 
-    __slots__ = ("members", "octets", "pods", "weight")
+    __slots__ = ("members", "pods", "weight")
 
     def __init__(self, pods: ManyPods | None, weight: int) -> None:
         self.pods = pods
         """None: it can tell of one pod only."""
-        self.members = Octets()
-        self.octets = Octets()
+        self.members = Row()
         """255 in the lanes of its pods."""
         self.weight = weight
-
-    def hold(self, column: int, one: int) -> None:
-        """Have a pod in this lane (1), or none (0)."""
-        self.members.put(column, one)
-        self.octets.put(column, 255 * one)
 
 
 def _known(known: dict[Asked, _Asked], asked: Asked, node: NodeInfo) -> _Asked:
@@ -288,6 +282,9 @@ class BoardTable:
     def take(self, column: int) -> None:
         """This one is the table's from now on, and as the nodes are. Most shapes have one pod and never get here."""
         self._column = column
+        self.rooms = [asked for asked in self.evaluation.filters if not asked.of_traits]
+        self.scores = [asked for asked in self.evaluation.scorers if not asked.of_traits]
+        """Those that do not go by traits alone, and these filters."""
         self._memo: dict[NodeState, int] = {}
         self.partitions = [Partition(asked) for asked in self.evaluation.raw_scorers]
         self._traits_changed = -1

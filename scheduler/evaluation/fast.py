@@ -167,7 +167,7 @@ class FastEvaluation:
         also = attempt.anew.scores(feasible) if attempt.anew is not None and feasible & (feasible - 1) else ()
         found = attempt.shape.choose(feasible, start, also, fewest=self._framework.ties_follow_pods)
         if self.watch is not None:
-            self.watch.chosen(attempt.shape.winners, found.place)
+            self.watch.chosen(found.tied, found.place)
         self._leave(state, pod, found, prepared, attempt.skipped, feasible)
         return nodes[found.place].name, found
 
@@ -429,10 +429,9 @@ class FastEvaluation:
         if found is None:
             return None
         prepared.wait()
-        best, winners = found
         if self.watch is not None:
-            self.watch.chosen(winners, best.place)
-        return best
+            self.watch.chosen(found.tied, found.place)
+        return found
 
     def bits_of(self, candidates: Sequence[NodeInfo]) -> Bits:
         """A placement's nodes, which every member of its group asks for."""

@@ -31,7 +31,7 @@ class Found(NamedTuple):
     feasible: int
     """How many nodes could have taken the pod."""
     tied: Bits
-    """The equally good ones; they are not counted, because hardly anybody asks how many they are."""
+    """Those among which it was chosen: the equally good ones, or of these the ones with the fewest pods. They are not counted, because hardly anybody asks how many they are."""
     score: int
 
 
@@ -70,8 +70,6 @@ class Shape:
         self._by_object = [c for c in columns if c.asked.way is Way.OBJECT]
         self.beside: AnswerColumn[Status | None] | None = None
         """Verdicts on a pod of the shape beside those that are nominated to a node."""
-        self.winners: Bits = 0
-        """The equally good nodes of the latest choice."""
         self._size = SizeMemo()
         """Of the feasible nodes, which are mostly those of the attempt before."""
         table = self._joined() if seldom else None
@@ -188,12 +186,12 @@ class Shape:
         """
         count = self._size.of(feasible)
         if count == 1:
-            self.winners = feasible
             return Found(feasible.bit_length() - 1, 1, feasible, 0)
         groups = combined(feasible, (*self._scores(feasible), *also))
         best, tied = self._table.best(groups)
-        self.winners = self._index.fewest(tied) if fewest else tied
-        return Found(first_from(self.winners, start), count, tied, best)
+        if fewest:
+            tied = self._index.fewest(tied)
+        return Found(first_from(tied, start), count, tied, best)
 
     def _scores(self, feasible: Bits) -> Iterable[tuple[int, Groups]]:
         evaluation = self._evaluation

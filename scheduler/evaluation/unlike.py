@@ -14,7 +14,7 @@ from functools import cache, partial
 from itertools import compress
 from typing import NamedTuple
 
-from tidelog.framework.lanes import OCTET, marked, ones
+from tidelog.framework.lanes import marked, octets, ones
 from tidelog.framework.node_info import NodeInfo, PodInfo
 from tidelog.framework.node_sets import Bits, Groups, first_from, first_place
 from tidelog.framework.offers import Bounds, Corner, ManyUses, NodeUse
@@ -57,9 +57,8 @@ class Search:
         *,
         fewest: bool,
         kinds: TraitKinds,
-    ) -> tuple[Found, Bits] | None:
-        """The best node, and those among which it was chosen (`fewest`: of the equally good ones those with the fewest pods); None where the
-        plugins do not answer for many nodes at once, or no node is left. Raises NotFast."""
+    ) -> Found | None:
+        """The best node; None where the plugins do not answer for many nodes at once, or no node is left. Raises NotFast."""
         self._follow()
         try:
             return self._find(evaluation, [c for c in domains if not c.now.has_no_say], start, fewest, kinds)
@@ -91,7 +90,7 @@ class Search:
         start: int,
         fewest: bool,
         kinds: TraitKinds,
-    ) -> tuple[Found, Bits] | None:
+    ) -> Found | None:
         index = self._index
         asked = _AskedTogether.of(evaluation)
         feasible = index.all
@@ -112,11 +111,11 @@ class Search:
         if not count:
             return None
         if count == 1:
-            return Found(first_place(feasible), 1, feasible, 0), feasible
+            return Found(first_place(feasible), 1, feasible, 0)
         groups = combined(feasible, self._normalized(evaluation, domains, views, feasible))
         best, winners = _best(views, groups, index.all)
-        left = index.fewest(winners) if fewest else winners
-        return Found(first_from(left, start), count, winners, best), left
+        tied = winners.nodes(fewest=fewest)
+        return Found(first_from(tied, start), count, tied, best)
 
     def _normalized(
         self, evaluation: Evaluation, domains: Sequence[Counted], views: Sequence[_View], feasible: Bits
@@ -135,9 +134,9 @@ class Search:
                 yield counted.weight, scores
 
 
-def _best(views: Sequence[_View], groups: Groups, everything: Bits) -> tuple[int, Bits]:
-    """The best total and its nodes; groups and cells best first, as far as they can still win."""
-    best, winners = -1, 0
+def _best(views: Sequence[_View], groups: Groups, everything: Bits) -> tuple[int, _Winners]:
+    """The best total and who has it; groups and cells best first, as far as they can still win."""
+    best, winners = -1, _Winners()
     for score, nodes in sorted(groups, reverse=True):
         some = None if nodes == everything else nodes
         total = score + max(view.most for view in views)
@@ -145,9 +144,34 @@ def _best(views: Sequence[_View], groups: Groups, everything: Bits) -> tuple[int
             for view in views:
                 if view.most >= total - score:
                     for cell in view.bounded(total - score):
-                        best, winners = view.best_of(cell, score, total, some, best, winners)
+                        found, states = view.best_of(cell, score, total, some, best)
+                        if states:
+                            if found > best:
+                                best, winners = found, _Winners()
+                            winners.add(states, some)
             total -= 1
     return best, winners
+
+
+class _Winners:
+    """Equally good nodes, by their states."""
+
+    def __init__(self) -> None:
+        self._states: list[tuple[list[NodeState], Bits | None]] = []
+
+    def add(self, states: list[NodeState], some: Bits | None) -> None:
+        """The nodes in these states, some of them if that is a set."""
+        self._states.append((states, some))
+
+    def nodes(self, *, fewest: bool) -> Bits:
+        """All of them, `fewest`: those with the fewest pods. It is not asked about nodes that are left out then."""
+        least = min([state.pods for states, _ in self._states for state in states]) if fewest else 0
+        found = 0
+        for states, some in self._states:
+            # A sum is a union where no node is in two sets.
+            nodes = sum([state.bits for state in states if not fewest or state.pods == least])
+            found |= nodes if some is None else nodes & some
+        return found
 
 
 class _Bank:
@@ -163,9 +187,9 @@ class _Bank:
         self._lane_of: dict[Cell, int] = {}
         self._models: dict[Asked, Bounds] = {}
         self._bounds: dict[tuple[Asked, Corner], Bounds] = {}
-        """Of each cell a use, at a corner of its range."""
         self._rooms: dict[tuple[Asked, Corner], ManyUses] = {}
-        """The same."""
+        self._ends: dict[Corner, _Ends] = {}
+        """Of each cell a use, for those."""
         self._blocks: dict[Cell, _Block] = {}
 
     def hold(self, cell: Cell) -> None:
@@ -175,12 +199,10 @@ class _Bank:
             cells = self.full if cell.is_full else self.cells
             lane = self._lane_of[cell] = len(cells)
             cells.append(cell)
-            self.octets = ones(len(self.cells), OCTET) * _LEVEL_MAX
+            self.octets = ones(len(self.cells)) * _LEVEL_MAX
         if not cell.is_full:
-            for (_, corner), bounds in self._bounds.items():
-                bounds.put_use(lane, _end_of(cell, corner))
-            for (_, corner), rooms in self._rooms.items():
-                rooms.put_use(lane, _end_of(cell, corner))
+            for ends in self._ends.values():
+                ends.put(lane, cell)
 
     def corner_for(self, asked: Asked, pod: PodInfo) -> Corner:
         """Where in a cell the score of the plugin is the highest. Raises NoBounds if it does not answer for many nodes at once."""
@@ -194,8 +216,7 @@ class _Bank:
         found = self._bounds.get((asked, corner))
         if found is None:
             found = self._bounds[asked, corner] = _bounds(asked, self._sample)
-            for lane, cell in enumerate(self.cells):
-                found.put_use(lane, _end_of(cell, corner))
+            self._ends_at(corner).tell(found)
         return found
 
     def rooms_at(self, asked: Asked, corner: Corner) -> ManyUses:
@@ -203,8 +224,15 @@ class _Bank:
         found = self._rooms.get((asked, corner))
         if found is None:
             found = self._rooms[asked, corner] = _uses(asked, self._sample)
+            self._ends_at(corner).tell(found)
+        return found
+
+    def _ends_at(self, corner: Corner) -> _Ends:
+        found = self._ends.get(corner)
+        if found is None:
+            found = self._ends[corner] = _Ends(corner)
             for lane, cell in enumerate(self.cells):
-                found.put_use(lane, _end_of(cell, corner))
+                found.put(lane, cell)
         return found
 
     def block(self, cell: Cell) -> _Block:
@@ -230,10 +258,34 @@ def _bounds(asked: Asked, node: NodeInfo) -> Bounds:
     return found.bounds()
 
 
-def _end_of(cell: Cell, corner: Corner) -> NodeUse:
-    low, high = cell.low, cell.high
-    of_cpu, of_memory = (high if corner.cpu else low), (high if corner.memory else low)
-    return NodeUse(of_cpu.cpu, of_memory.memory, of_cpu.scored_cpu, of_memory.scored_memory)
+class _Ends:
+    """Of each cell of a bank the use at one corner of its range."""
+
+    def __init__(self, corner: Corner) -> None:
+        self._corner = corner
+        self._uses: list[NodeUse] = []
+        """By lane."""
+        self._told: list[Bounds | ManyUses] = []
+
+    def tell(self, one: Bounds | ManyUses) -> None:
+        """Have them in its lanes, from now on."""
+        self._told.append(one)
+        for lane, use in enumerate(self._uses):
+            one.put_use(lane, use)
+
+    def put(self, lane: int, cell: Cell) -> None:
+        """The cell in this lane is new, or wider than before: mostly at another corner."""
+        low, high = cell.low, cell.high
+        of_cpu, of_memory = (high if self._corner.cpu else low), (high if self._corner.memory else low)
+        use = NodeUse(of_cpu.cpu, of_memory.memory, of_cpu.scored_cpu, of_memory.scored_memory)
+        if lane == len(self._uses):
+            self._uses.append(use)
+        elif self._uses[lane] == use:
+            return
+        else:
+            self._uses[lane] = use
+        for one in self._told:
+            one.put_use(lane, use)
 
 
 class _Block:
@@ -246,8 +298,8 @@ class _Block:
         self._lane_of: dict[NodeState, int] = {}
         self.states: list[NodeState] = []
         """By lane."""
-        self._ones = 0
-        """1 in each lane."""
+        self._octets = 0
+        """255 in each lane."""
         self._known: dict[Asked, ManyUses] = {}
 
     def follow(self) -> None:
@@ -261,23 +313,21 @@ class _Block:
                 self.states.append(state)
                 for together in self._known.values():
                     together.put_use(lane, state.use)
-        self._ones = ones(len(self.states), OCTET)
+        self._octets = ones(len(self.states)) * _LEVEL_MAX
 
     def levels(self, asked: _AskedTogether, kind: TraitKind) -> bytes:
         """The sum of the scores that depend on the use, for each state."""
-        count, every = len(self.states), self._ones
         sums = doubt = 0
         for one in asked.scorers:
             found, unsure = self._of(one).answers_for(asked.pod)
-            unsure &= every
-            if unsure:
-                doubt |= unsure
-                found &= ~((unsure << OCTET) - unsure)
-            sums += (found & every * _LEVEL_MAX) * one.weight
-        levels = sums.to_bytes(count, "little")
+            doubt |= unsure
+            sums += found if one.weight == 1 else found * one.weight
+        levels = octets(sums & self._octets, len(self.states))
+        doubt &= self._octets
         if doubt:
             corrected = bytearray(levels)
-            for lane in marked(doubt, OCTET):
+            # In these lanes there may be anything.
+            for lane in marked(doubt):
                 corrected[lane] = kind.score(self.states[lane].use)
             return bytes(corrected)
         return levels
@@ -304,8 +354,8 @@ class _View:
         pod, sums = asked.pod, 0
         for one in asked.scorers:
             bounds = bank.bounds_at(one, bank.corner_for(one, pod)).bounds_for(pod)
-            sums += (bounds & bank.octets) * one.weight
-        self._bounds = sums.to_bytes(len(bank.cells), "little")
+            sums += bounds if one.weight == 1 else bounds * one.weight
+        self._bounds = octets(sums & bank.octets, len(bank.cells))
         self.most = self.kind.fixed + max(self._bounds, default=0)
         """No node is better."""
 
@@ -326,7 +376,7 @@ class _View:
         for one in self._asked.rooms:
             found, unsure = bank.rooms_at(one, _LEAST).answers_for(pod)
             some &= found | unsure
-        marks = sure.to_bytes(count, "little"), some.to_bytes(count, "little")
+        marks = octets(sure, count), octets(some, count)
         for cell, is_sure, has_some in zip(bank.cells, *marks, strict=True):
             if is_sure or not cell.bits:
                 continue
@@ -348,11 +398,11 @@ class _View:
                 lane = bounds.find(wanted, lane + 1)
 
     def best_of(
-        self, cell: Cell, score: int, bound: int, some: Bits | None, best: int, winners: Bits
-    ) -> tuple[int, Bits]:
-        """The best total, which is not above `bound`, of the nodes in the cell and of what is known, and the nodes with it; `some`: only those of them."""
+        self, cell: Cell, score: int, bound: int, some: Bits | None, best: int
+    ) -> tuple[int, list[NodeState]]:
+        """The best total of nodes in the cell, which is not above `bound`, and their states, if it is not below `best`; `some`: only those of them."""
         if not (cell.bits if some is None else cell.bits & some):
-            return best, winners
+            return best, []
         known = self._levels.get(cell)
         if known is None:
             block = self._bank.block(cell)
@@ -365,13 +415,11 @@ class _View:
                 break
             if level not in levels:
                 continue
-            # A sum is a union where no node is in two sets.
-            found = sum([state.bits for state in compress(states, levels.translate(_only(level)))])
-            if some is not None:
-                found &= some
+            of_level = compress(states, levels.translate(_only(level)))
+            found = [state for state in of_level if (state.bits if some is None else state.bits & some)]
             if found:
-                return total, (winners | found if total == best else found)
-        return best, winners
+                return total, found
+        return best, []
 
 
 class _AskedTogether(NamedTuple):

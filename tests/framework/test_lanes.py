@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import random
 
-from tidelog.framework.lanes import TOP, Row, marked, octets, ones
+from tidelog.framework.lanes import WIDTH, Row, marked, octets, ones
 
 
 def test_a_lane_is_set_without_touching_its_neighbours() -> None:
     draw = random.Random(3)
-    numbers = [draw.randrange(2 * TOP) for _ in range(20)]
+    numbers = [draw.randrange(1 << WIDTH) for _ in range(20)]
     row = Row(blank=5)
     for lane, number in reversed(list(enumerate(numbers))[1:]):
-        row.put(lane, draw.randrange(2 * TOP))
+        row.put(lane, draw.randrange(1 << WIDTH))
         row.put(lane, number)
 
-    found = [row.lanes >> 64 * lane & (2 * TOP - 1) for lane in range(20)]
+    found = [row.lanes >> WIDTH * lane & ((1 << WIDTH) - 1) for lane in range(20)]
 
     assert found == [5, *numbers[1:]]
 

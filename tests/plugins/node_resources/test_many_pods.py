@@ -12,7 +12,7 @@ import pytest
 from tests.thorough import cases
 from tidelog.framework.handle import FrameworkHandle
 from tidelog.framework.interface import CycleState
-from tidelog.framework.lanes import OCTET
+from tidelog.framework.lanes import WIDTH
 from tidelog.framework.listers import Listers
 from tidelog.framework.node_info import NodeInfo, PodInfo
 from tidelog.framework.offers import NodeUse, Together
@@ -83,7 +83,7 @@ def answers(
 
 
 def lane_of(lanes: int, lane: int) -> int:
-    return lanes >> OCTET * lane & 255
+    return lanes >> WIDTH * lane & 255
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
@@ -144,6 +144,50 @@ def test_many_uses_are_judged_as_each_alone_and_no_use_in_a_range_is_better_than
                 assert lane_of(bounds, lane) >= max([one(pod)(use) for use in those if fits(use)], default=0)
 
     assert sure > 1_000
+
+
+@pytest.mark.parametrize("percent", [0, 1, 50, 99])
+def test_pods_of_which_single_bytes_decide_are_judged_right_or_in_doubt(percent: int) -> None:
+    _, fit, balance, _ = drawn(0)
+    cpu, memory = 4_000, (16 << 30) - 12_345
+    node = NodeInfo(b.node("n").capacity(cpu=f"{cpu}m", memory=str(memory)).build())
+    used = 1 << 20
+    use = NodeUse(0, used, 0, used)
+    # With so much more there is just that percentage left.
+    most = memory - used - -(-percent * memory // 100)
+    pods = [PodInfo(b.pod(f"p{more}").request(memory=str(most + more)).build()) for more in range(-3, 4)]
+    doubted = 0
+
+    for made, one in answers(fit, balance, node):
+        many, uses = made().pods(), made().uses()
+        uses.put_use(0, use)
+        for lane, pod in enumerate(pods):
+            many.put(lane, pod)
+        found, doubt = many.answers(use)
+        for lane, pod in enumerate(pods):
+            alone, alone_doubt = uses.answers_for(pod)
+            doubted += lane_of(doubt, lane) + lane_of(alone_doubt, 0)
+            assert lane_of(doubt, lane) or lane_of(found, lane) == one(pod)(use)
+            assert lane_of(alone_doubt, 0) or lane_of(alone, 0) == one(pod)(use)
+
+    assert doubted > 0
+
+
+def test_equal_pods_that_fit_exactly_are_not_in_doubt() -> None:
+    _, fit, _, _ = drawn(0)
+    node = NodeInfo(b.node("n").capacity(cpu="4", memory="4Gi").build())
+    pods = [PodInfo(b.pod(f"p{n}").request(cpu="100m", memory="128Mi").build()) for n in range(9)]
+
+    for taken, fits in ((31, 1), (32, 0)):
+        use = NodeUse(100 * taken, 128 * MIB * taken, 100 * taken, 128 * MIB * taken)
+        for together, each in ((fit.rooms_together(node), fits), (fit.scores_together(node), None)):
+            assert together is not None
+            many = together.pods()
+            for lane, pod in enumerate(pods):
+                many.put(lane, pod)
+            found, doubt = many.answers(use)
+            assert doubt == 0
+            assert each is None or [lane_of(found, lane) for lane in range(9)] == [each] * 9
 
 
 def test_nodes_that_have_too_much_to_count_are_left_to_one_question_a_pod() -> None:

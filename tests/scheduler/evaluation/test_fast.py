@@ -275,7 +275,9 @@ def plain_answer(
     scores = framework.score_nodes(fresh, pod, found.nodes)
     assert isinstance(scores, NodeScores)
     node, tied = framework.select(scores, turn)
-    equals = bits_of([place_of(one.name) for one in tied], len(framework.snapshot.nodes))
+    least = min(len(one.pods) for one in tied) if framework.ties_follow_pods else 0
+    among = [place_of(one.name) for one in tied if len(one.pods) == least or not framework.ties_follow_pods]
+    equals = bits_of(among, len(framework.snapshot.nodes))
     best = Found(place_of(node.name), len(found.nodes), equals, max(scores.totals))
     return node.name, best, fresh.skip_filter
 

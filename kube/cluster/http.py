@@ -318,6 +318,8 @@ class HttpPool:
         self._busy: dict[HttpConnection, None] = {}
         self._gathers = False
         """Answers that come now are read together, a little later."""
+        self._paused: list[HttpConnection] = []
+        """Those that are read then, also where the answer was read before they were paused: they are idle by then."""
         self._is_closed = False
 
     async def ask(
@@ -335,7 +337,7 @@ class HttpPool:
             try:
                 answered = connection.ask(data)
                 if self._gathers:
-                    connection.pause()
+                    self._pause(connection)
                 answer = await answered
             except BaseException:
                 # Its answer may still come, and would be taken for another's.
@@ -355,12 +357,17 @@ class HttpPool:
     def _gather(self) -> None:
         self._gathers = True
         for connection in self._busy:
-            connection.pause()
+            self._pause(connection)
         asyncio.get_running_loop().call_later(TOGETHER_SECONDS, self._gathered)
+
+    def _pause(self, connection: HttpConnection) -> None:
+        connection.pause()
+        self._paused.append(connection)
 
     def _gathered(self) -> None:
         self._gathers = False
-        for connection in self._busy:
+        paused, self._paused = self._paused, []
+        for connection in paused:
             connection.resume()
 
     async def stream(

@@ -17,6 +17,7 @@ from tidelog.kube.cluster.credentials import Access, Credentials
 from tidelog.kube.cluster.http import (
     IDLE_SECONDS,
     PIECE_BYTES_MAX,
+    TOGETHER_MIN,
     BrokenAnswer,
     HttpAnswer,
     HttpConnection,
@@ -355,6 +356,33 @@ async def test_pool_that_is_closed_keeps_nothing() -> None:
     with contextlib.suppress(BrokenAnswer):
         await asking
     assert pool._open == set()
+
+
+async def test_connection_that_had_its_answer_when_others_were_made_to_wait_is_read_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pool, wires = HttpPool("127.0.0.1", 0, None), [Wire() for _ in range(2 * TOGETHER_MIN)]
+    unused = iter(wires)
+
+    async def connected(kind: type[HttpConnection], _: float) -> HttpConnection:
+        connection = kind()
+        connection.connection_made(next(unused))
+        return connection
+
+    monkeypatch.setattr(pool, "_connected", connected)
+    asking = [
+        asyncio.create_task(pool.ask(b"x", seconds=PATIENCE, connect_seconds=PATIENCE, sent=lambda _: None))
+        for _ in wires
+    ]
+    await asyncio.sleep(0)
+    for connection in list(pool._busy):
+        connection.data_received(PLAIN)
+    await asyncio.gather(*asking)
+    paused = [wire.is_paused for wire in wires]
+    pool._gathered()
+
+    assert any(paused)
+    assert [wire.is_paused for wire in wires] == [False] * len(wires)
 
 
 # --- streams over a socket --------------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from tidelog.plugins.registry import Registry
 from tidelog.queue.hints import HintMap
 from tidelog.replay.driver import Driver
 from tidelog.replay.verify import recover, verify
+from tidelog.scheduler.core import Core
 from tidelog.scheduler.state import encode_state, load_state
 from tidelog.testing import builders as b
 
@@ -27,8 +28,8 @@ HEADER = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeScheduler
 GATES = {"TopologyAwareWorkloadScheduling": True, "WorkloadBasicPolicyDesiredCount": True}
 
 
-def started(gates: dict[str, bool] | None = None, **section: Any) -> Driver:
-    driver = Driver()
+def started(gates: dict[str, bool] | None = None, *, core: Core | None = None, **section: Any) -> Driver:
+    driver = Driver(core=core)
     tidelog = {"featureGates": GATES if gates is None else gates, **section}
     driver.start(resolve_configuration({**HEADER, "tidelog": tidelog}, driver.registry).configuration)
     return driver
@@ -107,6 +108,17 @@ def test_gang_takes_the_tightest_rack_that_takes_it_all(driver: Driver) -> None:
     assert chosen.placement == f"{RACK}=b"
     assert chosen.candidates == 2
     assert any("aggregate cpu" in line for line in chosen.explanation)
+    assert_replays(driver)
+
+
+@pytest.mark.parametrize("fast", [True, False])
+def test_member_of_a_gang_counts_where_the_members_before_it_have_gone(fast: bool) -> None:
+    driver = started(core=Core(Registry(), fast=fast))
+    driver.put(node("a1", "a", "3"), node("a2", "a", "3"), node("z"), gang(min_count=3), *members(3, cpu="2"))
+
+    driver.settle()
+
+    assert driver.placements() == {}
     assert_replays(driver)
 
 

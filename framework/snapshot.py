@@ -4,8 +4,7 @@ There is one snapshot, refreshed before each attempt. Its nodes are the cache's 
 refresh and the decision, as all that an attempt does is done at once. A refresh costs what changed since the last one; only when nodes
 came or went, or moved to another zone, is the list of nodes laid out again. From the moment that a decision is taken over into the cache
 the nodes show it, and what is derived from them shows it at the next refresh. A cycle that must try things (a gang's placements) adds
-pods to the snapshot and takes them away again with `assume` and `forget`: the nodes concerned are clones until the next refresh, and
-nothing of it reaches the cache.
+pods and takes them away again with `assume` and `forget`, each the other's exact inverse, before it ends: nothing of it is left.
 
 Who keeps tables about nodes (the fast evaluation) brings them up to date with `changed_since`.
 """
@@ -79,8 +78,6 @@ class Snapshot:
         """Grows with each change of the snapshot."""
         self.object_generation = 0
         """Grows when a node is added, removed, or its own object changes."""
-        self._tried: dict[str, NodeInfo] = {}
-        """Name of a node with which something was tried → the source's own, in whose place a clone stands."""
         self.effort = Effort()
         """Of the attempt that looks at it."""
         self._changes = ChangeList()
@@ -148,7 +145,6 @@ class Snapshot:
 
     def refresh(self, source: SnapshotSource) -> None:
         """Be as the source is now."""
-        self._end_trials()
         if source.generation == self._source_generation:
             return
         self.label_keys = source.label_keys
@@ -243,12 +239,8 @@ class Snapshot:
     # --- trying things --------------------------------------------------------------------------------------------------
 
     def assume(self, pod: PodInfo, node_name: str) -> None:
-        """Put a pod on a node of the snapshot only. It must be taken away with `forget` before the next refresh."""
-        place = self._index[node_name]
-        node = self.nodes[place]
-        if node_name not in self._tried:
-            self._tried[node_name] = node
-            node = self.nodes[place] = node.clone()
+        """Put a pod on a node, for a trial. It must be taken away with `forget` before the attempt goes on to anything else."""
+        node = self.nodes[self._index[node_name]]
         node.add_pod(pod)
         if pod.has_affinity:
             self.label_keys.note(pod)
@@ -261,13 +253,6 @@ class Snapshot:
         node.remove_pod(pod)
         self.generation = self._changes.touch(node_name)
         self._index_pods(node_name, node)
-
-    def _end_trials(self) -> None:
-        """Let the source's own nodes stand in their places again: the clones are as they were before, since all was taken back."""
-        for name, node in self._tried.items():
-            self.nodes[self._index[name]] = node
-            self._index_pods(name, node)
-        self._tried.clear()
 
     def touch(self, name: str) -> None:
         """Something has changed that counts as the node's own, though it is told elsewhere; a node that is not known is not an error."""

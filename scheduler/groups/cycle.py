@@ -15,7 +15,6 @@ does: no sums, no ranks, a placement is feasible or not, and whoever does not fi
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -383,17 +382,9 @@ class _Cycle:
                 raise GroupFailure(status)
             return TrialStep(pod, state, "", error=FitError.of_node(found.node, status))
         framework.snapshot.assume(pod, found.node)
-        self._follow(nodes, found.node)
         step = TrialStep(pod, state, found.node, result=found)
         step.show_writes(framework)
         return step
-
-    def _follow(self, nodes: list[NodeInfo] | None, name: str) -> None:
-        """Have the node of this name among the candidates as the snapshot shows it since a member was put there: a clone."""
-        if nodes is not None:
-            place_of = self.framework.snapshot.place_of
-            place = bisect_left(nodes, place_of(name), key=lambda node: place_of(node.name))
-            nodes[place] = self.framework.snapshot.nodes[place_of(name)]
 
     def _forget(self, evaluation: TrialEvaluation) -> None:
         """Take everybody off the snapshot again, the last first."""

@@ -48,6 +48,7 @@ STAYING_TAKES_NOTHING = 15
 FAILURES_STAND = 16
 LEAVING_HURTS_LATER = 17
 BINDINGS_NEED_NODES = 18
+GROUPS_SAY_AGAIN = 19
 
 BEHAVIOURS: dict[int, Behaviour] = {
     GUARDED_STARTING_PODS: Behaviour(
@@ -139,6 +140,11 @@ BEHAVIOURS: dict[int, Behaviour] = {
         "bindings-need-nodes",
         "0.1.0",
         "A pod that waited for answers, or for those of its gang, is not bound to a node that has gone meanwhile; its binding is called off if the node changes before its record is written.",
+    ),
+    GROUPS_SAY_AGAIN: Behaviour(
+        "groups-say-again",
+        "0.1.0",
+        "A group's rejection is written out again if the group's own condition does not say it any more, as a pod's is.",
     ),
 }
 """Number → what changed."""

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from tidelog.eventlog.records import AttemptError, Body, Unschedulable
-from tidelog.framework.behaviours import BINDINGS_NEED_NODES, FAILURES_STAND
+from tidelog.framework.behaviours import BINDINGS_NEED_NODES, FAILURES_STAND, GROUPS_SAY_AGAIN
 from tidelog.framework.framework import Framework
 from tidelog.framework.interface import Code, CycleState, Status, unschedulable
 from tidelog.framework.node_info import PodInfo
@@ -118,7 +118,8 @@ class Attempts:
         self._permits.keep_states(result.states)
         (key, body), *others = result.outcomes
         if isinstance(body, Unschedulable):
-            body = self._rejections.abbreviated_group(key, body, self._cluster.pod)
+            group = self._cluster.objects.get(key) if self._behaves(GROUPS_SAY_AGAIN) else None
+            body = self._rejections.abbreviated_group(key, body, group, self._cluster.pod)
         return Decision(*stamp, ((key, body), *others), result.relies)
 
     # --- the end of waits ---------------------------------------------------------------------------------------------

@@ -14,8 +14,8 @@ from typing import Any
 
 import msgspec
 
-from tidelog.api.objects import Pod
-from tidelog.api.pod_status import is_rejected_with
+from tidelog.api.objects import Object, Pod, PodGroup
+from tidelog.api.pod_status import UNSCHEDULABLE, is_rejected_with, with_group_condition
 from tidelog.eventlog.records import Body, Nominated, Unschedulable
 from tidelog.queue.entity import pod_key
 from tidelog.queue.scheduling_queue import SchedulingQueue
@@ -63,9 +63,13 @@ class Rejections:
         return tuple(found)
 
     def abbreviated_group(
-        self, key: str, body: Unschedulable, pod_of: Callable[[str], Pod | None]
+        self, key: str, body: Unschedulable, group: Object | None, pod_of: Callable[[str], Pod | None]
     ) -> Unschedulable:
-        """A group's rejection, if it is like the last one and its pods say so."""
+        """A group's rejection, if it is like the last one, its pods say so, and the group's own object, if there is one, has nothing new to say."""
+        if isinstance(group, PodGroup):
+            told = with_group_condition(group, "False", UNSCHEDULABLE, body.message, body.at)
+            if told is not group:
+                return body
         return self._abbreviated(key, body, map(pod_of, body.members))
 
     def _abbreviated(self, who: str, body: Unschedulable, pods: Iterable[Pod | None]) -> Unschedulable:

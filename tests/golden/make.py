@@ -28,6 +28,7 @@ from tidelog.eventlog.transfer import export_log
 from tidelog.framework.behaviours import (
     BINDINGS_NEED_NODES,
     FAILURES_STAND,
+    GROUPS_SAY_AGAIN,
     LEAVING_HURTS_LATER,
     PLANS_NEED_DEVICES,
     PROMISES_STAY,
@@ -496,6 +497,20 @@ def bindings_need_nodes() -> Driver:
     return twice(BINDINGS_NEED_NODES, happens)
 
 
+def groups_say_again() -> Driver:
+    """A gang that does not fit is put anew without its condition, and does not fit again."""
+
+    def happens(driver: Driver, when: str) -> None:
+        driver.put(node(when, "a").build(), b.pod_group(when, min_count=2))
+        driver.put(*(pod(f"{when}-{i}").group(when).request(cpu="100").build() for i in range(2)))
+        driver.settle()
+        driver.put(b.pod_group(when, min_count=2))
+        driver.advance(seconds=301)
+        driver.settle()
+
+    return twice(GROUPS_SAY_AGAIN, happens)
+
+
 STORIES: dict[str, Callable[[], Driver]] = {
     "spread": spread,
     "preemption": preemption,
@@ -521,6 +536,7 @@ STORIES: dict[str, Callable[[], Driver]] = {
     "failures-stand": failures_stand,
     "leaving-hurts-later": leaving_hurts_later,
     "bindings-need-nodes": bindings_need_nodes,
+    "groups-say-again": groups_say_again,
 }
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.worlds.groups import member, node
-from tidelog.api.objects import Pod, PodGroup, pod_condition
+from tidelog.api.objects import Condition, Pod, PodGroup, pod_condition
 from tidelog.configuration.configuration import resolve_configuration
 from tidelog.eventlog.objects import ObjectTable
 from tidelog.eventlog.records import AttemptAborted, PlacementChosen, Unschedulable, decode_body
@@ -178,6 +178,28 @@ def test_repeated_rejection_refers_to_the_first(driver: Driver) -> None:
     assert others
     assert all(other.same_as and not other.members for other in others)
     assert_replays(driver)
+
+
+def test_group_that_was_put_anew_without_its_condition_says_again_why_it_waits(driver: Driver) -> None:
+    driver.put(node("a1", "a", "3"), gang(), *members(4))
+    driver.settle()
+    (said,) = conditions_of_group(driver)
+    driver.put(gang())
+    assert conditions_of_group(driver) == ()
+
+    driver.advance(seconds=301)
+
+    (again,) = conditions_of_group(driver)
+    assert (again.reason, again.message) == (said.reason, said.message)
+    bodies = [decode_body(r) for r in driver.records if r.kind == "Unschedulable"]
+    assert [body.same_as for body in bodies if isinstance(body, Unschedulable)] == [0, 0]
+    assert_replays(driver)
+
+
+def conditions_of_group(driver: Driver) -> tuple[Condition, ...]:
+    group = driver.core.objects["PodGroup/default/train"]
+    assert isinstance(group, PodGroup)
+    return group.status.conditions
 
 
 def test_half_a_gang_is_never_seen_at_any_record(driver: Driver) -> None:

@@ -177,7 +177,7 @@ class Snapshot:
         if old is None and new is None:
             return
         self.generation = self._changes.touch(name)
-        if old is not new:
+        if old is None or new is None or old.node is not new.node:
             self.object_generation = self._object_changes.touch(name)
             self._count_images(old, -1)
             self._count_images(new, 1)
@@ -253,6 +253,15 @@ class Snapshot:
         node.remove_pod(pod)
         self.generation = self._changes.touch(node_name)
         self._index_pods(node_name, node)
+
+    def hide(self, uid: str, node_name: str) -> None:
+        """Show a node without the pod of this uid until the next refresh: as it was before the last attempt put the pod there."""
+        place = self._index[node_name]
+        node = self.nodes[place]
+        if uid in node.pods:
+            self.nodes[place] = node = node.clone()
+            node.remove_pod(node.pods[uid])
+            self._index_pods(node_name, node)
 
     def touch(self, name: str) -> None:
         """Something has changed that counts as the node's own, though it is told elsewhere; a node that is not known is not an error."""

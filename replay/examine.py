@@ -142,10 +142,13 @@ def framework_for(core: Core, pod: Pod) -> Framework:
 def examine(
     core: Core, pod: Pod, at: int, waiting: WaitingPod | None = None, *, refresh: bool = True
 ) -> Examination:
-    """Ask every plugin about the pod in the state that `core` is in. `refresh=False`: in that of its last attempt."""
-    framework = framework_for(core, pod)
+    """Ask every plugin about the pod in the state that `core` is in. `refresh=False`: in that in which its last attempt, this pod's, began."""
+    framework, info = framework_for(core, pod), PodInfo(pod)
+    snapshot, cache = core.cluster.snapshot, core.cluster.cache
     if refresh:
-        core.cluster.snapshot.refresh(core.cluster.cache)
+        snapshot.refresh(cache)
+    elif (node := cache.node_of(info.uid)) is not None and snapshot.get(node) is not None:
+        snapshot.hide(info.uid, node)
     if waiting is None:
         waiting = core.queue.get(f"{pod.metadata.namespace}/{pod.metadata.name}")
-    return Examination(framework, PodInfo(pod), at, waiting)
+    return Examination(framework, info, at, waiting)

@@ -162,3 +162,21 @@ def test_after_a_trial_the_node_and_what_is_derived_from_all_are_as_before() -> 
 
     assert cache.dump() == before
     assert [found.name for found in snapshot.nodes_with_required_anti_affinity_pods()] == ["n"]
+
+
+def test_a_node_is_shown_without_a_pod_until_the_next_refresh() -> None:
+    cache, snapshot = cluster("n", "m")
+    own = cache.get("n")
+    assert own is not None
+    cache.assume(PodInfo(pod("p").pod_anti_affinity(HOSTNAME, "app=a").build()), "n")
+    objects = snapshot.object_generation
+
+    snapshot.hide("default/p", "n")
+    snapshot.hide("default/p", "n")
+
+    assert (list(snapshot.nodes[0].pods), list(own.pods)) == ([], ["default/p"])
+    assert list(snapshot.nodes_with_affinity_pods()) == []
+    snapshot.refresh(cache)
+    assert snapshot.nodes[0] is own
+    assert list(snapshot.nodes_with_affinity_pods()) == [own]
+    assert snapshot.object_generation == objects

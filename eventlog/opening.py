@@ -39,6 +39,9 @@ UNREADABLE = (sqlite3.Error, UnicodeDecodeError)
 _WAL_HEADER, _FRAME_HEADER = 32, 24
 """Bytes, in a write-ahead log of SQLite."""
 
+_ALONE = "mode=ro&immutable=1"
+"""The options by which SQLite takes a database as it stands, without a write-ahead log."""
+
 ATTEMPTS = 20
 """A log that looks damaged is examined this often while another process writes to it."""
 
@@ -262,7 +265,7 @@ def _name_head(connection: sqlite3.Connection, path: str, head_file: HeadFile, e
 def _create(path: str, disk: Disk, allowed: bool) -> None:
     """Make a new log, unless the head file says that there was one."""
     refuse_unfinished(path)
-    if os.path.exists(path + "-wal") and os.path.getsize(path + "-wal"):
+    if has_wal(path):
         # SQLite would apply it to whatever database stands beside it.
         raise LogDamaged(path, 1, None, "its write-ahead log is there, but not its database")
     if not allowed or os.path.exists(path + ".head"):
@@ -367,14 +370,18 @@ def connect_writing(path: str, disk: Disk) -> sqlite3.Connection:
     return connection
 
 
+def has_wal(path: str) -> bool:
+    """Whether there is something in its write-ahead log."""
+    return os.path.exists(path + "-wal") and os.path.getsize(path + "-wal") > 0
+
+
 def connect_reading(path: str, disk: Disk) -> tuple[sqlite3.Connection, bool]:
     """A read-only connection, and whether it sees what others write from now on.
 
     A WAL database needs its -shm file, which a reader in a read-only folder, or on a full disk, cannot create. If there is a WAL, exclusive
     mode without file locks keeps the WAL's index in memory instead; if there is none, the file can be read as it is.
     """
-    wal = os.path.exists(path + "-wal") and os.path.getsize(path + "-wal") > 0
-    otherwise = ("mode=ro&vfs=unix-none", True) if wal else ("mode=ro&immutable=1", False)
+    otherwise = ("mode=ro&vfs=unix-none", True) if has_wal(path) else (_ALONE, False)
     problem: Exception | None = None
     for options, exclusive in [("mode=ro", False), otherwise]:
         try:
@@ -394,6 +401,11 @@ def connect_reading(path: str, disk: Disk) -> tuple[sqlite3.Connection, bool]:
             # Whatever is wrong with the file, the examination meets it again and names it.
         return connection, options == "mode=ro"
     raise LogError(f"{path}: cannot be opened for reading: {problem}")
+
+
+def connect_alone(path: str, disk: Disk) -> sqlite3.Connection:
+    """A read-only connection to the database without its write-ahead log, while nobody writes."""
+    return disk.connect(_uri(path, _ALONE))
 
 
 def _cannot_have_index(error: Exception) -> bool:

@@ -5,6 +5,9 @@ cannot be trusted; the loss is recorded as a `LossAccepted` record in its place.
 
 A compacted log may have its oldest state some records behind its beginning. Where damage comes between the two, no state could be computed from
 what is before it, so that the log begins at that state instead, whose snapshot knows the chain, and goes on to the next damage.
+
+Of a damaged write-ahead log SQLite takes the pages before the damage, and prefers them to those in the database, also where newer ones have been moved
+there since. So the database is read without it, too, and what is good for longer is taken.
 """
 
 from __future__ import annotations
@@ -55,7 +58,7 @@ async def repair(
 ) -> Repaired:
     """Make a damaged log usable again. Without `accept_loss` it only looks, and raises `LogDamaged` if there is damage.
 
-    Costs a pass over the log, and, for a file, the room for a second copy of it.
+    Costs a pass over the log, or a few if it is damaged, and, for a file, the room for a second copy of it.
     """
     if is_database(path):
         with needs_postgres():
@@ -132,18 +135,32 @@ def _build_anew(
 ) -> Repaired:
     """A new log of the good records, with a record of the loss if there is one, in the place of the damaged one."""
     reading = _with_note(path, opening.read_head(path, disk))
-    connection = None
-    if os.path.exists(path):
-        connection, _ = opening.connect_reading(path, disk)
-    try:
-        done = _build(path, connection, reading, found, clock, disk, progress)
-    except sqlite3.Error as error:
-        raise LogError(f"{path}: cannot be repaired: {error}") from error
-    finally:
-        if connection is not None:
-            connection.close()
+    with contextlib.ExitStack() as stack:
+        connection = _connect(path, disk, stack) if os.path.exists(path) else None
+        try:
+            done = _build(path, connection, reading, found, clock, disk, progress)
+        except sqlite3.Error as error:
+            raise LogError(f"{path}: cannot be repaired: {error}") from error
     backup = rebuild.install(path, disk)
     return replace(done, backup=backup)
+
+
+def _connect(path: str, disk: Disk, stack: contextlib.ExitStack) -> sqlite3.Connection:
+    """The database, with its write-ahead log if that brings it further."""
+    connection, _ = opening.connect_reading(path, disk)
+    stack.callback(connection.close)
+    if not opening.has_wal(path):
+        return connection
+    alone = opening.connect_alone(path, disk)
+    stack.callback(alone.close)
+    return max((connection, alone), key=_reach)
+
+
+def _reach(connection: sqlite3.Connection) -> tuple[int, bool]:
+    """The last record that is good, and whether there is a state to compute others from."""
+    begin = _beginning(connection, _anchor(connection))
+    end = _end(connection, begin)
+    return end, not begin.seq or any(begin.seq <= state.seq <= end for state in _states(connection))
 
 
 def _with_note(path: str, reading: HeadReading) -> HeadReading:
@@ -239,15 +256,16 @@ def _beginning(connection: sqlite3.Connection, anchor: Head) -> Head:
     """Where the new log is to begin: at the old one's anchor, unless that was compacted and what is good behind it comes to no state."""
     if not anchor.seq:
         return anchor
-    states = [found for found in _good_snapshots(connection) if not found.name.endswith(CHANGES)]
-    states.sort(key=lambda found: found.seq)
+    states = sorted(_states(connection), key=lambda found: found.seq)
     for begin in (anchor, *(_place_of(connection, state) for state in states if state.seq > anchor.seq)):
-        end = begin.seq
-        for records in _good_records(connection, begin):
-            end = records[-1].seq
-        if comes_to_states(states, begin.seq, end):
+        if comes_to_states(states, begin.seq, _end(connection, begin)):
             return begin
     return anchor
+
+
+def _states(connection: sqlite3.Connection) -> Iterator[Snapshot]:
+    """The snapshots that need no others."""
+    return (found for found in _good_snapshots(connection) if not found.name.endswith(CHANGES))
 
 
 def comes_to_states(states: Sequence[Snapshot], begin: int, end: int) -> bool:
@@ -263,6 +281,11 @@ def _place_of(connection: sqlite3.Connection, state: Snapshot) -> Head:
             (row[1] for row in database.select(connection, state.seq, state.seq) if row[7] == state.chain), 0
         )
     return Head(seq=state.seq, at=at, digest=state.chain)
+
+
+def _end(connection: sqlite3.Connection, begin: Head) -> int:
+    """The last record that is good."""
+    return max((records[-1].seq for records in _good_records(connection, begin)), default=begin.seq)
 
 
 def _good_records(connection: sqlite3.Connection, place: Head) -> Iterator[list[Record]]:

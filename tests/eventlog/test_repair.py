@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tidelog.api.errors import LogDamaged, LogError, LogLocked
-from tidelog.eventlog import database, rebuild
+from tidelog.eventlog import database, rebuild, sqlite
 from tidelog.eventlog.disk import Disk
 from tidelog.eventlog.log import open_log
 from tidelog.eventlog.reader import open_reader
@@ -41,6 +41,12 @@ def change(path: Path, old: bytes, new: bytes) -> None:
     content = path.read_bytes()
     assert content.count(old) == 1
     path.write_bytes(content.replace(old, new))
+
+
+def flip_bit(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 10] ^= 1
+    path.write_bytes(content)
 
 
 def page_of(path: Path, table: str) -> int:
@@ -312,6 +318,36 @@ async def test_log_damaged_behind_a_state_begins_where_it_did(tmp_path: Path) ->
 
     assert (done.kept, done.lost_last, done.begins) == (9, 20, 0)
     assert (await read(path))[:-1] == records[4:9]
+
+
+@pytest.mark.parametrize("compact_to", [0, 12])
+async def test_damaged_write_ahead_log_costs_nothing_that_was_moved_to_the_database(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compact_to: int
+) -> None:
+    """SQLite takes it up to the damage, and what it takes hides the newer pages that were moved: of a database that grew nothing can be read then."""
+    live, path = tmp_path / "live.db", tmp_path / "c.db"
+    async with open_log(live) as log:
+        await log.take_over("first")
+        for n in range(2, 60):
+            await log.append([Draft(body=Tick(), author="cluster", key=f"Pod/default/{'web' * 100}-{n}")])
+            if n == compact_to:
+                await log.put_snapshot("objects", n, b"the state" * 100)
+                await log.compact()
+        records = [record async for record in log.read()]
+        monkeypatch.setattr(sqlite, "CHECKPOINT_BYTES", 0)
+        await log.store.tidy()
+        for suffix in ("", "-wal", ".head"):
+            shutil.copyfile(f"{live}{suffix}", f"{path}{suffix}")
+    flip_bit(tmp_path / "c.db-wal")
+    with pytest.raises(LogDamaged):
+        await repair(path, accept_loss=False)
+
+    done = await repair(path, accept_loss=True)
+
+    assert (done.kept, done.lost_last, done.begins) == (59, 59, 0)
+    assert await read(path) == records
+    async with open_reader(path) as reader:
+        assert (await reader.snapshot("objects") is not None) == bool(compact_to)
 
 
 async def test_log_of_another_history_is_repaired_with_a_record_of_the_loss(tmp_path: Path) -> None:

@@ -48,11 +48,11 @@ class Mending:
         self._first, _, self._states = self._rows()
         if isinstance(step, Repair):
             self._damage(step)
-        self._left = self._good(self._rows()[1], self._first)
-        """So many records are still good."""
-        if follows and isinstance(step, Repair) and step.damage == "byte":
-            # By the index that the standby keeps, what was moved to the database is read from there, though the write-ahead log may still have it.
-            self._left = min(self._left, self._good(self._rows(with_log=False)[1], self._first))
+        left = [self._good(self._rows(with_log=with_log)[1], self._first) for with_log in (True, False)]
+        # By the index that a standby keeps, what was moved to the database is read from there, though the write-ahead log may still have it.
+        is_hidden = follows and isinstance(step, Repair) and step.damage == "byte"
+        self._left = min(left) if is_hidden else max(left)
+        """So many records are still good: a damaged write-ahead log may hide what was moved to the database."""
 
     # --- damage ---------------------------------------------------------------------------------------------------------
 

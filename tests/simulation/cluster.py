@@ -236,6 +236,8 @@ class SeenCluster:
         """Budget → uid → (name, time) of the evictions of ours that were charged to it, of pods that are still there."""
         self.others: dict[str, Object] = {}
         """Every other object by key."""
+        self.others_changed = 0
+        """The last record of somebody else that changed any of them."""
         self.groups: dict[str, PodGroup | Workload] = {}
         self.said: dict[int, Unschedulable] = {}
         """Rejections by seq, for those that only refer to them."""
@@ -368,6 +370,7 @@ class SeenCluster:
             self.groups[key] = obj
         else:
             self.others[key] = obj
+            self.others_changed = self.seq
 
     def _write(self, writes: Iterable[Write]) -> None:
         """The record itself does them."""
@@ -395,7 +398,8 @@ class SeenCluster:
         if self.budgets.pop(key, None) is not None:
             self.budgets_changed = self.seq
         self.groups.pop(key, None)
-        self.others.pop(key, None)
+        if self.others.pop(key, None) is not None:
+            self.others_changed = self.seq
         if key.startswith("Node/"):
             self.nodes.pop(key.rpartition("/")[2], None)
 

@@ -357,8 +357,10 @@ class Judge:
             case Scheduled():
                 self._judge_binding(record, body, self._pod(record))
             case Waiting() | Reserved():
+                # A wait for a permit ends in no binding: of the pod's claims it is judged by what it saw.
+                claims = isinstance(body, Reserved) or self.cluster.others_changed <= body.observed
                 self._judge_place(
-                    record, self._pod(record), body.node, body.fallback, self._is_chosen(record.key)
+                    record, self._pod(record), body.node, body.fallback, self._is_chosen(record.key), claims
                 )
                 self._judge_fallback(record, self._pod(record), body.fallback, body.at)
             case Unschedulable() if pod is not None and pod.changed <= body.observed and not pod.reserved:
@@ -463,7 +465,13 @@ class Judge:
         self._judge_fallback(record, pod, body.fallback, body.at)
 
     def _judge_place(
-        self, record: Record, pod: SeenPod, node: str, fallback: Iterable[Fallback], chosen: bool
+        self,
+        record: Record,
+        pod: SeenPod,
+        node: str,
+        fallback: Iterable[Fallback],
+        chosen: bool,
+        claims: bool = True,
     ) -> None:
         if chosen:
             return  # Judged with its group.
@@ -473,9 +481,9 @@ class Judge:
         _hold(found is not None, "gone", f"there is no node {node}", record)
         assert found is not None
         fallen = {f.constraint for f in fallback}
-        why = misfit(self.cluster, pod, found, fallen=fallen)
+        why = misfit(self.cluster, pod, found, fallen=fallen, claims=claims)
         _hold(not why, "constraint", f"on {node}: {why}", record)
-        why = misfit(self.cluster, pod, found, fallen=fallen, promised=True)
+        why = misfit(self.cluster, pod, found, fallen=fallen, promised=True, claims=claims)
         _hold(not why, "promise", f"on {node}: {why}", record)
 
     def _judge_group(self, record: Record, body: PlacementChosen) -> None:

@@ -23,11 +23,12 @@ def misfit(
     fallen: Collection[int] = (),
     without: Collection[str] = (),
     promised: bool = False,
+    claims: bool = True,
 ) -> str:
     """Why the pod must not go to this node as things are; empty if it may.
 
     `fallen`: indices of its spread constraints that do not count. `without`: keys of pods that are taken to be gone. `promised`: pods of
-    its priority and above count where they are nominated to.
+    its priority and above count where they are nominated to. `claims`: its own count.
     """
     if reason := _closed(pod, node) or _wrong_kind(pod, node):
         return reason
@@ -36,7 +37,7 @@ def misfit(
         others = [p for p in others if p.key not in without]
     guests = _promised(cluster, pod, node) if promised else []
     return (
-        unmet(cluster, pod, node)
+        (unmet(cluster, pod, node) if claims else "")
         or _no_room(pod, node, [*(p for p in others if p.place == node.name), *guests])
         or _too_near(cluster, pod, node, others)
         or _too_far(cluster, pod, node, others)

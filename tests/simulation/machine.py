@@ -338,6 +338,7 @@ class Machine:
         if self.habits.standby:
             self.start("two")
         for step in self.story.steps:
+            await self._mend_torn()
             await self._do(step)
         await self._end()
 
@@ -477,14 +478,19 @@ class Machine:
         """Somebody may have looked at files that were not what they should be."""
         files = self.files
         recent = self.loop.now - self._tampered[1] < round(TAMPERED_SECONDS * NANOS)
-        return isinstance(files, RealFiles) and (files.is_tampered or recent)
+        return isinstance(files, RealFiles) and (files.is_tampered or files.is_torn or recent)
 
-    async def _mend(self, step: Repair | Reimport) -> None:
-        """With nobody but a standby that sleeps; again, until it is done."""
+    async def _mend_torn(self) -> None:
+        """The operator has what somebody led of a torn database looked at, and made anew if it is damaged."""
+        if isinstance(self.files, RealFiles) and self.files.is_torn:
+            await self._mend(None)
+
+    async def _mend(self, step: Repair | Reimport | None) -> None:
+        """With nobody but a standby that sleeps; again, until it is done. Without a step it is damaged already, if at all."""
         self._put_back()
         if not isinstance(self.files, RealFiles) or not self.files.exists() or not self.records:
             return
-        standby = self._of("standby") if step.follows else None
+        standby = self._of("standby") if step is not None and step.follows else None
         if standby is not None and standby.process.paused:
             standby = None  # It would wake too early.
         self.is_mending = True
@@ -508,8 +514,8 @@ class Machine:
         else:
             raise Violation("lost", f"the log could not be mended in {TRIES} tries")
         self._mended(mending.kept(), mending.begins)
-        self.counts["repairs" if isinstance(step, Repair) else "imports"] += 1
-        self.is_mending = False
+        self.counts["imports" if isinstance(step, Reimport) else "repairs"] += 1
+        self.is_mending = self.files.is_torn = False
         if standby is not None:
             self.counts["standbys of a mended log"] += standby.process.alive
             self.loop.go_on(standby.process)
@@ -566,6 +572,7 @@ class Machine:
         for program in self._alive:
             if program.process.paused:
                 self.loop.go_on(program.process)
+        await self._mend_torn()
         # Who was told to stop while he was paused does so now, and comes back.
         stopping = [d.working for d in self.daemons.values() if d.process.alive and d.may_end]
         if stopping:

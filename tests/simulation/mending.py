@@ -35,14 +35,20 @@ class Mending:
     """Of one log."""
 
     def __init__(
-        self, files: RealFiles, step: Repair | Reimport, records: Sequence[Record], *, follows: bool = False
+        self,
+        files: RealFiles,
+        step: Repair | Reimport | None,
+        records: Sequence[Record],
+        *,
+        follows: bool = False,
     ) -> None:
-        """`follows`: a standby has the files open meanwhile."""
+        """Without a step it is damaged already. `follows`: a standby has the files open meanwhile."""
         self.is_done = False
         self._files = files
         self._records = records
         self._export: list[bytes] = []
         self._is_import = isinstance(step, Reimport)
+        self._may_lose = isinstance(step, Repair)
         self.begins = 0
         """The log begins behind this record now, since the damage was before its oldest state; 0: where it did."""
         self._first, _, self._states = self._rows()
@@ -117,7 +123,7 @@ class Mending:
         _hold(left >= self._left, f"records {left + 1} to {self._left} were good, and are gone")
         more = [row for row in rows if row.seq > left]
         if left < len(self._records) or self.begins:
-            _hold(not self._is_import, f"of {len(self._records)} records {left} were imported")
+            _hold(self._may_lose, f"of {len(self._records)} records {left} are left, and none was damaged")
             told = [row.kind for row in more]
             _hold(told == [LOSS], f"after record {left} come {told}, and nobody is told of the loss")
         return left

@@ -349,6 +349,9 @@ class RealFiles:
         """What was taken away: where it stood → where it is."""
         self._takes_away = False
         self._is_led_since = False
+        self._tears = False
+        self.is_torn = False
+        """Somebody leads a database of which something was taken away: he has found every record, but other pages may be missing."""
 
     def exists(self) -> bool:
         """Whether there is a log."""
@@ -430,6 +433,7 @@ class RealFiles:
         self._takes_away = step.way not in ("linked", "replaced") and not (
             in_place and step.files == (".head",)
         )
+        self._tears = self._takes_away and "" in step.files
         for name, path in paths.items():
             content = path.read_bytes()
             kept = aside / path.name
@@ -458,6 +462,7 @@ class RealFiles:
             return
         for path, kept in () if self._is_led_since else self._aside.items():
             os.replace(kept, path)
+        self.is_torn = self._is_led_since and self._tears
         shutil.rmtree(Path(self.disk.folder, "aside"))
         self.disk.is_tampered = False
         self.disk.begin_anew()

@@ -81,6 +81,8 @@ def test_simulation_follows_from_its_seed_alone() -> None:
         ),
         pytest.param(6465, id="parts of a snapshot are in a damaged page, and cannot be removed"),
         pytest.param(3756, id="power is lost behind a sync that has failed"),
+        pytest.param(11274, id="a damaged write-ahead log hides what was moved to the database"),
+        pytest.param(11189, id="a database that was cut is led, though pages of a snapshot are missing"),
     ],
 )
 def test_story_that_failed_once_is_told_to_its_end(seed: int) -> None:

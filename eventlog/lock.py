@@ -57,7 +57,7 @@ class WriterLock:
             # Removed by one that made no log after all, between our opening and its letting go.
             os.close(self._fd)
             self._fd = self._taken(path)
-        self._found = self._read()
+        self._found = self._text = self._read()
         left = _decoded(self._found) or Holder(pid=0, host="", since="")
         self._holder = Holder(
             pid=os.getpid(),
@@ -153,12 +153,14 @@ class WriterLock:
             return b""
 
     def _write(self, text: bytes) -> None:
+        """… unless somebody else has: the system has forgotten that this one holds the lock, and what stands there is for who came after."""
+        if self._read() != self._text:
+            return
         # Best effort: on a full disk the lock holds all the same, and only the message about it is poorer.
-        try:
+        with contextlib.suppress(OSError):
             os.ftruncate(self._fd, 0)
             os.pwrite(self._fd, text, 0)
-        except OSError:
-            pass
+        self._text = self._read()
 
 
 def read_holder(path: str) -> Holder | None:

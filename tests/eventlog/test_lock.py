@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import signal
 import subprocess
@@ -133,3 +134,27 @@ def test_lock_file_that_was_removed_or_replaced_is_seen(tmp_path: Path) -> None:
         lock.check()
     WriterLock(path, "you").release()
     lock.release()
+
+
+@pytest.mark.parametrize("is_over", [False, True])
+def test_who_was_robbed_of_the_lock_leaves_no_note_for_who_comes_after(tmp_path: Path, is_over: bool) -> None:
+    """The note says how long the log was at least: of a log that was repaired meanwhile, and is shorter, the next one would not be led."""
+    path = str(tmp_path / "c.db")
+    robbed = WriterLock(path, "the first")
+    robbed.opened()
+    fcntl.flock(robbed._fd, fcntl.LOCK_UN)
+    after = WriterLock(path, "the second")
+    after.opened()
+    after.announce("/run/socket")
+    if is_over:
+        after.release()
+
+    robbed.abandon(164, 3)
+
+    found = read_holder(path)
+    if is_over:
+        assert found is None
+    else:
+        assert found is not None
+        assert (found.what, found.socket, found.seq) == ("the second", "/run/socket", 0)
+        after.release()

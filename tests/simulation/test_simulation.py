@@ -82,6 +82,7 @@ def test_simulation_follows_from_its_seed_alone() -> None:
         pytest.param(6465, id="parts of a snapshot are in a damaged page, and cannot be removed"),
         pytest.param(3756, id="power is lost behind a sync that has failed"),
         pytest.param(11274, id="a damaged write-ahead log hides what was moved to the database"),
+        pytest.param(11705, id="who was robbed of the lock ends after a repair"),
         pytest.param(11189, id="a database that was cut is led, though pages of a snapshot are missing"),
     ],
 )

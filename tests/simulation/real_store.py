@@ -340,6 +340,7 @@ class RealFiles:
         self.on_locked: Callable[[_Lock], None] = lambda _: None
         self.on_unlocked: Callable[[_Lock], None] = lambda _: None
         self._locks: list[_Lock] = []
+        self.names = itertools.count(1)
         self._wrappers: list[tuple[Process | None, Any]] = []
         self._at_work = False
         self._dead: list[Process] = []
@@ -527,7 +528,8 @@ class _Lock(WriterLock):
     def __init__(self, files: RealFiles, path: str, what: str) -> None:
         self.process = CURRENT.get()
         self._files = files
-        super().__init__(path, what)
+        # All are of one process here: by its number nobody could tell his own name in the file from another's.
+        super().__init__(path, f"{what} {next(files.names)}")
         files._locks.append(self)
         files.on_locked(self)
 

@@ -45,6 +45,9 @@ class SnapshotSource(Protocol):
     def node_names(self) -> Sequence[str]:
         """All nodes, in the order in which they are examined."""
 
+    def nodes(self) -> Iterable[NodeInfo]:
+        """The same, themselves."""
+
 
 class Snapshot:
     """Implements `tidelog.framework.interface.Snapshot`. Empty until it is first refreshed."""
@@ -152,19 +155,15 @@ class Snapshot:
         if changed is None:
             changed = list(dict.fromkeys((*self._index, *source.node_names())))
         new_layout = source.layout_generation != self._source_layout
-        by_name = {node.name: node for node in self.nodes} if new_layout else {}
         # Oldest change first, so that the snapshot's own list has the source's order.
         for name in reversed(changed):
             node = source.get(name)
             self._note(name, self.get(name), node)
-            if new_layout:
-                if node is not None:
-                    by_name[name] = node
-            elif node is not None:
+            if node is not None and not new_layout:
                 self.nodes[self._index[name]] = node
         if new_layout:
             self.layout += 1
-            self.nodes = [by_name[name] for name in source.node_names()]
+            self.nodes = list(source.nodes())
             self.names = tuple(node.name for node in self.nodes)
             self._index = {name: place for place, name in enumerate(self.names)}
             self._changes.drop_removed(self._index)

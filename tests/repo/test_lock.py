@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 from pathlib import Path
 from types import ModuleType
 
@@ -58,3 +59,12 @@ def test_nothing_is_needed_that_the_lock_lacks() -> None:
 
 def test_bill_of_materials_is_that_of_the_lock() -> None:
     assert TOOL.SBOM.read_text(encoding="utf-8") == TOOL.bill(PACKAGES), "make lock writes it anew"
+
+
+def test_image_is_built_on_one_base_named_by_its_digest() -> None:
+    lines = (ROOT / "deploy" / "Containerfile").read_text(encoding="utf-8").splitlines()
+    bases = [line.split()[1] for line in lines if line.startswith("FROM ")]
+
+    assert len(bases) == 2
+    assert len(set(bases)) == 1, bases
+    assert re.fullmatch(r"python:3\.\d+-slim@sha256:[0-9a-f]{64}", bases[0]), bases[0]

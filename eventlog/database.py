@@ -461,6 +461,11 @@ def cannot_look(error: Exception) -> bool:
     return code is not None and (code & 0xFF in NOT_DAMAGE or code in NOT_DAMAGE_IO)
 
 
+def is_damaged(error: Exception) -> bool:
+    """Whether this error says that something in the file is not as SQLite left it."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+
+
 def damage(path: str, error: Exception, first: int, last: int | None) -> LogError:
     """Turn an error met while reading into one for the user; `first` and `last` say where it was met."""
     if isinstance(error, ChainBroken):

@@ -359,9 +359,13 @@ class SqliteStore(_Reading):
                 raise LogBusy(self.name, str(error)) from error
             if not self._failed:
                 raise LogFull(self.name, self._disk.room(self.name)[0]) from error
+            if database.is_damaged(error):
+                # What is missing may be in no record's way, so that starting again would end here again.
+                way_out = f"SQLite finds its file damaged; make it anew: tidelog log repair --accept-loss {self.name}"
+            else:
+                way_out = "make sure that the disk is well and has room, then start again"
             raise LogError(
-                f"{self.name}: writing failed ({error}): nothing more is written or acknowledged; "
-                "make sure that the disk is well and has room, then start again"
+                f"{self.name}: writing failed ({error}): nothing more is written or acknowledged; {way_out}"
             ) from error
 
     def _guarded(

@@ -179,6 +179,23 @@ async def test_destroyed_anchor_is_found_again_by_the_snapshot_behind_it(tmp_pat
         assert await reader.snapshot("objects") is not None
 
 
+async def test_writer_that_meets_a_destroyed_page_names_the_repair(tmp_path: Path) -> None:
+    path = tmp_path / "c.db"
+    records = await make(path)
+    destroy_page(path, page_of(path, "parts"))
+
+    async with open_log(path) as log:
+        with pytest.raises(LogError, match="writing failed") as told:
+            await log.put_snapshot("objects", 20, b"the state")
+    assert f"tidelog log repair --accept-loss {path}" in str(told.value)
+    assert "start again" not in str(told.value)
+
+    done = await repair(path, accept_loss=True)
+
+    assert (done.kept, done.lost_last) == (20, 20)
+    assert await read(path) == records
+
+
 async def test_destroyed_records_leave_nothing_but_the_record_of_it(tmp_path: Path) -> None:
     path = tmp_path / "c.db"
     await make(path)

@@ -18,7 +18,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from hashlib import sha256
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -44,6 +44,8 @@ from tidelog.eventlog.store import (
     advance,
     superfluous,
 )
+
+R = TypeVar("R")
 
 APPLICATION_ID = 0x5449_4445  # "TIDE": what `file` and SQLite's own tools show
 PART_BYTES = 2**20
@@ -269,17 +271,18 @@ def insert(connection: sqlite3.Connection, records: Sequence[Record]) -> None:
             done += size
 
 
-def transaction(connection: sqlite3.Connection, work: Callable[[], object]) -> None:
+def transaction(connection: sqlite3.Connection, work: Callable[[], R]) -> R:
     """Do `work`, all or nothing; durable on return."""
     connection.execute("BEGIN IMMEDIATE")
     try:
-        work()
+        done = work()
         connection.execute("COMMIT")
     except BaseException:
         # After some errors SQLite has rolled back by itself.
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         raise
+    return done
 
 
 def checkpoint(connection: sqlite3.Connection) -> tuple[int, int]:
@@ -388,7 +391,7 @@ def drop_snapshot(connection: sqlite3.Connection, name: str, seq: int) -> None:
 
 
 def sweep(connection: sqlite3.Connection, parts: int) -> bool:
-    """Remove at most so many parts of snapshots that are not there (any more), in one transaction; whether there are more that can be removed.
+    """Remove at most so many parts of snapshots that are not there (any more), within the transaction under way; whether there are more that can be removed.
 
     A part whose name was damaged in the index alone is found there and nowhere else: it stays.
     """
@@ -400,7 +403,7 @@ def sweep(connection: sqlite3.Connection, parts: int) -> bool:
     before = connection.total_changes
     if found:
         delete = "DELETE FROM parts WHERE name = ? AND seq = ? AND part = ?"
-        transaction(connection, lambda: connection.executemany(delete, found[:parts]))
+        connection.executemany(delete, found[:parts])
     return len(found) > parts and connection.total_changes > before
 
 

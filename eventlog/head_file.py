@@ -104,10 +104,13 @@ class HeadFile:
         """Durable on return. After an error the file must not be written again.
 
         Refused if another process has written since this one last read or wrote: with the numbers known here its newest head
-        would be overwritten, and the file go back; or if somebody has put older content into it.
+        would be overwritten, and the file go back; or if somebody has put older content into it. But one who was robbed of the lock
+        between his look and his write may put an older head in the place of the newest: what this one wrote before is there yet,
+        and that place is written to again.
         """
         found = self._look()
-        if (found.generation, found.doubtful) != self._known:
+        generation, is_doubtful = self._known
+        if (found.generation, found.doubtful) not in (self._known, (generation - 1, is_doubtful)):
             raise LogError(
                 f"{self.path}: another process has written to it: nothing more is written or acknowledged; start again"
             )

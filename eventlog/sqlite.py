@@ -332,7 +332,7 @@ class SqliteStore(_Reading):
         self.head = head
 
     def _commit(self, connection: sqlite3.Connection, records: Sequence[Record], head: Head) -> None:
-        database.transaction(connection, partial(self._insert, connection, records))
+        self._in_transaction(connection, self._insert, records)
         self._head_file.write(head)
 
     def _insert(self, connection: sqlite3.Connection, records: Sequence[Record]) -> None:
@@ -428,18 +428,18 @@ class SqliteStore(_Reading):
                 raise LogFull(self.name, free)
         else:
             self._check_room_for(size)
-        await self._write(_in_transaction, database.drop_snapshot, name, seq)
+        await self._write(self._in_transaction, database.drop_snapshot, name, seq)
         try:
             for number, data in enumerate(parts_of(snapshot.pieces, database.PART_BYTES)):
                 await self._write(self._confirmed, database.put_part, name, seq, number, data)
             await self._write(self._confirmed, self._finish, snapshot)
         except LogFull:
             with contextlib.suppress(LogFull):
-                await self._write(_in_transaction, database.drop_snapshot, name, seq)
+                await self._write(self._in_transaction, database.drop_snapshot, name, seq)
             raise
         self._since_checkpoint += size
         await self.tidy()
-        while await self._write(database.sweep, STEPS[0][0]):
+        while await self._write(self._in_transaction, database.sweep, STEPS[0][0]):
             await self.tidy()
 
     def _finish(self, connection: sqlite3.Connection, snapshot: Snapshot) -> None:
@@ -462,7 +462,7 @@ class SqliteStore(_Reading):
     def _reclaim(self, connection: sqlite3.Connection, parts: int, pages: int) -> bool:
         # What was dropped is in the write-ahead log: once moved, it is begun anew. On a full disk there is no other room.
         self._checkpoint(connection)
-        more = database.sweep(connection, parts)
+        more = self._in_transaction(connection, database.sweep, parts)
         if not more and database.is_incremental(connection):
             more = database.give_back(connection, pages)
         if more:
@@ -495,8 +495,23 @@ class SqliteStore(_Reading):
         **kwargs: P.kwargs,
     ) -> None:
         """A transaction that changes something, found again in the files that it was written to."""
-        _in_transaction(connection, function, *args, **kwargs)
+        self._in_transaction(connection, function, *args, **kwargs)
         self._identity.confirm()
+
+    def _in_transaction(
+        self,
+        connection: sqlite3.Connection,
+        function: Callable[Concatenate[sqlite3.Connection, P], R],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> R:
+        """All or nothing, and only with the lock, at which it looks within the transaction: as long as that lasts, nobody else opens the log to write."""
+
+        def work() -> R:
+            self.lock.check()
+            return function(connection, *args, **kwargs)
+
+        return database.transaction(connection, work)
 
     def _drop(self, connection: sqlite3.Connection, anchor: Head) -> None:
         """Compact, unless a process that took the lock away has: the anchor would go back to before records that are gone."""
@@ -543,12 +558,3 @@ class SqliteStore(_Reading):
         except LogError as error:
             return error
         return None
-
-
-def _in_transaction(
-    connection: sqlite3.Connection,
-    function: Callable[Concatenate[sqlite3.Connection, P], None],
-    *args: P.args,
-    **kwargs: P.kwargs,
-) -> None:
-    database.transaction(connection, partial(function, connection, *args, **kwargs))

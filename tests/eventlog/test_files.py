@@ -11,15 +11,18 @@ import stat
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.patience import PATIENCE
 from tidelog.api.errors import LogDamaged, LogError, LogLocked
-from tidelog.eventlog import opening
+from tidelog.eventlog import database, opening
 from tidelog.eventlog.disk import Disk
 from tidelog.eventlog.head_file import HeadFile
+from tidelog.eventlog.identity import Identity
 from tidelog.eventlog.lock import WriterLock
 from tidelog.eventlog.log import Log, open_log
 from tidelog.eventlog.reader import LogReader, open_reader
@@ -554,6 +557,59 @@ async def test_writer_that_was_robbed_within_a_commit_finds_the_records_of_the_o
     async with open_reader(tmp_path / "c.db") as reader:
         await verify(reader)
         assert [record.seq async for record in reader.read()] == ([4, 5] if compacted else [1, 2, 3, 4, 5])
+
+
+@pytest.mark.parametrize(
+    ("work", "look"),
+    [
+        pytest.param("append", 1, id="a group"),
+        *[pytest.param("put_snapshot", at, id=f"a snapshot's job {at}") for at in (1, 2, 3, 4)],
+        pytest.param("compact", 1, id="a compaction"),
+    ],
+)
+async def test_writer_that_was_robbed_after_its_look_at_the_files_leaves_the_other_alone(
+    tmp_path: Path, work: str, look: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever it wrote would end the other, who found his files changed; and nobody would lead."""
+    first = await open_log(tmp_path / "c.db")
+    await first.append([tick(), tick()])
+    await first.put_snapshot("objects", 2, b"state")
+    robbed, is_over = asyncio.Event(), threading.Event()
+    loop, looks = asyncio.get_running_loop(), 0
+
+    def stopped_behind(check: Callable[[Identity], None]) -> Callable[[Identity], None]:
+        def slow(self: Identity) -> None:
+            nonlocal looks
+            check(self)
+            looks += 1
+            if looks == look:
+                loop.call_soon_threadsafe(robbed.set)
+                is_over.wait(PATIENCE)
+
+        return slow
+
+    with monkeypatch.context() as patch:
+        for name in ("check", "check_before_commit"):
+            patch.setattr(Identity, name, stopped_behind(getattr(Identity, name)))
+        works = {
+            "append": lambda: first.append([tick()]),
+            "put_snapshot": lambda: first.put_snapshot("objects", 2, os.urandom(2 * database.PART_BYTES)),
+            "compact": lambda: first.compact(2),
+        }
+        job = asyncio.create_task(works[work]())
+        await robbed.wait()
+    os.unlink(tmp_path / "c.db.lock")
+    async with open_log(tmp_path / "c.db") as second:
+        is_over.set()
+        (told,) = await asyncio.gather(job, return_exceptions=True)
+        await first.close()
+
+        await second.append([tick()])
+
+    assert "was removed or replaced" in str(told)
+    async with open_reader(tmp_path / "c.db") as reader:
+        await verify(reader)
+        assert await seqs(reader) == [1, 2, 3]
 
 
 async def test_compaction_that_was_robbed_of_its_lock_drops_nothing_after_another(

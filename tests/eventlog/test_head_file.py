@@ -78,6 +78,28 @@ def test_file_that_another_process_has_written_since_is_left_as_it_is(file: Head
     other.close()
 
 
+@pytest.mark.parametrize("writes", [1, 2, 3, 4])
+def test_what_who_was_robbed_writes_late_is_written_over(file: HeadFile, writes: int) -> None:
+    """He had looked already. It is in the place of the newest head, or of the one before."""
+
+    class Slow(Disk):
+        def write_at(self, fd: int, data: bytes, offset: int) -> None:
+            for head in HEADS[:writes]:
+                file.write(head)
+            super().write_at(fd, data, offset)
+
+    robbed = HeadFile.open(file.path, Slow(), writable=True)
+    robbed.write(HEADS[0])
+
+    file.write(HEADS[4])
+
+    assert (parse(content(file)).head, parse(content(file)).doubtful) == (HEADS[4], False)
+    with pytest.raises(LogError, match="another process has written to it"):
+        robbed.write(HEADS[1])
+    file.close()
+    robbed.close()
+
+
 @pytest.mark.parametrize("size", [0, 1, SECTOR, SLOT - 1, SLOT, SLOT + 1, SIZE - 1])
 def test_file_that_was_cut_off_is_filled_up_by_two_writes(file: HeadFile, size: int) -> None:
     file.write(HEADS[0])

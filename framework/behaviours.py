@@ -49,6 +49,7 @@ FAILURES_STAND = 16
 LEAVING_HURTS_LATER = 17
 BINDINGS_NEED_NODES = 18
 GROUPS_SAY_AGAIN = 19
+PROMISED_VOLUMES_COUNT = 20
 
 BEHAVIOURS: dict[int, Behaviour] = {
     GUARDED_STARTING_PODS: Behaviour(
@@ -145,6 +146,11 @@ BEHAVIOURS: dict[int, Behaviour] = {
         "groups-say-again",
         "0.1.0",
         "A group's rejection is written out again if the group's own condition does not say it any more, as a pod's is.",
+    ),
+    PROMISED_VOLUMES_COUNT: Behaviour(
+        "promised-volumes-count",
+        "0.1.0",
+        "NodeVolumeLimits leaves a node the attachments for the pods nominated to it, and counts a claim that one of them mounts too once, as kube-scheduler does.",
     ),
 }
 """Number → what changed."""

@@ -142,6 +142,7 @@ class Framework:
         self.names_nominated_rejectors = handle.upstream and handle.behaves(NOMINATED_REJECTORS)
         """Plugins that rejected the nominated node are named beside those that left out the other nodes."""
         self.nominated: NominatedPods = FixedNominations() if nominated is None else nominated
+        handle.nominated = self.nominated
         self.observer: Observer | None = None
         self.has_observed_steps = False
         self.weights = dict(weights or {})

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from tidelog.api.features import FeatureGates
 from tidelog.framework.listers import Listers
+from tidelog.framework.nominations import FixedNominations, NominatedPods
 from tidelog.framework.preemption_plan import PreemptionPort
 from tidelog.framework.snapshot import Snapshot
 
@@ -32,6 +33,8 @@ class FrameworkHandle:
         self.guard_starting_pods = guard_starting_pods
         self.preemption: PreemptionPort | None = None
         """Set once the framework exists: plugins are made before it."""
+        self.nominated: NominatedPods = FixedNominations()
+        """Set by the framework."""
         self.behaviours = frozenset(behaviours)
 
     def behaves(self, number: int) -> bool:

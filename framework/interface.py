@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from tidelog.framework.devices import Devices
     from tidelog.framework.label_keys import LabelKeys
     from tidelog.framework.node_info import NodeInfo, PodInfo
+    from tidelog.framework.nominations import NominatedPods
     from tidelog.framework.preemption_plan import (
         PreemptionOutcome,
         PreemptionPlan,
@@ -303,6 +304,10 @@ class Handle(Protocol):
     @property
     def preemption(self) -> PreemptionPort | None:
         """For PostFilter plugins that make room; None where a plugin is made outside a framework."""
+
+    @property
+    def nominated(self) -> NominatedPods:
+        """Pods for which room was made on nodes: the filters are asked with them there, too."""
 
     def behaves(self, number: int) -> bool:
         """Whether a numbered change of behaviour is in force (`tidelog.framework.behaviours`)."""

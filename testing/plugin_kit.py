@@ -51,6 +51,7 @@ from tidelog.framework.interface import (
     unresolvable,
 )
 from tidelog.framework.node_info import NodeInfo, PodInfo
+from tidelog.framework.nominations import FixedNominations, NominatedPods
 from tidelog.framework.object_events import Rules, effects, pod_events
 from tidelog.framework.offers import EVERYTHING, PodParts, SignsAttempts, SignsPods
 from tidelog.framework.preemption_plan import PreemptionPort
@@ -75,6 +76,7 @@ class StandardHandle:
         self.features = features
         self.upstream = upstream
         self.preemption: PreemptionPort | None = None
+        self.nominated: NominatedPods = FixedNominations()
         self.fallback_only_if_rejected_by_spread = False
         self.guard_starting_pods = True
 

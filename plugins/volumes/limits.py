@@ -7,13 +7,13 @@ and those of VolumeAttachments that no pod there accounts for.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import ClassVar, NamedTuple
 
 from tidelog.api.objects import Pod, Volume
 from tidelog.api.storage import CSINode, PersistentVolume, PersistentVolumeClaim, VolumeAttachment
 from tidelog.api.volumes import claim_uses, class_of
-from tidelog.framework.behaviours import NODES_WAKE_FOR_VOLUMES
+from tidelog.framework.behaviours import NODES_WAKE_FOR_VOLUMES, PROMISED_VOLUMES_COUNT
 from tidelog.framework.events import Action, ClusterEvent, EventRegistration, Hint, Resource, WaitingPod
 from tidelog.framework.interface import (
     SKIP,
@@ -83,6 +83,7 @@ class NodeVolumeLimits(Plugin):
         super().__init__(args, handle)
         self._attached: dict[str, tuple[int, tuple[str, ...], Attached]] = {}
         """Node → generation of the storage, uids of its pods, and what was attached then."""
+        self._counts_promised = handle.behaves(PROMISED_VOLUMES_COUNT)
         self._room = Room(handle)
 
     def sign_pod(self, pod: PodInfo) -> object:
@@ -93,37 +94,44 @@ class NodeVolumeLimits(Plugin):
 
     def sign_attempt(self, state: CycleState, pod: PodInfo) -> object | None:
         """How many volumes of each driver; which ones only where a node may have them already."""
-        if self._is_skipped(pod.pod):
+        if self._is_skipped(pod):
             return None
         try:
-            found = [self._told_apart(pod.pod, has_csi_node) for has_csi_node in (False, True)]
+            found = [self._told_apart(pod, has_csi_node) for has_csi_node in (False, True)]
         except LookupFailed as failure:
             return failure.status.reasons
         return found, self.handle.listers.storage.class_generation
 
-    def _told_apart(self, pod: Pod, has_csi_node: bool) -> Volumes:
+    def _told_apart(self, pod: PodInfo, has_csi_node: bool) -> Volumes:
         """The pod's volumes; those that no node can have yet stand there without a name of their own. Raises LookupFailed."""
         storage, snapshot = self.handle.listers.storage, self.handle.snapshot
         found: Volumes = {}
-        new = new_volumes(pod, storage, snapshot)
-        for key, driver in volumes_of(pod, storage, has_csi_node, is_new=True).items():
+        promised = {claim for others in self._promised(pod) for other in others for claim in other.claims}
+        new = new_volumes(pod.pod, storage, snapshot, promised)
+        for key, driver in volumes_of(pod.pod, storage, has_csi_node, is_new=True).items():
             found[f"\0{len(found)}" if key in new else key] = driver
         return found
 
-    def _is_skipped(self, pod: Pod) -> bool:
-        if not any(map(_may_count, pod.spec.volumes)):
+    def _promised(self, pod: PodInfo) -> Iterator[list[PodInfo]]:
+        """The other pods that are nominated to a node, node by node. Costs a look at each."""
+        nominated = self.handle.nominated
+        for name in nominated.nodes() if self._counts_promised else ():
+            yield [other for other in nominated.pods_on(name) if other.uid != pod.uid]
+
+    def _is_skipped(self, pod: PodInfo) -> bool:
+        if not any(map(_may_count, pod.pod.spec.volumes)):
             return True
-        return not self.handle.upstream and self._room.is_everywhere(pod)
+        return not self.handle.upstream and self._room.is_everywhere(pod.pod, self._promised(pod))
 
     def pre_filter(self, state: CycleState, pod: PodInfo, nodes: Sequence[NodeInfo]) -> PreFilterResult:
         """Skips a pod without a volume that a driver could have to attach, and one whose volumes every node can take."""
-        if self._is_skipped(pod.pod):
+        if self._is_skipped(pod):
             return PreFilterResult(status=SKIP)
         if state.is_shared:
             # Other pods than this one are asked about, and it may be on a node itself by then.
             for has_csi_node in (False, True):
                 try:
-                    state.write(_wanted_key(has_csi_node), self._told_apart(pod.pod, has_csi_node))
+                    state.write(_wanted_key(has_csi_node), self._told_apart(pod, has_csi_node))
                 except LookupFailed as failure:
                     raise NotCountable(failure.status.message) from failure
         return PreFilterResult()
@@ -234,13 +242,20 @@ def _wanted_key(has_csi_node: bool) -> str:
     return "NodeVolumeLimits.wanted.with" if has_csi_node else "NodeVolumeLimits.wanted.without"
 
 
-def new_volumes(pod: Pod, storage: Storage, snapshot: SnapshotPort) -> frozenset[str]:
-    """Keys of those of the pod's volumes that no pod on a node can have: nobody there mounts the claim, and no other claim stands for the volume."""
+def new_volumes(
+    pod: Pod, storage: Storage, snapshot: SnapshotPort, promised: Collection[tuple[str, str]]
+) -> frozenset[str]:
+    """Keys of those of the pod's volumes that no pod on a node can have: nobody there mounts the claim, and no other claim stands for the volume.
+
+    Nor can any that is nominated to one, with `promised` claims.
+    """
     found: list[str] = []
     namespace = pod.metadata.namespace
     for use in claim_uses(pod):
         claim = storage.claim(namespace, use.claim)
         if claim is None or snapshot.nodes_with_claim(namespace, use.claim):
+            continue
+        if (namespace, use.claim) in promised:
             continue
         name = claim.spec.volume_name
         volume = storage.volume(name) if name else None
@@ -358,19 +373,24 @@ class Room:
         self._csi_seen = -1
         self._attached = (-1, 0)
 
-    def is_everywhere(self, pod: Pod) -> bool:
-        """No node can have too many with the pod's volumes, and no driver of theirs has to be looked for."""
+    def is_everywhere(self, pod: Pod, promised: Iterable[Iterable[PodInfo]]) -> bool:
+        """No node can have too many with the pod's volumes and those of the pods `promised` to it, and no driver of the pod's has to be looked for."""
         storage = self._handle.listers.storage
         try:
             wanted = volumes_of(pod, storage, True, is_new=True)
         except LookupFailed:
             return False
         self._follow_drivers(storage)
+        if self._limits.keys().isdisjoint(wanted.values()):
+            most = 0
+        else:
+            coming = (sum(other.volumes for other in others) for others in promised)
+            most = self._most(storage) + max(coming, default=0)
         for driver, count in Counter(wanted.values()).items():
             found = storage.csi_driver(driver)
             if found is not None and found.spec.prevent_pod_scheduling_if_missing:
                 return False
-            if driver in self._limits and self._most(storage) + count > self._limits[driver]:
+            if driver in self._limits and most + count > self._limits[driver]:
                 return False
         return True
 

@@ -31,6 +31,7 @@ from tidelog.framework.behaviours import (
     GROUPS_SAY_AGAIN,
     LEAVING_HURTS_LATER,
     PLANS_NEED_DEVICES,
+    PROMISED_VOLUMES_COUNT,
     PROMISES_STAY,
     STAYING_TAKES_NOTHING,
 )
@@ -511,6 +512,30 @@ def groups_say_again() -> Driver:
     return twice(GROUPS_SAY_AGAIN, happens)
 
 
+def promised_volumes_count() -> Driver:
+    """A node attaches one more volume, and room is being made on it for a pod with one; then another pod with a volume comes."""
+
+    def happens(driver: Driver, when: str) -> None:
+        there = {b.HOSTNAME: when}
+        driver.put(node(when, "a", cpu="1").build(), storage.csi_node(when, {storage.PROVISIONER: 1}))
+        for name in (f"{when}-mine", f"{when}-other"):
+            claim = storage.claim(name, volume=name)
+            driver.put(claim, storage.volume(name, bound=claim))
+        driver.put(pod(f"{when}-low").request(cpu="1").node_selector(there).build())
+        driver.settle()
+        vip = pod(f"{when}-vip").request(cpu="1").priority(10).node_selector(there)
+        driver.put(vip.pvc(f"{when}-mine").build())
+        driver.settle()
+        driver.put(pod(f"{when}-late").request(cpu="0").node_selector(there).pvc(f"{when}-other").build())
+        driver.settle()
+        driver.delete(pod(f"{when}-low").build())
+        driver.advance(seconds=20)
+        for name in ("vip", "late"):
+            driver.delete(pod(f"{when}-{name}").build())
+
+    return twice(PROMISED_VOLUMES_COUNT, happens)
+
+
 STORIES: dict[str, Callable[[], Driver]] = {
     "spread": spread,
     "preemption": preemption,
@@ -537,6 +562,7 @@ STORIES: dict[str, Callable[[], Driver]] = {
     "leaving-hurts-later": leaving_hurts_later,
     "bindings-need-nodes": bindings_need_nodes,
     "groups-say-again": groups_say_again,
+    "promised-volumes-count": promised_volumes_count,
 }
 
 

@@ -70,6 +70,32 @@ def test_preemption_frees_an_attachment() -> None:
     assert verify(driver.records, driver.registry).first_difference is None
 
 
+@pytest.mark.parametrize("compat", ["default", "upstream"])
+@pytest.mark.parametrize("claim", ["high", "other"])
+def test_attachment_is_kept_for_a_pod_for_which_room_is_made(compat: str, claim: str) -> None:
+    """Only whoever mounts the same claim needs none of his own."""
+    driver = started(
+        b.node("n").capacity(cpu="2").build(),
+        s.csi_node("n", {s.PROVISIONER: 1}),
+        *bound("high"),
+        *bound("other"),
+        pod("low").request(cpu="2").on("n").build(),
+        compat=compat,
+    )
+    driver.put(pod("high", "high", priority=10).build())
+    driver.settle()
+
+    driver.put(pod("late", claim).request(cpu="0").build())
+    driver.settle()
+    before = driver.placements().get("default/late")
+    driver.delete(pod("low").build())
+    driver.advance(seconds=20)
+
+    assert before == ("n" if claim == "high" else None)
+    assert driver.placements()["default/high"] == "n"
+    assert verify(driver.records, driver.registry).first_difference is None
+
+
 def test_preemption_takes_a_claim_for_one_pod_alone_from_its_holder() -> None:
     claim = s.claim("only", volume="v", modes=["ReadWriteOncePod"])
     driver = started(

@@ -177,7 +177,7 @@ class VolumeBinding(Plugin):
         return bool(signed(pod))
 
     def sign_attempt(self, state: CycleState, pod: PodInfo) -> object | None:
-        """From where the volumes can be reached, and what the claims that wait may get: not which claims they are."""
+        """From where the volumes can be reached, what the claims that wait may get, and which of them is asked about first: not which claims they are."""
         try:
             found = self._looked_up(state, pod)
         except LookupFailed as failure:
@@ -186,7 +186,9 @@ class VolumeBinding(Plugin):
             return None
         storage = self._storage
         reach = [self._reach_of(volume) for _, volume in found.bound if not _is_everywhere(volume)]
-        return reach, [may_get(claim, storage) for claim in found.delayed], storage.class_generation
+        offered = [may_get(claim, storage) for claim in found.delayed]
+        order = [found.delayed.index(claim) for claim in found.by_size]
+        return reach, offered, order, storage.class_generation
 
     def _reach_of(self, volume: PersistentVolume | None) -> object:
         if volume is None:

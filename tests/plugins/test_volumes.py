@@ -144,6 +144,25 @@ def test_bounds_let_no_pod_past_a_limit(story: list[tuple[int, int]], limit: int
     assert found[0] == found[1]
 
 
+def test_pods_whose_claims_are_asked_about_in_another_order_are_not_alike() -> None:
+    """The smaller claim is asked about first, and says why no node will do."""
+    driver = started(
+        b.node("n").capacity(cpu="8").build(),
+        s.local_class(),
+        s.storage_class("counted"),
+        s.csi_driver(storage_capacity=True),
+        *(s.claim(f"local-{size}", size, "local") for size in ("1Gi", "2Gi")),
+        s.claim("counted", "1Gi", "counted"),
+    )
+
+    driver.put(pod("a", "local-1Gi", "counted").build(), pod("b", "local-2Gi", "counted").build())
+    driver.settle()
+
+    said = [condition.message for name in "ab" for condition in driver.pod(name).status.conditions]
+    assert "didn't find available persistent volumes to bind" in said[0]
+    assert "did not have enough free storage" in said[1]
+
+
 def test_capacity_that_only_says_how_large_a_volume_may_be_counts_as_none_and_crashes_nobody() -> None:
     capacity = CSIStorageCapacity(
         metadata=ObjectMeta(name="c", namespace="kube-system"),

@@ -14,6 +14,7 @@ from tests.scheduler.evaluation.test_fast import asked
 from tidelog.api.objects import (
     AwsElasticBlockStore,
     LabelSelector,
+    Node,
     Object,
     ObjectMeta,
     ResourceClaim,
@@ -191,6 +192,13 @@ class World:
     # --- what happens -------------------------------------------------------------------------------------------------
 
     def step(self) -> None:
+        self.happens()
+        if self.random.random() < 0.2:
+            self.driver.advance(self.random.choice([1, 15, 300]))
+        self.driver.settle()
+
+    def happens(self) -> None:
+        """Something comes, changes or goes."""
         draw, driver = self.random, self.driver
         roll = draw.random()
         if roll < 0.4:
@@ -209,9 +217,6 @@ class World:
             driver.put(draw.choice([self.csi_node, self.slice_of, self.node])(name))
         else:
             self.remove_something()
-        if draw.random() < 0.2:
-            driver.advance(draw.choice([1, 15, 300]))
-        driver.settle()
 
     def bind_what_waits(self) -> None:
         """As the volume controller and a provisioner would."""
@@ -234,6 +239,50 @@ class World:
             self.driver.put(replace(one, status=type(one.status)()))
         else:
             self.driver.delete(one)
+
+
+class Flights(World):
+    """… with groups, with attempts in flight for a while, and with pods that need the room of others."""
+
+    groups = 0
+
+    def node(self, name: str) -> Object:
+        made = super().node(name)
+        assert isinstance(made, Node)
+        labels = {**made.metadata.labels, b.RACK: self.random.choice("xy")}
+        room = {**made.status.allocatable, "cpu": self.random.choice(["1", "2", "8"])}
+        return replace(
+            made,
+            metadata=replace(made.metadata, labels=labels),
+            status=replace(made.status, allocatable=room),
+        )
+
+    def group(self) -> None:
+        """A gang or a basic group; its members share a claim of devices now and then."""
+        draw, size = self.random, self.random.randint(1, 3)
+        self.groups += 1
+        name, shared = f"group{self.groups}", draw.choice(["", f"g{draw.randint(0, 9)}"])
+        level = draw.choice([None, b.RACK, b.ZONE])
+        self.driver.put(b.pod_group(name, min_count=draw.choice([None, size]), level=level, priority=0))
+        for number in range(size):
+            made = b.pod(f"{name}-{number}").group(name).request(cpu=draw.choice(["500m", "1"]))
+            made = made.claim("g", claim=shared) if shared else made
+            made = made.pvc(f"c{draw.randint(0, 9)}") if draw.random() < 0.5 else made
+            self.driver.put(made.scheduler("default-scheduler").build())
+
+    def step(self) -> None:
+        draw, driver = self.random, self.driver
+        if draw.random() < 0.2:
+            self.group()
+        else:
+            self.happens()
+        for _ in range(draw.choice([0, 0, 1, 1, 2, 4])):
+            driver.attempt()
+        if draw.random() < 0.5:
+            driver.commit(draw.randint(1, 3))
+        if draw.random() < 0.1:
+            driver.commit()
+            driver.advance(draw.choice([0, 1, 15, 300]))
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
@@ -260,3 +309,23 @@ def test_they_agree_in_upstream_mode(seed: int, asked: Counter[str]) -> None:
         world.step()
 
     assert asked["fast"] > 0
+
+
+@pytest.mark.parametrize("compat", ["default", "upstream"])
+@pytest.mark.parametrize("seed", range(2_170, 2_170 + SEEDS))
+def test_they_agree_beside_groups_and_attempts_in_flight(seed: int, compat: str, asked: Counter[str]) -> None:
+    """After all of it plugins see the claims and volumes as the log has them."""
+    world = Flights(seed, compat)
+
+    for _ in range(STEPS):
+        world.step()
+    world.driver.commit()
+    world.driver.settle()
+
+    assert asked["fast"] > 0
+    core, records = world.driver.core, world.driver.records
+    for key, obj in core.objects.items():
+        if key.startswith(("PersistentVolume", "ResourceClaim/")):
+            assert core.cluster.listers.get(key) == obj
+    assert verify(records, world.driver.registry).first_difference is None
+    assert core.digest() == recover(records, world.driver.registry).digest()

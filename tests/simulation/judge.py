@@ -195,7 +195,11 @@ class Judge:
         queue = core.queue
         if core.configuration is None:
             return
-        pending = [key for key, obj in core.objects.items() if type(obj) is Pod and _wants_node(obj)]
+        pending = [
+            key
+            for key, obj in core.objects.items()
+            if type(obj) is Pod and not obj.spec.node_name and _wants_node(obj)
+        ]
         missing = [key for key in pending if queue.get(key.removeprefix("Pod/")) is None]
         _hold(not missing, "queue", f"at {core.seq} it does not know {missing}")
         _hold(len(queue) == len(pending), "queue", f"at {core.seq} it knows {len(queue)}, not {len(pending)}")
@@ -809,8 +813,7 @@ class Judge:
 
 
 def _wants_node(pod: Pod) -> bool:
-    if pod.spec.node_name:
-        return False
+    """Of one that has none."""
     return not (pod.status.phase in ("Succeeded", "Failed") or pod.metadata.deletion_timestamp)
 
 

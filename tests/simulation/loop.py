@@ -284,16 +284,23 @@ class SimLoop(asyncio.AbstractEventLoop):
             self.complaints.append(context)
 
 
+def _say_nothing(unraisable: object) -> None:
+    """What is closed by the garbage collector has failed, and nobody cares."""
+
+
 @contextmanager
 def quietly() -> Generator[None]:
-    """While simulations are run and given up, the garbage collector rests, and what dies without having ended says nothing.
+    """While simulations are run and given up, the garbage collector rests, and what dies without having ended says nothing. Within another one it does nothing.
 
     A coroutine of a killed process is closed when nobody refers to it any more; what it then tries in its `finally` fails, because it is in no
     task, or is refused by the disk. Nor is there a loop: `gather` would have one made, and leave there for ever what it was given.
     """
     asyncio.set_event_loop(None)
     hook, was_enabled, thresholds = sys.unraisablehook, gc.isenabled(), gc.get_threshold()
-    sys.unraisablehook = lambda _: None
+    if hook is _say_nothing:
+        yield
+        return
+    sys.unraisablehook = _say_nothing
     gc.disable()
     gc.freeze()  # What is there already need not be looked through.
     try:

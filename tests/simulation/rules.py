@@ -38,7 +38,7 @@ def misfit(
     guests = _promised(cluster, pod, node) if promised else []
     return (
         (unmet(cluster, pod, node) if claims else "")
-        or _no_room(pod, node, [*(p for p in others if p.place == node.name), *guests])
+        or _no_room(pod, node, [*(p for p in others if (p.node or p.reserved) == node.name), *guests])
         or _too_near(cluster, pod, node, others)
         or _too_far(cluster, pod, node, others)
         or _skewed(cluster, pod, node, others, fallen)

@@ -50,6 +50,7 @@ LEAVING_HURTS_LATER = 17
 BINDINGS_NEED_NODES = 18
 GROUPS_SAY_AGAIN = 19
 PROMISED_VOLUMES_COUNT = 20
+ANSWERS_ARE_AWAITED = 21
 
 BEHAVIOURS: dict[int, Behaviour] = {
     GUARDED_STARTING_PODS: Behaviour(
@@ -151,6 +152,11 @@ BEHAVIOURS: dict[int, Behaviour] = {
         "promised-volumes-count",
         "0.1.0",
         "NodeVolumeLimits leaves a node the attachments for the pods nominated to it, and counts a claim that one of them mounts too once, as kube-scheduler does.",
+    ),
+    ANSWERS_ARE_AWAITED: Behaviour(
+        "answers-are-awaited",
+        "0.1.0",
+        "A pod whose devices were given to it by an earlier attempt, and are not ready yet, waits for them, though nothing is left to be written.",
     ),
 }
 """Number → what changed."""

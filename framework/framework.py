@@ -21,7 +21,12 @@ from typing import Any, ClassVar, Protocol, TypeGuard, TypeVar
 from tidelog.api.tie_number import tie_of
 from tidelog.api.times import NANOS
 from tidelog.api.writes import Write
-from tidelog.framework.behaviours import NOMINATED_REJECTORS, PLANS_NEED_DEVICES, TIES_FOLLOW_PODS
+from tidelog.framework.behaviours import (
+    ANSWERS_ARE_AWAITED,
+    NOMINATED_REJECTORS,
+    PLANS_NEED_DEVICES,
+    TIES_FOLLOW_PODS,
+)
 from tidelog.framework.diagnosis import NO_NODES, Diagnosis, FitError, did_not_satisfy
 from tidelog.framework.handle import FrameworkHandle
 from tidelog.framework.interface import (
@@ -139,6 +144,8 @@ class Framework:
         self.ties_follow_pods = handle.behaves(TIES_FOLLOW_PODS)
         """Of equally good nodes one with the fewest pods is taken."""
         self.plans_need_devices = handle.behaves(PLANS_NEED_DEVICES)
+        self.awaits_without_writes = handle.behaves(ANSWERS_ARE_AWAITED)
+        """A pod for which nothing is left to be written waits all the same for answers to what was written before."""
         self.names_nominated_rejectors = handle.upstream and handle.behaves(NOMINATED_REJECTORS)
         """Plugins that rejected the nominated node are named beside those that left out the other nodes."""
         self.nominated: NominatedPods = FixedNominations() if nominated is None else nominated
@@ -623,17 +630,22 @@ class Framework:
         return None
 
     def run_writes(self, state: CycleState, pod: PodInfo, node: str) -> tuple[PromisedWrites, ...] | Status:
-        """Return the writes that each plugin needs before the pod can be bound there. Asked between Permit and PreBind; a status is an error."""
+        """Return the writes that each plugin needs before the pod can be bound there; none where it only awaits answers. Asked between Permit and PreBind; a
+        status is an error."""
         found: tuple[PromisedWrites, ...] = ()
         for plugin in (state.later or self._all_later).writers:
             try:
                 writes = plugin.writes(state, pod, node)
-                if writes:
+                if writes or self._still_awaits(plugin, pod, node):
                     timeout = int(plugin.answer_timeout_seconds * NANOS)
                     found = (*found, PromisedWrites(plugin.name, tuple(writes), timeout))
             except Exception as error:
                 return _crashed("PreBind", plugin.name, error)
         return found
+
+    def _still_awaits(self, plugin: WritesBeforeBinding, pod: PodInfo, node: str) -> bool:
+        """An earlier attempt has written everything, and was not answered in time."""
+        return self.awaits_without_writes and bool(plugin.answer(pod, self.snapshot.get(node), ()).awaited)
 
     def read_for(self, state: CycleState, pod: PodInfo, node: str) -> frozenset[str]:
         """Keys of the objects beside pods and nodes by which the node was chosen."""

@@ -26,6 +26,7 @@ from tidelog.eventlog.reader import open_reader
 from tidelog.eventlog.records import Draft, LossAccepted, SchedulerStarted
 from tidelog.eventlog.transfer import export_log
 from tidelog.framework.behaviours import (
+    ANSWERS_ARE_AWAITED,
     BINDINGS_NEED_NODES,
     FAILURES_STAND,
     GROUPS_SAY_AGAIN,
@@ -536,6 +537,24 @@ def promised_volumes_count() -> Driver:
     return twice(PROMISED_VOLUMES_COUNT, happens)
 
 
+def answers_are_awaited() -> Driver:
+    """A pod has its device, which is not ready, and gets so later."""
+
+    def happens(driver: Driver, when: str) -> None:
+        place = {"driver": devices.DRIVER, "pool": when, "device": "gpu"}
+        had = devices.allocated("gpu", pool=when)
+        had["allocation"]["devices"]["results"][0]["bindingConditions"] = ["Attached"]
+        had["reservedFor"] = [{"resource": "pods", "name": when, "uid": when}]
+        ready = {"devices": [{**place, "conditions": [{"type": "Attached", "status": "True"}]}]}
+        driver.put(node(when, "a").label(of=when).build(), devices.claim(when, status=had))
+        driver.put(pod(when).uid(when).node_selector({"of": when}).claim("gpu", claim=when).build())
+        driver.settle()
+        driver.put(devices.claim(when, status={**had, **ready}))
+        driver.settle()
+
+    return twice(ANSWERS_ARE_AWAITED, happens)
+
+
 STORIES: dict[str, Callable[[], Driver]] = {
     "spread": spread,
     "preemption": preemption,
@@ -563,6 +582,7 @@ STORIES: dict[str, Callable[[], Driver]] = {
     "bindings-need-nodes": bindings_need_nodes,
     "groups-say-again": groups_say_again,
     "promised-volumes-count": promised_volumes_count,
+    "answers-are-awaited": answers_are_awaited,
 }
 
 

@@ -287,6 +287,20 @@ def test_pod_is_bound_when_its_device_is_ready() -> None:
     assert driver.placements() == {"default/p": "n1"}
 
 
+def test_pod_that_has_its_device_already_is_bound_when_it_is_ready() -> None:
+    place = {"driver": d.DRIVER, "pool": "n1", "device": "g0"}
+    had = d.allocated("g0", pool="n1")
+    had["allocation"]["devices"]["results"][0]["bindingConditions"] = ["Attached"]
+    had["reservedFor"] = [{"resource": "pods", "name": "p", "uid": "of-p"}]
+    driver = started(*nodes("n1"), d.claim("c", status=had), pod("p", "c").uid("of-p").build())
+    assert driver.placements() == {}
+
+    ready = {"devices": [{**place, "conditions": [{"type": "Attached", "status": "True"}]}]}
+    driver.put(d.claim("c", status={**had, **ready}))
+    driver.settle()
+    assert driver.placements() == {"default/p": "n1"}
+
+
 def test_selector_that_fails_is_the_pods_error_and_others_go_on() -> None:
     driver = started(
         *nodes("n1"),

@@ -41,7 +41,7 @@ def claiming(story: Story) -> Story:
     steps = [step for old in story.steps for step in claims.step(old)]
     first = next((i + 1 for i, step in enumerate(steps) if isinstance(step, Apply)), 0)
     setting: list[Object] = [
-        *map(_nameless, CLASSES),
+        *map(nameless, CLASSES),
         d.device_class(),
         *(claims.volume() for _ in range(dice.randint(0, 5))),
     ]
@@ -53,15 +53,15 @@ def claiming(story: Story) -> Story:
     steps[first:first] = [Apply(objects=tuple(setting), settle=dice.random() < 0.5)]
     configuration, actors = claims.configuration(story.configuration), claims.actors()
     if "refuses" in actors.get("volumeController", ()):
-        configuration = _patient(configuration)
+        configuration = patient(configuration)
         steps = [
-            replace(step, configuration=_patient(step.configuration)) if isinstance(step, Configure) else step
+            replace(step, configuration=patient(step.configuration)) if isinstance(step, Configure) else step
             for step in steps
         ]
     return replace(story, configuration=configuration, actors={**story.actors, **actors}, steps=tuple(steps))
 
 
-def _patient(configuration: dict[str, Any]) -> dict[str, Any]:
+def patient(configuration: dict[str, Any]) -> dict[str, Any]:
     """With the longest backoff that is the default: pods whose volumes are refused for ever are tried for ever, and with each all who wait for their room."""
     return {name: value for name, value in configuration.items() if name != "podMaxBackoffSeconds"}
 
@@ -147,7 +147,7 @@ class _Claims:
             claim = f"{name}-data"
             volume = Volume(name="data", persistent_volume_claim=ClaimVolume(claim_name=claim))
             spec = replace(spec, volumes=(*spec.volumes, volume))
-            claims.append(_nameless(s.claim(claim, self._dice.choice(["1Gi", "2Gi"]), storage)))
+            claims.append(nameless(s.claim(claim, self._dice.choice(["1Gi", "2Gi"]), storage)))
         if devices == TEMPLATE:
             spec = replace(
                 spec,
@@ -185,7 +185,7 @@ class _Claims:
         name = f"pv{self._volumes}"
         self._made.append(f"PersistentVolume//{name}")
         size, storage_class = dice.choice(["1Gi", "2Gi", "5Gi"]), dice.choice([LOCAL, LOCAL, MADE])
-        return _nameless(s.volume(name, size, storage_class, on=on))
+        return nameless(s.volume(name, size, storage_class, on=on))
 
     # --- what happens -----------------------------------------------------------------------------------------------------
 
@@ -201,6 +201,6 @@ class _Claims:
         return Apply(objects=(self.volume(),), settle=settle)
 
 
-def _nameless(obj: Object) -> Object:
+def nameless(obj: Object) -> Object:
     """As a client writes it: it gets its uid when it is there."""
     return replace(obj, metadata=replace(obj.metadata, uid=""))

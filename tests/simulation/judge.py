@@ -29,7 +29,7 @@ The promises, by the names that a violation has:
     gang        a group is bound by one record, to its quorum, within its level
     budget      evictions are charged to all budgets that are due; protected ones are never broken
     preemption  who goes is less important than whom it is for, and makes enough room
-    claims      no volume and no device is of two claims, or taken from one; who is bound has what he asks for; each promise of them is kept or given back, and plugins see
+    claims      no volume and no device is of two claims, or taken from one; who is bound has what he asks for, ready; each promise of them is kept or given back, and plugins see
                 the claims as the log has them
     liveness    nobody waits for an event who could be placed as things are (groups and preemptions: `liveness.py`)
     overlooked  nobody is rejected, and nobody has to go for him, while some node would do; nobody goes in vain
@@ -119,6 +119,8 @@ class Judge:
         self._observed = 0
         self._is_exact = False
         """Nothing has happened between the attempt's decision and its records: what it saw is what is seen here."""
+        self._knew_others = False
+        """Nor has anything but pods, nodes, groups and budgets been changed by somebody else since."""
         self._outcomes: list[tuple[Record, Outcome]] = []
         """Of the attempt whose records are being read."""
         self._kept: list[Reserved] = []
@@ -348,6 +350,7 @@ class Judge:
             )
             self.attempt, self._observed = body.attempt, body.observed
             self._is_exact = record.seq == body.observed + 1
+        self._knew_others = self.cluster.others_changed <= body.observed
         self._judge_key(record, body)
         self._outcomes.append((record, body))
         pod = self.cluster.pods.get(record.key)
@@ -362,7 +365,7 @@ class Judge:
                 self._judge_binding(record, body, self._pod(record))
             case Waiting() | Reserved():
                 # A wait for a permit ends in no binding: of the pod's claims it is judged by what it saw.
-                claims = isinstance(body, Reserved) or self.cluster.others_changed <= body.observed
+                claims = isinstance(body, Reserved) or self._knew_others
                 self._judge_place(
                     record, self._pod(record), body.node, body.fallback, self._is_chosen(record.key), claims
                 )
@@ -485,9 +488,10 @@ class Judge:
         _hold(found is not None, "gone", f"there is no node {node}", record)
         assert found is not None
         fallen = {f.constraint for f in fallback}
-        why = misfit(self.cluster, pod, found, fallen=fallen, claims=claims)
+        limits = self._knew_others
+        why = misfit(self.cluster, pod, found, fallen=fallen, claims=claims, limits=limits)
         _hold(not why, "constraint", f"on {node}: {why}", record)
-        why = misfit(self.cluster, pod, found, fallen=fallen, promised=True, claims=claims)
+        why = misfit(self.cluster, pod, found, fallen=fallen, promised=True, claims=claims, limits=limits)
         _hold(not why, "promise", f"on {node}: {why}", record)
 
     def _judge_group(self, record: Record, body: PlacementChosen) -> None:
@@ -530,7 +534,7 @@ class Judge:
                 pod.is_pending and not pod.obj.spec.scheduling_gates, "gone", f"{key} wants no node", record
             )
             soft = [i for i, c in enumerate(pod.obj.spec.topology_spread_constraints) if c.fallback_criteria]
-            why = misfit(cluster, pod, cluster.nodes[node], fallen=soft)
+            why = misfit(cluster, pod, cluster.nodes[node], fallen=soft, limits=self._knew_others)
             _hold(not why, "constraint", f"{key} on {node}: {why}", record)
             self._may_fall[key] = frozenset(i for i in soft if self._may_fall_back(pod, i, body.at))
             pod.reserved = node
@@ -617,7 +621,15 @@ class Judge:
         # kube-scheduler takes a pod that goes already from a count in which it never was (docs/differences.md).
         lowers = self.is_upstream and any(victim.terminating for victim in victims)
         ignored = range(len(pod.obj.spec.topology_spread_constraints)) if lowers else fallen
-        why = misfit(cluster, pod, node, fallen=ignored, without=body.victims, promised=True)
+        why = misfit(
+            cluster,
+            pod,
+            node,
+            fallen=ignored,
+            without=body.victims,
+            promised=True,
+            limits=self._knew_others,
+        )
         # As in kube-scheduler DynamicResources may give up the claim's devices, and DefaultPreemption go by them, in one attempt.
         gives_up = any(
             isinstance(own, Unschedulable) and own.writes and each.key == record.key

@@ -13,7 +13,7 @@ import msgspec
 
 from tests.simulation.judge import Judge
 from tests.simulation.plugins import SLOW, SlowPermit
-from tests.simulation.promises import awaits_volume
+from tests.simulation.promises import awaits_somebody
 from tests.simulation.rules import fits
 from tidelog.api.times import NANOS
 from tidelog.eventlog.records import (
@@ -73,12 +73,12 @@ def stuck(records: Sequence[Record], follower: Follower, now: int, judge: Judge)
     pods = judge.cluster.pods
 
     def awaits(key: str) -> bool:
-        return key in pods and awaits_volume(judge.cluster, pods[key])
+        return key in pods and awaits_somebody(judge.cluster, pods[key])
 
     found = {key: False for key in _by_rules(judge, now) if not awaits(key)}
     if any(pod.is_pending for pod in pods.values()):
         for outcomes in _by_trial(records, follower.copy(records), now):
-            # A group is tried in vain as long as one of its members awaits a volume.
+            # A group is tried in vain as long as one of its members awaits somebody.
             if not any(awaits(key) for key, _ in outcomes):
                 preempts = all(isinstance(body, Nominated) for _, body in outcomes)
                 found.update({key: found.get(key, True) and preempts for key, _ in outcomes})

@@ -1,20 +1,21 @@
 """What is promised to pods beside their room: the volumes and devices of their claims, by the judge's own reading of the objects.
 
 `unmet(cluster, pod, node)` is to pods with claims what the rest of `rules` is to all. `twice(objects)` finds what two claims have. Nothing is shared
-with the plugins for volumes and devices, nor with whoever folds the log; a story's claims ask for devices of one class, and for whole ones.
+with the plugins for volumes and devices, nor with whoever folds the log; a story's claims ask for devices of one class, and for whole ones; its volumes are
+attached by drivers of CSI, or by nobody.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from tidelog.api.kinds.registry import KIND_BY_NAME
-from tidelog.api.objects import NodeSelector, Object, ResourceClaim, ResourceSlice
+from tidelog.api.objects import DeviceResult, NodeSelector, Object, ResourceClaim, ResourceSlice
 from tidelog.api.quantity import compare
-from tidelog.api.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
+from tidelog.api.storage import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
 from tidelog.api.writes import Write
 
 if TYPE_CHECKING:
@@ -87,11 +88,32 @@ def unanswered(cluster: SeenCluster, pod: SeenPod) -> str:
             return f"{key} has no devices"
         if all(consumer.uid != pod.uid for consumer in claim.status.reserved_for):
             return f"{key} is not reserved for it"
+        for result in claim.status.allocation.devices.results:
+            if why := _unready(cluster.others, claim, result):
+                return f"{key}: {why}"
     return ""
 
 
-def awaits_volume(cluster: SeenCluster, pod: SeenPod) -> bool:
-    """Whether the pod can be placed only as far as somebody makes a volume for it, who may refuse each time."""
+def awaits_device(cluster: SeenCluster, pod: SeenPod) -> bool:
+    """Whether the pod's claims have devices that are not ready, and may never be."""
+    claims = (cluster.others.get(key) for key in device_claims(pod))
+    return any(
+        _unready(cluster.others, claim, result)
+        for claim in claims
+        if isinstance(claim, ResourceClaim) and claim.status.allocation is not None
+        for result in claim.status.allocation.devices.results
+    )
+
+
+def awaits_somebody(cluster: SeenCluster, pod: SeenPod) -> bool:
+    """Whether the pod can be placed only as far as somebody makes a volume for it, or gets its devices ready, who may refuse each time."""
+    if pod.obj.spec.resource_claims and any(
+        device.binding_conditions
+        for obj in cluster.others.values()
+        if isinstance(obj, ResourceSlice)
+        for device in obj.spec.devices
+    ):
+        return True
     for volume in pod.obj.spec.volumes:
         assert volume.persistent_volume_claim is not None
         name = volume.persistent_volume_claim.claim_name
@@ -202,7 +224,77 @@ def _reaches(volume: PersistentVolume, node: SeenNode) -> bool:
     return affinity is None or _selects(affinity.required, node)
 
 
+def too_many_volumes(objects: Objects, pod: SeenPod, node: SeenNode, others: Iterable[SeenPod]) -> str:
+    """Why the node cannot attach the pod's volumes beside those of the others on it; empty if it can."""
+    limits = _limits(objects, node)
+    if not limits or not pod.obj.spec.volumes:
+        return ""
+    attached = {volume for other in others for volume in _volumes_of(objects, other)}
+    wanted = _volumes_of(objects, pod) - attached
+    for driver in {driver for driver, _ in wanted} & limits.keys():
+        count = sum(each == driver for each, _ in attached | wanted)
+        if count > limits[driver]:
+            return f"{count} volumes of {driver}, and it attaches {limits[driver]}"
+    return ""
+
+
+def has_lost_claims(cluster: SeenCluster, pod: SeenPod, node: SeenNode) -> bool:
+    """Whether the node limits the pod's volumes, and has a pod whose claim was deleted: its volume is still attached, and counted by nobody."""
+    if not pod.obj.spec.volumes or not _limits(cluster.others, node):
+        return False
+    return any(not _claim(cluster.others, other, name) for other in cluster.on(node.name) for name in _claim_names(other))  # fmt: skip
+
+
+def _limits(objects: Objects, node: SeenNode) -> dict[str, int]:
+    found = objects.get(f"CSINode//{node.name}")
+    drivers = found.spec.drivers if isinstance(found, CSINode) else ()
+    return {each.name: each.allocatable.count or 0 for each in drivers if each.allocatable is not None}
+
+
+def _claim_names(pod: SeenPod) -> list[str]:
+    claims = [volume.persistent_volume_claim for volume in pod.obj.spec.volumes]
+    return [claim.claim_name for claim in claims if claim is not None]
+
+
+def _claim(objects: Objects, pod: SeenPod, name: str) -> PersistentVolumeClaim | None:
+    found = objects.get(f"PersistentVolumeClaim/{pod.namespace}/{name}")
+    return found if isinstance(found, PersistentVolumeClaim) else None
+
+
+def _volumes_of(objects: Objects, pod: SeenPod) -> set[tuple[str, str]]:
+    """Driver and handle of each that there is, or is to be: then by whom its class has it made."""
+    found: set[tuple[str, str]] = set()
+    for name in _claim_names(pod):
+        claim = _claim(objects, pod, name)
+        if claim is None:
+            continue
+        volume = objects.get(f"PersistentVolume//{claim.spec.volume_name}")
+        of_class = objects.get(f"StorageClass//{claim.spec.storage_class_name}")
+        if isinstance(volume, PersistentVolume) and volume.spec.csi is not None:
+            found.add((volume.spec.csi.driver, volume.spec.csi.volume_handle))
+        elif isinstance(of_class, StorageClass):
+            found.add((of_class.provisioner, f"of {claim.metadata.namespace}/{claim.metadata.name}"))
+    return found
+
+
 # --- devices --------------------------------------------------------------------------------------------------------------
+
+
+def _unready(objects: Objects, claim: ResourceClaim, result: DeviceResult) -> str:
+    """Which condition the device lacks that its driver asks for, or which one says that it failed; empty if it is ready."""
+    place = (result.driver, result.pool, result.device)
+    conditions, failures = set(result.binding_conditions), set(result.binding_failure_conditions)
+    for obj in objects.values():
+        if isinstance(obj, ResourceSlice) and (obj.spec.driver, obj.spec.pool.name) == place[:2]:
+            for device in obj.spec.devices:
+                if device.name == result.device:
+                    conditions |= set(device.binding_conditions)
+                    failures |= set(device.binding_failure_conditions)
+    said = (each for each in claim.status.devices if (each.driver, each.pool, each.device) == place)
+    true = {c.type for status in said for c in status.conditions if c.status == "True"}
+    if failures & true:
+        return f"{result.device} has {sorted(failures & true)}"
+    return f"{result.device} lacks {sorted(conditions - true)}" if conditions - true else ""
 
 
 def _count(claim: ResourceClaim) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 
 from tests.simulation.cluster import SeenCluster, SeenNode, SeenPod
-from tests.simulation.promises import unmet
+from tests.simulation.promises import awaits_device, has_lost_claims, too_many_volumes, unmet
 from tidelog.api.objects import LabelSelector, NodeSelectorTerm, PodAffinityTerm, TopologySpreadConstraint
 
 UNSCHEDULABLE = "node.kubernetes.io/unschedulable"
@@ -24,21 +24,25 @@ def misfit(
     without: Collection[str] = (),
     promised: bool = False,
     claims: bool = True,
+    limits: bool = True,
 ) -> str:
     """Why the pod must not go to this node as things are; empty if it may.
 
     `fallen`: indices of its spread constraints that do not count. `without`: keys of pods that are taken to be gone. `promised`: pods of
-    its priority and above count where they are nominated to. `claims`: its own count.
+    its priority and above count where they are nominated to. `claims`: its own count. `limits`: so do those of the
+    node for volumes.
     """
     if reason := _closed(pod, node) or _wrong_kind(pod, node):
         return reason
     others = [p for p in cluster.pods.values() if (p.node or p.reserved) and not p.ended and p is not pod]
     if without:
         others = [p for p in others if p.key not in without]
+    here = [p for p in others if (p.node or p.reserved) == node.name]
     guests = _promised(cluster, pod, node) if promised else []
     return (
         (unmet(cluster, pod, node) if claims else "")
-        or _no_room(pod, node, [*(p for p in others if (p.node or p.reserved) == node.name), *guests])
+        or (too_many_volumes(cluster.others, pod, node, here) if limits else "")
+        or _no_room(pod, node, [*here, *guests])
         or _too_near(cluster, pod, node, others)
         or _too_far(cluster, pod, node, others)
         or _skewed(cluster, pod, node, others, fallen)
@@ -53,8 +57,13 @@ def fits(
     *,
     without: Collection[str] = (),
 ) -> bool:
-    """The pod may go there, also when those have come, and count for everything, who were promised room there before it."""
-    if misfit(cluster, pod, node, fallen=fallen, without=without):
+    """The pod may go there, also when those have come, and count for everything, who were promised room there before it. Not if that is not certain:
+    its devices may never get ready, and nobody is told when a volume on the node is not counted any more."""
+    if (
+        awaits_device(cluster, pod)
+        or has_lost_claims(cluster, pod, node)
+        or misfit(cluster, pod, node, fallen=fallen, without=without)
+    ):
         return False
     guests = _promised(cluster, pod, node)
     for guest in guests:

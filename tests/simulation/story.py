@@ -13,6 +13,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from tests.simulation.attaching import attaching
 from tests.simulation.claiming import claiming
 from tests.simulation.plugins import SLOW, SlowPermit
 from tests.simulation.steps import (
@@ -88,7 +89,7 @@ def make_story(seed: int, *, wide: bool = False) -> Story:
     A wide one has in it what only the product's own store and no narrow one has; without it, it is the same.
     """
     story = _Teller(seed).tell()
-    return tampered(mended(widened(claiming(story)))) if wide else story
+    return tampered(mended(widened(attaching(claiming(story))))) if wide else story
 
 
 class _App:

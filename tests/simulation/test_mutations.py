@@ -86,6 +86,10 @@ CAUGHT: dict[str, tuple[int, str]] = {
     "forget what was promised to those in flight": (2, "Violation: claims"),
     "bind before the volumes are there": (2, "Violation: claims"),
     "forget in snapshots who waits for his volumes": (2, "CannotRecover"),
+    "bind before the devices are ready": (22, "Violation: claims"),
+    "bind who was given devices before they are ready": (88, "Violation: claims"),
+    "attach one volume too many": (10, "Violation: constraint"),
+    "do not wake for more volumes": (30, "Violation: liveness"),
 }
 """Bug → the first seed that shows it, and how the failure begins: no other failure counts. An error that the product itself finds is as good as the judge's."""
 

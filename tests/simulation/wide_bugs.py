@@ -10,6 +10,10 @@ from tidelog.daemon.process.standby import Standby
 from tidelog.eventlog import repair
 from tidelog.eventlog.rebuild import Rebuild
 from tidelog.eventlog.transfer import _Import
+from tidelog.framework.events import Hint
+from tidelog.framework.framework import Framework
+from tidelog.plugins.dynamic_resources import binding
+from tidelog.plugins.volumes import limits
 from tidelog.scheduler.cluster import Cluster
 from tidelog.scheduler.outcomes import Outcomes
 from tidelog.scheduler.permits import Permits
@@ -62,6 +66,24 @@ def _answered(right: Any) -> Any:
     return lambda self, permit, awaited, failure, seq: right(self, permit, (), failure, seq)
 
 
+def _ready(right: Any) -> Any:
+    """Whoever has devices takes them to be ready."""
+    return lambda claim: None
+
+
+def _never(right: Any) -> Any:
+    return lambda *_: False
+
+
+def _one_more(right: Any) -> Any:
+    """A node attaches one volume more than it can."""
+    return lambda csi_node: {driver: count + 1 for driver, count in right(csi_node).items()}
+
+
+def _asleep(right: Any) -> Any:
+    return lambda *_: Hint.SKIP
+
+
 def _dump_without_promises(right: Any) -> Any:
     """A snapshot does not tell who waits for answers, as if all waited for permits."""
 
@@ -85,4 +107,8 @@ BUGS: dict[str, Bug] = {
     "forget what was promised to those in flight": _bug((Cluster, "promise", _nothing)),
     "bind before the volumes are there": _bug((Permits, "judge", _answered)),
     "forget in snapshots who waits for his volumes": _bug((Permits, "dump", _dump_without_promises)),
+    "bind before the devices are ready": _bug((binding, "unready", _ready)),
+    "bind who was given devices before they are ready": _bug((Framework, "_still_awaits", _never)),
+    "attach one volume too many": _bug((limits, "limits_of", _one_more)),
+    "do not wake for more volumes": _bug((limits, "_when_limits_change", _asleep)),
 }

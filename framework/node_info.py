@@ -9,7 +9,9 @@ A pod on a node need not have `spec.nodeName`: pods that are assumed or nominate
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
+from itertools import count
 from typing import Any
 
 import msgspec
@@ -73,6 +75,8 @@ class PodInfo(msgspec.Struct, gc=False, eq=False):
     """It has a pod affinity or anti-affinity term of any kind."""
     is_plain: bool = True
     """Its node has to know nothing of it but what it takes."""
+    likeness: int = 0
+    """The number that `likeness_of` has found out, or 0."""
     _terms: PodTerms | None = NO_TERMS
 
     def __post_init__(self) -> None:
@@ -130,6 +134,45 @@ class PodInfo(msgspec.Struct, gc=False, eq=False):
 
     def __repr__(self) -> str:
         return f"PodInfo({self.key})"
+
+
+LIKENESSES_MAX = 8_192
+"""So many are known at a time; arbitrary. Later pods get other numbers, and are like nobody before them."""
+
+_likenesses: dict[tuple[object, ...], tuple[int, Requests]] = {}
+"""The number, and what is known by its identity in the key, so that nothing else can have that."""
+_numbers = count(1)
+_match_beginning = re.compile("[^0-9]*").match
+
+
+def likeness_of(pod: PodInfo) -> int:
+    """The same number for pods whose going makes the same difference to others, and it means nothing else.
+
+    They are of one namespace and priority, guarded alike, take the same resources and ports, their names begin alike, and all say when they
+    were started, or none does. Found out once for each pod; ask for `pod.likeness` first.
+    """
+    key = (
+        pod.namespace,
+        pod.priority,
+        pod.pod.spec.allow_disruption_by_priority_greater_than_or_equal,
+        pod.host_ports,
+        not pod.pod.status.start_time,
+        beginning(pod.name),
+        id(pod.occupied),  # Replicas share it; elsewhere the same requests are another likeness.
+    )
+    found = _likenesses.get(key)
+    if found is None:
+        if len(_likenesses) >= LIKENESSES_MAX:
+            _likenesses.clear()
+        found = _likenesses[key] = (next(_numbers), pod.occupied)
+    pod.likeness = found[0]
+    return found[0]
+
+
+def beginning(name: str) -> str:
+    """A pod's name up to the first digit."""
+    found = _match_beginning(name)
+    return found[0] if found else ""
 
 
 def claims_mounted_by(pod: Pod) -> tuple[tuple[str, str], ...]:

@@ -6,27 +6,28 @@ stand with the disruption budgets of the victims' namespaces. Where an answer co
 the node, victims that were asked to go and do not show it, victims of which only some say when they were started.
 
 Nodes look alike, too. Where the filters go by resources, ports and taints alone and no budget has a say, what came out on one node holds, place
-by place in the order of importance, for all nodes that are as large and as full and have victims of the same kinds: their *twins*.
+by place in the order of importance, for all nodes that are as large and as full and have victims of the same kinds: their *twins*. Which are, is
+told by numbers that their pods keep (`likeness_of`); nodes for which these are the same are asked about as one.
 
 What no budget has a say in is known as sets of nodes: those with a status, and those where victims of the same worth would do. A search
 (`search`) asks about the nodes that changed; the others cost nothing one by one.
 
-Nothing is decided here: with an empty memory the answers are the same. A node that changed is forgotten, and costs a step for each pod on it when it is
-asked about again; in other words a lookup, if it has a twin.
+Nothing is decided here: with an empty memory the answers are the same. A node that changed is forgotten, and costs two microseconds when it is asked
+about again, if it has a twin.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
 
 from tidelog.api.dict_changes import drop_oldest
+from tidelog.api.objects import Taint
 from tidelog.framework.disruption_budgets import Allowances
 from tidelog.framework.interface import CycleState, Depends, Status
-from tidelog.framework.node_info import NodeInfo, PodInfo
+from tidelog.framework.node_info import NodeInfo, PodInfo, beginning, likeness_of
 from tidelog.framework.node_sets import Bits, bits_of
 from tidelog.framework.preemption_plan import PreemptionPort
 from tidelog.framework.snapshot import Snapshot
@@ -47,7 +48,6 @@ KINDS_MAX = 5_000
 
 _BEYOND = ~(Depends.NODE | Depends.OCCUPANTS)
 _encode = msgspec.msgpack.Encoder(order="deterministic").encode
-_BEGINNING = re.compile("[^0-9]*")
 
 Known = Candidate | Pattern | Status
 """A result that holds until the node changes; a pattern where none of the victims says when it was started."""
@@ -76,6 +76,8 @@ class Answers:
         """Where budgets have a say."""
         self.by_kind: dict[tuple[object, ...], Pattern | Status] = {}
         """The result that holds for all twins."""
+        self.victims: dict[tuple[int, ...], _Victims] = {}
+        """By the likenesses of all pods of a node."""
         self.known: Bits = 0
         """The nodes with a result in which no budget has a say."""
         self.sets: dict[Worth | Status, Bits] = {}
@@ -136,9 +138,9 @@ class Answers:
         self._at = {}
         self._namespaces = {}
 
-    def learn(self, place: int, found: Known, namespaces: Sequence[str], started: bool) -> None:
-        """Remember the result for this node, from the next `settle` on."""
-        self._at[place] = found
+    def learn(self, places: Sequence[int], found: Known, namespaces: Sequence[str], started: bool) -> None:
+        """Remember the result for these nodes, from the next `settle` on."""
+        self._at.update(dict.fromkeys(places, found))
         key = (
             found
             if isinstance(found, Status)
@@ -146,9 +148,9 @@ class Answers:
             if isinstance(found, Pattern)
             else worth(found)
         )
-        self._fresh.setdefault(key, []).append(place)
+        self._fresh.setdefault(key, []).extend(places)
         if started:
-            self._fresh_started.append(place)
+            self._fresh_started.extend(places)
         self._namespaces.update(dict.fromkeys(namespaces))
 
     def settle(self, nodes: int) -> None:
@@ -226,27 +228,55 @@ class Recollection:
             return Twin(self._port.snapshot.nodes[place], self._pod.priority, found)
         return found
 
-    def ask(self, place: int, run: DryRun) -> Candidate | Status | None:
-        """Find out about a node that is not known. None: it will be, when the answers are settled."""
-        node = self._port.snapshot.nodes[place]
+    def ask(self, places: Iterable[int], run: DryRun) -> dict[int, Candidate | Status]:
+        """Find out about nodes that are not known. They will be, when the answers are settled, but for the results that are returned."""
+        nodes, nominated = self._port.snapshot.nodes, self._nominated
         if not self._keeps:
-            return run.on(node)
-        nominated = self._nominated.get(node.name, ())
-        victims = self._victims(node)
-        if victims is None:
-            return run.on(node)
-        if victims.standings:
-            return self._ask_with_budgets(node, nominated, victims, run)
-        found = self._ask_twin(node, nominated, victims, run) if self._has_twins else run.on(node)
-        self.answers.learn(place, found, victims.namespaces, victims.started)
-        return None
+            return {place: run.on(nodes[place]) for place in places}
+        alike: dict[_Likeness, list[int]] = {}
+        for place in places:
+            node = nodes[place]
+            pods = [pod.likeness or likeness_of(pod) for pod in node.pods.values()]
+            pods.sort()
+            beside = self._beside(node) if node.name in nominated else ()
+            spec = node.node.spec
+            key = (tuple(pods), spec.taints, spec.unschedulable, tuple(node.allocatable.items()), beside)
+            alike.setdefault(key, []).append(place)
+        passing: dict[int, Candidate | Status] = {}
+        for key, those in alike.items():
+            self._ask_alike(key, those, run, passing)
+        return passing
+
+    def _ask_alike(
+        self, key: _Likeness, places: Sequence[int], run: DryRun, passing: dict[int, Candidate | Status]
+    ) -> None:
+        """Find out about nodes that are alike, as far as the starts of their pods, and the rest of their names, do not matter."""
+        nodes, answers = self._port.snapshot.nodes, self.answers
+        pods, *rest = key
+        victims = self._victims(pods, nodes[places[0]])
+        standings = self._standings(victims.namespaces)
+        if self._has_twins and victims.order is not None and not standings:
+            kind = (victims.order, *rest)
+            found = self._twin(kind, nodes[places[0]], run)
+            if kind in answers.by_kind:
+                answers.learn(places, found, victims.namespaces, False)
+                return
+        for place in places:
+            node = nodes[place]
+            if victims.some_started or (standings and self._has_asked_silently(node)):
+                passing[place] = run.on(node)
+            elif standings:
+                passing[place] = self._ask_with_budgets(node, victims.namespaces, standings, run)
+            else:
+                lasting = self._ask_twin(rest, node, run) if self._has_twins else run.on(node)
+                answers.learn((place,), lasting, victims.namespaces, victims.started)
 
     def _ask_with_budgets(
-        self, node: NodeInfo, nominated: Sequence[PodInfo], victims: _Victims, run: DryRun
+        self, node: NodeInfo, namespaces: tuple[str, ...], standings: tuple[bytes, ...], run: DryRun
     ) -> Candidate | Status:
         by_node = self.answers.by_node
         known = by_node.get(node.name)
-        depends_on = (node.generation, nominated, victims.namespaces, victims.standings)
+        depends_on = (node.generation, self._nominated.get(node.name, ()), namespaces, standings)
         if known is not None and known[:4] == depends_on:
             if known.blockers:
                 run.blockers[node.name] = known.blockers
@@ -255,49 +285,53 @@ class Recollection:
         by_node[node.name] = Answer(*depends_on, found, run.blockers.get(node.name, ()))
         return found
 
-    def _ask_twin(
-        self, node: NodeInfo, nominated: Sequence[PodInfo], victims: _Victims, run: DryRun
-    ) -> Known:
+    def _ask_twin(self, rest: Sequence[object], node: NodeInfo, run: DryRun) -> Known:
+        """The answer for one node, whose twins have victims alike in the same order of importance."""
+        lower = by_importance(self._lower(node), self._state.at)
+        twin = self._twin((_in_order(node, lower), *rest), node, run)
+        if isinstance(twin, Pattern) and lower[0].pod.status.start_time:
+            return twin.on(node.name, lower)
+        return twin
+
+    def _twin(self, kind: tuple[object, ...], node: NodeInfo, run: DryRun) -> Pattern | Status:
+        """The answer for all nodes of this kind; it is tried out on the first one."""
         by_kind = self.answers.by_kind
-        kind = _kind(node, self._placed(victims), self._beside(node, nominated))
-        twin = by_kind.get(kind)
-        if twin is not None:
-            if victims.started and isinstance(twin, Pattern):
-                return twin.on(node.name, by_importance(victims.pods, self._state.at))
-            return twin
+        known = by_kind.get(kind)
+        if known is not None:
+            return known
         found = run.on(node)
-        if isinstance(found, Candidate):
-            twin = Pattern.of(found, by_importance(victims.pods, self._state.at))
-        elif found.is_rejected:
-            twin = found
+        if isinstance(found, Status):
+            if not found.is_rejected:
+                return found  # A failure says nothing about others.
+            twin: Pattern | Status = found
         else:
-            return found
+            twin = Pattern.of(found, by_importance(self._lower(node), self._state.at))
         by_kind[kind] = twin
         if len(by_kind) > KINDS_MAX:
             drop_oldest(by_kind, 1 + KINDS_MAX // 8)
-        return found if victims.started else twin
+        return twin
 
-    def _victims(self, node: NodeInfo) -> _Victims | None:
-        """The pods that come into question; None if the answer depends on more than them, the node and the budgets."""
+    def _lower(self, node: NodeInfo) -> list[PodInfo]:
+        """The pods that come into question."""
         priority = self._pod.priority
-        pods = [other for other in node.pods.values() if other.priority < priority]
-        starts = [other.pod.status.start_time for other in pods]
-        started = any(starts)
-        if started and not all(starts):
-            return None
-        namespaces = tuple(dict.fromkeys([other.namespace for other in pods]))
-        standings = self._standings(namespaces)
-        if standings and self._has_asked_silently(pods):
-            return None
-        return _Victims(pods, started, namespaces, standings)
+        return [other for other in node.pods.values() if other.priority < priority]
 
-    def _has_asked_silently(self, pods: Sequence[PodInfo]) -> bool:
-        """One of them that a budget may be about was asked to go, and does not show it."""
+    def _victims(self, pods: tuple[int, ...], node: NodeInfo) -> _Victims:
+        """Those of all nodes that have pods of these likenesses; this is one of them."""
+        known = self.answers.victims.get(pods)
+        if known is None:
+            known = self.answers.victims[pods] = _victims(node, self._lower(node))
+            if len(self.answers.victims) > KINDS_MAX:
+                drop_oldest(self.answers.victims, 1 + KINDS_MAX // 8)
+        return known
+
+    def _has_asked_silently(self, node: NodeInfo) -> bool:
+        """One of those that come into question, and that a budget may be about, was asked to go, and does not show it."""
         return any(
             self._allowances.standing(pod.namespace)
             and not pod.terminating
             and self._port.is_evicted(pod.uid)
-            for pod in pods
+            for pod in self._lower(node)
         )
 
     def _standings(self, namespaces: tuple[str, ...]) -> tuple[bytes, ...]:
@@ -308,51 +342,58 @@ class Recollection:
             self._known_standings[namespaces] = known
         return known
 
-    def _placed(self, victims: _Victims) -> Sequence[_Part]:
-        """The parts of each victim that the dry run looks at, in the order of importance."""
-        pods = victims.pods
-        parts = _parts(pods)
-        if not parts or parts.count(parts[0]) == len(parts):
-            return parts  # In any order.
-        if not victims.started:
-            # By the beginning of their names, if that is enough: pods of one owner are mostly alike, and so that is the same.
-            keys = [(-pod.priority, _beginning(pod.name)) for pod in pods]
-            part_of = dict(zip(keys, parts, strict=True))
-            if [part_of[key] for key in keys] == parts:
-                keys.sort()
-                return [part_of[key] for key in keys]
-        return _parts(by_importance(pods, self._state.at))
-
-    def _beside(self, node: NodeInfo, nominated: Sequence[PodInfo]) -> Sequence[_Part]:
-        """The same of those that count as if they were on the node."""
-        if not nominated:
-            return ()
+    def _beside(self, node: NodeInfo) -> tuple[_Part, ...]:
+        """The parts of those that count as if they were on the node."""
         least, there = self._pod.priority, node.pods
-        return _parts([pod for pod in nominated if pod.priority >= least and pod.uid not in there])
+        nominated = self._nominated[node.name]
+        return tuple(_parts([pod for pod in nominated if pod.priority >= least and pod.uid not in there]))
 
 
 class _Victims(NamedTuple):
-    """The pods on a node that come into question."""
+    """The pods that come into question on nodes whose pods are alike."""
 
-    pods: Sequence[PodInfo]
-    started: bool
-    """They say when they were started; else none of them does."""
     namespaces: tuple[str, ...]
-    standings: tuple[bytes, ...]
-    """How the budgets there stand."""
+    started: bool
+    """They say when they were started."""
+    some_started: bool
+    """Only some of them do; then nothing is known of the node for long."""
+    order: tuple[object, ...] | None
+    """Their answer of `_in_order`; None if it depends on the rest of the names, or on who was started when."""
 
+
+_Likeness = tuple[tuple[int, ...], tuple[Taint, ...], bool, tuple[tuple[str, int], ...], tuple["_Part", ...]]
+"""Likenesses of all pods on a node, its taints, whether it is cordoned, its room, and the parts of those that are nominated to it."""
 
 _Part = tuple[object, ...]
+"""All that a dry run without budgets goes by in a pod."""
 
 
-def _others_nominated(port: PreemptionPort, pod: PodInfo) -> Mapping[str, Sequence[PodInfo]]:
-    """Node → the pods nominated to it, this one aside, with which no filter counts."""
-    found = {}
-    for node, pods in port.nominations().items():
-        others = tuple([other for other in pods if other.uid != pod.uid])
-        if others:
-            found[node] = others
-    return found
+def _victims(node: NodeInfo, lower: Sequence[PodInfo]) -> _Victims:
+    starts = [bool(pod.pod.status.start_time) for pod in lower]
+    # Names are compared first by their beginnings: pods of one owner are mostly alike, and so that is mostly enough.
+    ranks = [(-pod.priority, beginning(pod.name)) for pod in lower]
+    part_of = dict(zip(ranks, _parts(lower), strict=True))
+    is_settled = not any(starts) and [part_of[rank] for rank in ranks] == _parts(lower)
+    return _Victims(
+        tuple(dict.fromkeys([pod.namespace for pod in lower])),
+        started=any(starts),
+        some_started=any(starts) and not all(starts),
+        order=_in_order(node, by_importance(lower, 0)) if is_settled else None,
+    )
+
+
+def _in_order(node: NodeInfo, lower: Sequence[PodInfo]) -> tuple[object, ...]:
+    """Equal for nodes that are as full, and have victims alike in the same order of importance. `lower`: these pods in that order.
+
+    So they are equal in all that filters by resources, ports and taints look at, and the dry run itself, what is said of the node alone and
+    budgets aside.
+    """
+    return (
+        tuple(node.requested.items()),
+        len(node.pods),
+        tuple([(port, *holders.items()) for port, holders in node.used_ports.items()]),
+        *_parts(lower),
+    )
 
 
 def _parts(pods: Sequence[PodInfo]) -> list[_Part]:
@@ -367,22 +408,11 @@ def _parts(pods: Sequence[PodInfo]) -> list[_Part]:
     ]
 
 
-def _beginning(name: str) -> str:
-    """The part by which names are compared first (`by_importance`)."""
-    found = _BEGINNING.match(name)
-    return found[0] if found else ""
-
-
-def _kind(node: NodeInfo, lower: Sequence[_Part], beside: Sequence[_Part]) -> tuple[object, ...]:
-    """Equal for twins: all that filters by resources, ports and taints, and the dry run itself, look at, budgets aside."""
-    spec = node.node.spec
-    return (
-        spec.taints,
-        spec.unschedulable,
-        tuple(node.allocatable.items()),
-        tuple(node.requested.items()),
-        len(node.pods),
-        tuple([(port, *holders.items()) for port, holders in node.used_ports.items()]),
-        tuple(beside),
-        *lower,
-    )
+def _others_nominated(port: PreemptionPort, pod: PodInfo) -> Mapping[str, Sequence[PodInfo]]:
+    """Node → the pods nominated to it, this one aside, with which no filter counts."""
+    found = {}
+    for node, pods in port.nominations().items():
+        others = tuple([other for other in pods if other.uid != pod.uid])
+        if others:
+            found[node] = others
+    return found

@@ -141,14 +141,10 @@ class Search:
         return keeping, violating, failed
 
     def _ask(self, nodes: Bits) -> None:
-        memory, run, asked = self._memory, self._run, self._asked
         try:
-            for place in self._in_order(nodes):
-                found = memory.ask(place, run)
-                if found is not None:
-                    asked[place] = found
+            self._asked.update(self._memory.ask(self._in_order(nodes), self._run))
         finally:
-            memory.answers.settle(self._size)
+            self._memory.answers.settle(self._size)
 
     def _until_enough(self, keeping: Bits, violating: Bits) -> Bits:
         """The nodes up to the one with which there are enough, at least one among them that breaks nothing."""

@@ -15,7 +15,10 @@ from msgspec.structs import replace
 from tests.thorough import cases
 from tidelog.api.objects import Container, ContainerStatus, Node, Pod
 from tidelog.eventlog.records import Record
-from tidelog.plugins.default_preemption.candidates import Pattern
+from tidelog.framework.interface import Status
+from tidelog.framework.node_info import NodeInfo, PodInfo, likeness_of
+from tidelog.plugins.default_preemption.candidates import Candidate, Pattern
+from tidelog.plugins.default_preemption.dry_run import DryRun
 from tidelog.plugins.default_preemption.memory import Memory, Recollection
 from tidelog.replay.driver import Driver
 from tidelog.testing import builders as b
@@ -191,3 +194,53 @@ def test_twins_have_the_same_ports_taken_by_others(ports: tuple[int, int], going
     high = [b.pod(f"h{i}").request(cpu="1").on(f"n{i}").priority(20).port(ports[i]) for i in range(2)]
 
     assert preempted(*nodes, *low, *high) == going
+
+
+def test_nodes_with_pods_alike_are_tried_once_in_whatever_order_the_pods_came(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Two kinds of pods of one priority: who comes first is told by the beginnings of their names."""
+    tried: list[str] = []
+    on = DryRun.on
+
+    def noted(self: DryRun, node: NodeInfo) -> Candidate | Status:
+        tried.append(node.name)
+        return on(self, node)
+
+    monkeypatch.setattr(DryRun, "on", noted)
+    driver = Driver()
+    driver.start()
+    for i in range(24):
+        small = b.pod(f"small-{i}").request(cpu="1").on(f"n{i}").build()
+        large = b.pod(f"large-{i}").request(cpu="2").on(f"n{i}").build()
+        driver.put(b.node(f"n{i}").capacity(cpu="4").build(), *((small, large) if i % 2 else (large, small)))
+    driver.put(b.pod("new").request(cpu="2").priority(9).scheduler("default-scheduler").build())
+    driver.settle()
+
+    assert len(tried) == 1
+
+
+def test_names_that_begin_alike_are_compared_to_their_ends() -> None:
+    """On each node one of two is large, the first or the second; the small one can stay."""
+    nodes = [b.node(name).capacity(cpu="4").build() for name in ("n0", "n1")]
+    large, small = b.pod("large").request(cpu="3500m"), b.pod("small").request(cpu="500m")
+    pods = [large.named("a1-0"), small.named("a2-0"), small.named("a1-1"), large.named("a2-1")]
+
+    assert preempted(*nodes, *(pod.on(f"n{i // 2}") for i, pod in enumerate(pods))) == {"a1-0", "a2-1"}
+
+
+def test_likeness_is_of_pods_whose_going_makes_the_same_difference() -> None:
+    like = b.pod("web-1").request(cpu="1").priority(1)
+    others = [
+        like.named("db-1"),
+        like.priority(2),
+        like.request(cpu="2"),
+        like.port(80),
+        like.started("2026-01-01T00:00:00Z"),
+        like.guarded_below(5),
+    ]
+
+    numbers = [likeness_of(PodInfo(one.build())) for one in (like, like.named("web-2"), *others)]
+
+    assert numbers[0] == numbers[1]
+    assert len(set(numbers)) == len(numbers) - 1

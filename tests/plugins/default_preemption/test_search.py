@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import pytest
@@ -37,23 +37,24 @@ class Remembering:
         self.answers = Answers()
         self.asked: list[int] = []
         self.blockers: dict[str, Sequence[object]] = {}
-        for place in known:
-            self.ask(place, self)
+        self.ask(known, self)
         self.answers.settle(len(cluster.nodes))
         self.asked.clear()
 
-    def ask(self, place: int, _: object) -> Candidate | Status | None:
-        self.asked.append(place)
-        found = self.cluster.results[place]
-        if not self.cluster.lasting[place]:
-            return found
-        if isinstance(found, Status):
-            self.answers.learn(place, found, (), False)
-        else:
-            started = bool(found.victims[0].pod.status.start_time)
-            lower = list(found.victims)
-            self.answers.learn(place, found if started else Pattern.of(found, lower), (), started)
-        return None
+    def ask(self, places: Iterable[int], _: object) -> dict[int, Candidate | Status]:
+        passing = {}
+        for place in places:
+            self.asked.append(place)
+            found = self.cluster.results[place]
+            if not self.cluster.lasting[place]:
+                passing[place] = found
+            elif isinstance(found, Status):
+                self.answers.learn((place,), found, (), False)
+            else:
+                started = bool(found.victims[0].pod.status.start_time)
+                lasting = found if started else Pattern.of(found, list(found.victims))
+                self.answers.learn((place,), lasting, (), started)
+        return passing
 
     def found_at(self, place: int) -> Candidate | Twin | Status:
         found = self.answers[place]

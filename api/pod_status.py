@@ -7,7 +7,7 @@ log (the core, the table of objects) uses these to say what the object looks lik
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import wraps
+from functools import lru_cache, wraps
 from typing import TypeVarTuple
 
 from msgspec.structs import replace
@@ -36,8 +36,9 @@ GROUP_SCHEDULED = "PodGroupInitiallyScheduled"
 GRACE_SECONDS = 30
 """Kubernetes' default grace period."""
 
-SHARED = 8_192
-"""Number of changed pods that are kept in case they are asked for again; arbitrary, a few MiB."""
+SHARED = 20_480
+"""Number of changed pods that are kept in case they are asked for again: a little more than the records by which the table of objects may be behind
+the core. Some ten MiB."""
 
 Ts = TypeVarTuple("Ts")
 
@@ -79,12 +80,22 @@ def bound_to(pod: Pod, node: str, at: int) -> Pod:
 
 @_shared
 def _bound(pod: Pod, node: str, at: int) -> Pod:
-    conditions = merged(pod.status.conditions, Condition(type=POD_SCHEDULED, status="True"), at)
+    conditions = pod.status.conditions
+    conditions = merged(conditions, _PLACED, at) if conditions else _placed_since(at)
     return replace(
         pod,
         spec=replace(pod.spec, node_name=node),
         status=replace(pod.status, nominated_node_name="", conditions=conditions),
     )
+
+
+_PLACED = Condition(type=POD_SCHEDULED, status="True")
+
+
+@lru_cache(maxsize=256)
+def _placed_since(at: int) -> tuple[Condition, ...]:
+    """The conditions of pods that had none: one and the same tuple for those that were placed together."""
+    return merged((), _PLACED, at)
 
 
 def rejected(pod: Pod, message: str, at: int, *, reason: str = UNSCHEDULABLE) -> Pod:

@@ -222,7 +222,16 @@ class ObjectTable:
 
     def _put(self, key: str, obj: Object, opaque: str = "") -> None:
         entries = self._kinds[key.partition("/")[0]]
-        old = entries.get(key)
+        self._replace(entries, key, entries.get(key), obj, opaque)
+
+    def _replace(
+        self,
+        entries: dict[str, ObjectEntry],
+        key: str,
+        old: ObjectEntry | None,
+        obj: Object,
+        opaque: str = "",
+    ) -> None:
         if not opaque:
             opaque = "" if old is None else old.opaque
         elif opaque == NO_OPAQUE:
@@ -245,11 +254,12 @@ class ObjectTable:
 
     def _change(self, key: str, type: type[T], change: Callable[[T], T]) -> None:
         """Put what `change` makes of the object, if it is there; an outcome may come after its object's end."""
-        found = self.get(key)
-        if isinstance(found, type):
-            changed = change(found)
-            if changed is not found:
-                self._put(key, changed)
+        entries = self._kinds.get(key.partition("/")[0], _NOTHING)
+        old = entries.get(key)
+        if old is not None and isinstance(old.object, type):
+            changed = change(old.object)
+            if changed is not old.object:
+                self._replace(entries, key, old, changed)
 
     def _change_pod(self, key: str, change: Callable[[Pod], Pod]) -> None:
         self._change(key, Pod, change)
@@ -414,6 +424,8 @@ class ObjectTable:
 
 
 T = TypeVar("T", bound=Object)
+
+_NOTHING: dict[str, ObjectEntry] = {}
 
 
 def _bound(pod: Pod, node: str, at: int) -> Pod:

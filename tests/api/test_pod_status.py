@@ -8,6 +8,8 @@ from msgspec.structs import replace
 from tidelog.api import pod_status
 from tidelog.api.objects import Pod
 from tidelog.api.pod_status import bound_to, rejected
+from tidelog.api.times import NANOS
+from tidelog.daemon.process.runtime import Limits
 from tidelog.testing.builders import pod
 
 WEB = pod("web").build()
@@ -55,3 +57,19 @@ def test_what_nobody_asks_for_again_is_forgotten(monkeypatch: pytest.MonkeyPatch
         seen(one)
 
     assert calls == ["a", "b", "c", "a"]
+
+
+def test_second_one_may_be_as_far_behind_as_the_table_for_admission() -> None:
+    """Else half of the pods would be made twice, and kept twice, while it catches up."""
+    pods = [pod(f"web-{i}").build() for i in range(Limits().facts_behind)]
+
+    first = [bound_to(one, "n1", 5) for one in pods]
+
+    assert all(bound_to(one, "n1", 5) is known for one, known in zip(pods, first, strict=True))
+
+
+def test_pods_that_are_placed_together_share_their_condition() -> None:
+    first, second = (bound_to(pod(name).build(), "n1", 5) for name in ("a", "b"))
+
+    assert first.status.conditions is second.status.conditions
+    assert bound_to(pod("c").build(), "n1", 2 * NANOS).status.conditions != first.status.conditions

@@ -25,6 +25,7 @@ from tidelog.eventlog.records import (
     Record,
     Reserved,
     Scheduled,
+    Unschedulable,
     Waiting,
 )
 from tidelog.plugins.registry import Registry
@@ -79,7 +80,8 @@ def stuck(records: Sequence[Record], follower: Follower, now: int, judge: Judge)
     if any(pod.is_pending for pod in pods.values()):
         for outcomes in _by_trial(records, follower.copy(records), now):
             # A group is tried in vain as long as one of its members awaits somebody.
-            if not any(awaits(key) for key, _ in outcomes):
+            gives_back = any(isinstance(body, Unschedulable) for _, body in outcomes)
+            if not (gives_back or any(awaits(key) for key, _ in outcomes)):
                 preempts = all(isinstance(body, Nominated) for _, body in outcomes)
                 found.update({key: found.get(key, True) and preempts for key, _ in outcomes})
     return found
@@ -94,10 +96,10 @@ def asleep(records: Sequence[Record], follower: Follower, now: int, core: Core) 
     assert core.queue is not None
     waiting = [e for e in core.queue.contents().unschedulable if not e.is_gated and not _waits_for_more(e)]
     keys = {record_key(e.key) if isinstance(e, QueuedGroup) else f"Pod/{e.key}" for e in waiting}
-    # Whoever comes after one whose backoff has not ended, or who makes room, may only follow him.
+    # Whoever comes after one whose backoff has not ended, or who makes room, or gives back devices, may only follow him.
     found: list[str] = []
     for (key, body), *_ in _by_trial(records, follower.copy(records), now) if keys else ():
-        if key not in keys or isinstance(body, Nominated):
+        if key not in keys or isinstance(body, Nominated | Unschedulable):
             break
         found.append(key)
     return found
@@ -147,4 +149,6 @@ def _helps(body: Body) -> bool:
             return SlowPermit.name not in body.plugins
         case Nominated():
             return bool(body.victims)
+        case Unschedulable():
+            return bool(body.writes)
     return False

@@ -83,6 +83,7 @@ def test_simulation_follows_from_its_seed_alone() -> None:
         pytest.param(3756, id="power is lost behind a sync that has failed"),
         pytest.param(11274, id="a damaged write-ahead log hides what was moved to the database"),
         pytest.param(11705, id="who was robbed of the lock ends after a repair"),
+        pytest.param(303, id="who waits for devices that another gives back when his backoff has ended"),
         pytest.param(11189, id="a database that was cut is led, though pages of a snapshot are missing"),
     ],
 )

@@ -51,6 +51,7 @@ BINDINGS_NEED_NODES = 18
 GROUPS_SAY_AGAIN = 19
 PROMISED_VOLUMES_COUNT = 20
 ANSWERS_ARE_AWAITED = 21
+BOUND_AS_THEY_ARE = 22
 
 BEHAVIOURS: dict[int, Behaviour] = {
     GUARDED_STARTING_PODS: Behaviour(
@@ -157,6 +158,11 @@ BEHAVIOURS: dict[int, Behaviour] = {
         "answers-are-awaited",
         "0.1.0",
         "A pod whose devices were given to it by an earlier attempt, and are not ready yet, waits for them, though nothing is left to be written.",
+    ),
+    BOUND_AS_THEY_ARE: Behaviour(
+        "bound-as-they-are",
+        "0.1.0",
+        "A pod that changed while it waited for its permit or for answers counts as what it has become once it is bound, and who may go by that is woken.",
     ),
 }
 """Number → what changed."""

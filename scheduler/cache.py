@@ -20,13 +20,13 @@ costs the number of changes; `tidelog.framework.snapshot` lives on it.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
-from tidelog.api.objects import Condition, Node, Pod
+from tidelog.api.objects import Condition, Node, Object, Pod, PodSpec
 from tidelog.api.pod_status import is_terminal
 from tidelog.api.well_known import REGION, ZONE
 from tidelog.framework.changes import ChangeList
@@ -34,13 +34,36 @@ from tidelog.framework.label_keys import LabelKeys
 from tidelog.framework.node_info import NodeInfo, PodInfo
 
 
-class CacheLayout(msgspec.Struct, frozen=True, kw_only=True):
+class AssumedAs(msgspec.Struct, frozen=True, kw_only=True):
+    """The part of an assumed pod that has changed since, and counts for others as it was until the pod is bound."""
+
+    labels: dict[str, str]
+    spec: PodSpec
+
+    @classmethod
+    def of(cls, assumed: Pod, now: Pod) -> AssumedAs | None:
+        """None if the pod is in this what it was."""
+        labels, spec = assumed.metadata.labels, assumed.spec
+        if (labels is now.metadata.labels and spec is now.spec) or (
+            labels == now.metadata.labels and spec == now.spec
+        ):
+            return None
+        return cls(labels=labels, spec=spec)
+
+    def on(self, pod: Pod) -> Pod:
+        """The pod as it was assumed."""
+        return replace(pod, metadata=replace(pod.metadata, labels=self.labels), spec=self.spec)
+
+
+class CacheLayout(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The order of the nodes, and the placements that the objects do not tell."""
 
     zones: list[tuple[str, str, list[str]]]
     """(region, zone, names of its nodes); all in the order of their first appearance."""
     assumed: dict[str, str]
     """Uid → node."""
+    changed: dict[str, AssumedAs] = {}
+    """Those that have changed since, by uid."""
 
 
 class Cache:
@@ -56,6 +79,8 @@ class Cache:
         """Uid of every pod that is bound or assumed → the name of its node, known or not."""
         self._assumed: dict[str, None] = {}
         """Uids of the assumed pods, in the order in which they were assumed."""
+        self._outdated: dict[str, AssumedAs] = {}
+        """Pods that were bound as what they had been, by uid (before behaviour 22)."""
         self._aside: dict[str, dict[str, PodInfo]] = {}
         """Name of a node that is not known → the pods bound to it, by uid."""
         self.label_keys = LabelKeys()
@@ -199,6 +224,7 @@ class Cache:
         if name is None:
             return
         self._assumed.pop(uid, None)
+        self._outdated.pop(uid, None)
         node = self._nodes.get(name)
         if node is not None:
             node.remove_pod(node.pods[uid])
@@ -223,9 +249,11 @@ class Cache:
         else:
             assert uid not in self._place, f"pod {uid} is bound and cannot be forgotten"
 
-    def confirm(self, uid: str) -> None:
-        """The log has the placement: an assumed pod is now bound. Costs nothing, because nothing on the node changes."""
+    def confirm(self, uid: str, outdated: AssumedAs | None = None) -> None:
+        """The log has the placement: an assumed pod is now bound. Costs nothing, because nothing on the node changes, also where it is `outdated`."""
         self._assumed.pop(uid, None)
+        if outdated is not None:
+            self._outdated[uid] = outdated
 
     def _add(self, pod: PodInfo, name: str) -> None:
         # Here, pod by pod: else the next attempt would do it for all pods that came since the last one.
@@ -242,12 +270,19 @@ class Cache:
 
     # --- coming back ------------------------------------------------------------------------------------------------
 
-    def layout(self) -> CacheLayout:
-        """State left by the order of arrivals, which the objects do not tell: `restore` needs it."""
+    def layout(self, objects: Mapping[str, Object]) -> CacheLayout:
+        """State that the objects, by key, do not tell, left by the order of arrivals and by what was assumed: `restore` needs it."""
+        changed = {uid: found for uid in self._assumed if (found := self._changed(uid, objects))}
         return CacheLayout(
             zones=[(region, zone, list(names)) for (region, zone), names in self._zones.items()],
             assumed={uid: self._place[uid] for uid in self._assumed},
+            changed=self._outdated | changed,
         )
+
+    def _changed(self, uid: str, objects: Mapping[str, Object]) -> AssumedAs | None:
+        known = self.pod(uid)
+        now = None if known is None else objects.get(f"Pod/{known.key}")
+        return AssumedAs.of(known.pod, now) if known is not None and isinstance(now, Pod) else None
 
     def restore(self, layout: CacheLayout, node: Callable[[str], Node], pods: Iterable[Pod]) -> None:
         """Fill a new cache as one with this layout was. `node` finds the objects by name; `pods` are all there are.
@@ -264,8 +299,10 @@ class Cache:
             name = layout.assumed.get(uid, "" if is_terminal(pod) else pod.spec.node_name)
             if name:
                 self.remove_pod(uid)  # Of two with the same uid, the later one counts, as ever.
-                self._add(PodInfo(pod), name)
+                changed = layout.changed.get(uid)
+                self._add(PodInfo(pod if changed is None else changed.on(pod)), name)
         self._assumed = dict.fromkeys(layout.assumed)
+        self._outdated = {uid: one for uid, one in layout.changed.items() if uid not in layout.assumed}
 
     # --- comparing --------------------------------------------------------------------------------------------------
 

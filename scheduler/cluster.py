@@ -20,7 +20,7 @@ from tidelog.api.pod_status import is_terminal
 from tidelog.api.well_known import REGION, ZONE
 from tidelog.api.writes import Write
 from tidelog.configuration.configuration import SchedulerConfiguration
-from tidelog.framework.behaviours import LEAVING_HURTS_LATER, PROMISES_STAY
+from tidelog.framework.behaviours import BOUND_AS_THEY_ARE, LEAVING_HURTS_LATER, PROMISES_STAY
 from tidelog.framework.events import ClusterEvent
 from tidelog.framework.listers import Listers
 from tidelog.framework.node_info import PodInfo
@@ -37,7 +37,7 @@ from tidelog.framework.object_events import (
 from tidelog.framework.snapshot import Snapshot
 from tidelog.queue.entity import pod_uid
 from tidelog.queue.scheduling_queue import empty_queue
-from tidelog.scheduler.cache import Cache, CacheLayout
+from tidelog.scheduler.cache import AssumedAs, Cache, CacheLayout
 from tidelog.scheduler.commit_check import disturbance, released
 from tidelog.scheduler.disturbances import Notes
 from tidelog.scheduler.flights import Flights
@@ -97,7 +97,7 @@ class Cluster:
         """Key of a bound pod, or of a node, whose newest version could not be read → the node that is closed until it can."""
         self._info: PodInfo | None = None
         """Of the last pod that was asked for."""
-        self._promises_stay = self._leaving_hurts_later = True
+        self._promises_stay = self._leaving_hurts_later = self._bound_as_they_are = True
 
     def configure(self, configuration: SchedulerConfiguration) -> None:
         """Have changes mean what they mean under this configuration."""
@@ -109,6 +109,7 @@ class Cluster:
         )
         self._promises_stay = configuration.behaves(PROMISES_STAY)
         self._leaving_hurts_later = configuration.behaves(LEAVING_HURTS_LATER)
+        self._bound_as_they_are = configuration.behaves(BOUND_AS_THEY_ARE)
 
     def pod(self, key: str) -> Pod | None:
         """The pod of this record key."""
@@ -141,15 +142,32 @@ class Cluster:
         if not self.cache.is_assumed(uid) or self.cache.node_of(uid) != new.spec.node_name:
             self.change(key, new)
             return
+        before = self._as_assumed(uid, old)
+        if before is not None and self._bound_as_they_are:
+            self.change(key, new)
+            self._tell_of_change(before, new)
+            return
         assert not old.spec.node_name, f"{key} is assumed and bound"
         self.objects[key] = new
         groups = self.groups.change(old, new)
         self.update_groups(groups)
         effect = binding_effect(old, new, self.rules)
-        self.cache.confirm(uid)
+        self.cache.confirm(uid, before)
         self._update_queue(effect)
         self._raise(effect.raised)
         self._drop_groups(groups)
+
+    def _as_assumed(self, uid: str, now: Pod) -> AssumedAs | None:
+        """What has changed of the pod while it waited, which others have not seen yet."""
+        known = self.cache.pod(uid)
+        return None if known is None else AssumedAs.of(known.pod, now)
+
+    def _tell_of_change(self, before: AssumedAs, new: Pod) -> None:
+        """Others were kept away by what the pod was. (kube-scheduler tells nobody.)"""
+        if not self.rules.upstream:
+            old = before.on(new)
+            old = replace(old, spec=replace(old.spec, node_name=new.spec.node_name))
+            self._raise(Raised(event, old, new) for event in pod_events(old, new, target=False))
 
     def keep_promise(self, key: str, new: Object | None) -> None:
         """Do what the earliest attempt in flight has promised of the object. Plugins go on seeing what later attempts have promised of it besides."""
@@ -297,6 +315,8 @@ class Cluster:
             return None
         node = self.cache.node_of(pod_uid(obj))
         assert node is not None
+        before = self._as_assumed(pod_uid(obj), obj) if self._bound_as_they_are else None
+        obj = obj if before is None else before.on(obj)
         return replace(obj, spec=replace(obj.spec, node_name=node))
 
     def _update_cache(self, effect: Effect) -> None:

@@ -502,7 +502,7 @@ class Core:
             "attempts": self.attempts,
             "last_tick_at": self.last_tick_at,
             "configuration": msgspec.to_builtins(self.configuration),
-            "cache": msgspec.to_builtins(self.cluster.cache.layout()),
+            "cache": msgspec.to_builtins(self.cluster.cache.layout(self.objects)),
             "queue": queue,
             "permits": self._permits.dump(),
             "evictions": self.evictions.dump(),

@@ -21,13 +21,16 @@ from msgspec.structs import replace
 
 from tests.worlds.histories import node, pod, random_history
 from tidelog.api.objects import LabelSelector, LabelSelectorRequirement
+from tidelog.api.storage import PersistentVolumeClaim
 from tidelog.configuration.configuration import resolve_configuration
+from tidelog.daemon.actors.volume_steps import provided
 from tidelog.eventlog.reader import open_reader
 from tidelog.eventlog.records import Draft, LossAccepted, SchedulerStarted
 from tidelog.eventlog.transfer import export_log
 from tidelog.framework.behaviours import (
     ANSWERS_ARE_AWAITED,
     BINDINGS_NEED_NODES,
+    BOUND_AS_THEY_ARE,
     FAILURES_STAND,
     GROUPS_SAY_AGAIN,
     LEAVING_HURTS_LATER,
@@ -555,6 +558,28 @@ def answers_are_awaited() -> Driver:
     return twice(ANSWERS_ARE_AWAITED, happens)
 
 
+def bound_as_they_are() -> Driver:
+    """A pod that keeps another away gets other labels while it waits for its volume."""
+
+    def happens(driver: Driver, when: str) -> None:
+        there = {b.HOSTNAME: when}
+        driver.put(storage.storage_class(), node(when, "a").build(), storage.claim(when))
+        driver.put(pod(f"{when}-first").label(app=when).node_selector(there).pvc(when).build())
+        driver.settle()
+        second = pod(f"{when}-second").node_selector(there)
+        driver.put(second.pod_anti_affinity(b.HOSTNAME, f"app={when}").build())
+        driver.settle()
+        first = driver.pod(f"{when}-first")
+        driver.put(replace(first, metadata=replace(first.metadata, labels={"app": "another"})))
+        driver.settle()
+        claim = driver.core.objects[f"PersistentVolumeClaim/default/{when}"]
+        assert isinstance(claim, PersistentVolumeClaim)
+        driver.put(*provided(claim, storage.storage_class()))
+        driver.settle()
+
+    return twice(BOUND_AS_THEY_ARE, happens)
+
+
 STORIES: dict[str, Callable[[], Driver]] = {
     "spread": spread,
     "preemption": preemption,
@@ -583,6 +608,7 @@ STORIES: dict[str, Callable[[], Driver]] = {
     "groups-say-again": groups_say_again,
     "promised-volumes-count": promised_volumes_count,
     "answers-are-awaited": answers_are_awaited,
+    "bound-as-they-are": bound_as_they_are,
 }
 
 

@@ -34,7 +34,7 @@ The promises, by the names that a violation has:
     liveness    nobody waits for an event who could be placed as things are (groups and preemptions: `liveness.py`)
     overlooked  nobody is rejected, and nobody has to go for him, while some node would do; nobody goes in vain
     queue       every pod that wants a node is in the queue exactly once; at rest nothing is in flight
-    state       the core knows the same placements as the log
+    state       the core knows the same placements as the log, and plugins see the same labels there
 """
 
 from __future__ import annotations
@@ -807,20 +807,20 @@ class Judge:
             _hold(
                 theirs == ours, "state", f"{key}: (node, nominated node) is {theirs} for the core, not {ours}"
             )
-        mine: dict[str, list[str]] = {name: [] for name in self.cluster.nodes}
+        mine: dict[str, dict[str, Mapping[str, str]]] = {name: {} for name in self.cluster.nodes}
         for pod in self.cluster.pods.values():
             if pod.place in mine:
-                mine[pod.place].append(pod.uid)
+                mine[pod.place][pod.uid] = pod.labels
         cache = core.cluster.cache
         _hold(
             sorted(cache.node_names()) == sorted(mine), "state", f"the core's nodes are {cache.node_names()}"
         )
         for info in cache.nodes():
-            known_there = sorted(info.pods)
+            known_there = {uid: pod.labels for uid, pod in info.pods.items()}
             _hold(
-                known_there == sorted(mine[info.name]),
+                known_there == mine[info.name],
                 "state",
-                f"on {info.name} are {known_there} for the core",
+                f"on {info.name} are {known_there} for the core, not {mine[info.name]}",
             )
 
 

@@ -534,8 +534,11 @@ class Judge:
                 pod.is_pending and not pod.obj.spec.scheduling_gates, "gone", f"{key} wants no node", record
             )
             soft = [i for i, c in enumerate(pod.obj.spec.topology_spread_constraints) if c.fallback_criteria]
-            why = misfit(cluster, pod, cluster.nodes[node], fallen=soft, limits=self._knew_others)
-            _hold(not why, "constraint", f"{key} on {node}: {why}", record)
+            # Which of them fell back is in the pod's own record. With those that did not, fewer nodes count than without.
+            choices = (some for count in range(len(soft), -1, -1) for some in combinations(soft, count))
+            knew, found = self._knew_others, cluster.nodes[node]
+            reasons = [misfit(cluster, pod, found, fallen=some, limits=knew) for some in choices]
+            _hold("" in reasons, "constraint", f"{key} on {node}: {reasons[0]}", record)
             self._may_fall[key] = frozenset(i for i in soft if self._may_fall_back(pod, i, body.at))
             pod.reserved = node
             placed.append(pod)

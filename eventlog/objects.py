@@ -274,8 +274,13 @@ class ObjectTable:
             self._put(write.key, changed)
 
     def _scheduled(self, record: Record, body: Scheduled) -> None:
-        self._change_pod(record.key, lambda pod: _bound(pod, body.node, record.at))
-        pod = self.get(record.key) if body.claims else None
+        pods = self._kinds.get("Pod", _NOTHING)
+        old = pods.get(record.key)
+        pod = None if old is None else old.object
+        # A member of a group is bound already, by the group's record; an outcome may come after its pod's end.
+        if isinstance(pod, Pod) and pod.spec.node_name != body.node:
+            pod = bound_to(pod, body.node, record.at)
+            self._replace(pods, record.key, old, pod)
         for claim, result in body.claims.items():
             if isinstance(pod, Pod):
                 self._change(claim, ResourceClaim, partial(_allocated, result=result, pod=pod))
@@ -426,11 +431,6 @@ class ObjectTable:
 T = TypeVar("T", bound=Object)
 
 _NOTHING: dict[str, ObjectEntry] = {}
-
-
-def _bound(pod: Pod, node: str, at: int) -> Pod:
-    """A member of a group is bound already, by the group's record."""
-    return pod if pod.spec.node_name == node else bound_to(pod, node, at)
 
 
 def _allocated(claim: ResourceClaim, result: AllocationResult, pod: Pod) -> ResourceClaim:

@@ -13,7 +13,7 @@ from typing import TypeVarTuple
 from msgspec.structs import replace
 
 from tidelog.api.conditions import merged
-from tidelog.api.dict_changes import drop_oldest
+from tidelog.api.dicts import drop_oldest
 from tidelog.api.objects import (
     AllocationResult,
     ClaimConsumer,

@@ -5,7 +5,7 @@
 - *verify*: decisions recomputed a second, in this process alone, beside the rate at which the same decisions were made;
 - *recover*: the state from a snapshot and 10,000 records behind it, and from the log's first record;
 - *at*: opening the log file and computing the state at a moment, with what a running scheduler would have kept: typically half way between
-  the last two snapshots of changes, at worst just before the last one, with nearly all objects and as many records to play back as ever;
+  the last two snapshots of the state, at worst just before the last one, with nearly all objects and as many records to play back as ever;
 - *why*: the whole story of a pod that came late, from the file.
 """
 
@@ -25,9 +25,11 @@ if __name__ == "__main__":
     sys.path[:] = [entry for entry in sys.path if Path(entry).resolve() != Path(__file__).resolve().parent]
 
 from tidelog.daemon.process.runtime import Limits
-from tidelog.daemon.process.snapshots import changes_every
+from tidelog.daemon.process.snapshots import state_every
+from tidelog.eventlog.objects import SNAPSHOT as OBJECTS
+from tidelog.eventlog.objects import ObjectTable
 from tidelog.eventlog.sqlite import SqliteStore
-from tidelog.eventlog.store import CHANGES, Snapshot
+from tidelog.eventlog.store import BETWEEN, Snapshot
 from tidelog.plugins.registry import Registry
 from tidelog.replay.driver import Driver
 from tidelog.replay.files import write_log
@@ -81,11 +83,12 @@ def run(*, nodes: int = 100, pods: int = 20_000) -> dict[str, Any]:
 
 
 class Kept(NamedTuple):
-    """The snapshot that a running scheduler keeps at some record."""
+    """The snapshots that a running scheduler keeps at some record."""
 
     seq: int
-    changes: bytes
-    whole: bytes
+    state: bytes
+    objects: bytes
+    """Where it is whole."""
 
 
 def _make(nodes: int, pods: int) -> tuple[Driver, dict[int, tuple[str, bytes]], list[Kept]]:
@@ -99,18 +102,19 @@ def _make(nodes: int, pods: int) -> tuple[Driver, dict[int, tuple[str, bytes]], 
         driver.put(made.capacity(cpu=str(per_node), memory="4096Gi", pods=per_node).build())
     snapshots = {}
     kept: list[Kept] = []
-    earlier, whole = capture_state(driver.core), 0
+    table, whole = ObjectTable(), 0
     base = pod("base").label(app="web").request(cpu="500m", memory="100Mi").scheduler("default-scheduler")
     for start in range(0, pods, BATCH):
         driver.put(*(base.named(f"pod-{i:06}").build() for i in range(start, min(start + BATCH, pods))))
         driver.settle()
         seq, objects = driver.core.seq, len(driver.core.objects)
-        if seq - earlier.seq >= changes_every(objects):
-            state = b""
+        if seq - (kept[-1].seq if kept else 0) >= state_every(objects):
+            encoded = b""
             if not kept or seq - whole >= max(WHOLE_EVERY, objects):
-                state, whole = encode_state(driver.core), seq
-            kept.append(Kept(seq, encode_state(driver.core, since=earlier), state))
-            earlier = capture_state(driver.core)
+                for record in driver.records[table.seq :]:
+                    table.apply(record)
+                encoded, whole = table.encode(), seq
+            kept.append(Kept(seq, capture_state(driver.core).blob(), encoded))
         left = 2 * (pods - start - BATCH)
         if left <= TAIL < left + 2 * BATCH or start + BATCH >= pods > 0 == len(snapshots):
             snapshots[driver.core.seq] = (SNAPSHOT, encode_state(driver.core))
@@ -129,9 +133,10 @@ async def _keep(path: Path, driver: Driver, kept: list[Kept]) -> None:
     store = await SqliteStore.open(path, create=False, what="the benchmark")
     for k in kept:
         chain = driver.records[k.seq - 1].digest
-        await store.put_snapshot(Snapshot.make(SNAPSHOT + CHANGES, k.seq, chain, k.changes))
-        if k.whole:
-            await store.put_snapshot(Snapshot.make(SNAPSHOT, k.seq, chain, k.whole))
+        if k.objects:
+            await store.put_snapshot(Snapshot.make(OBJECTS, k.seq, chain, k.objects))
+        name = SNAPSHOT if k.objects else SNAPSHOT + BETWEEN
+        await store.put_snapshot(Snapshot.make(name, k.seq, chain, k.state))
     await store.close()
 
 

@@ -23,7 +23,6 @@ from tidelog.eventlog.log import Log, memory_log, open_log
 from tidelog.eventlog.objects import SNAPSHOT
 from tidelog.eventlog.opening import log_path
 from tidelog.eventlog.socket import HandoverClient, NoWriter, connect
-from tidelog.eventlog.store import CHANGES
 
 if TYPE_CHECKING:
     from tidelog.cli.progress import Progress
@@ -111,8 +110,7 @@ async def _try_on_empty(facts: Facts, gates: FeatureGates | None) -> Answer:
 
 async def _keep_snapshot(log: Log, service: FactService) -> None:
     """Spare the next command what this one had to read."""
-    names = (SNAPSHOT, SNAPSHOT + CHANGES)
-    newest = max((s.seq for s in await log.snapshots() if s.name in names), default=log.anchor.seq)
+    newest = max((s.seq for s in await log.snapshots() if s.name == SNAPSHOT), default=log.anchor.seq)
     if log.head.seq - newest >= SNAPSHOT_EACH:
         await service.catch_up()
         await log.put_snapshot(SNAPSHOT, service.objects.seq, service.objects.encode())

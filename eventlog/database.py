@@ -34,7 +34,7 @@ from tidelog.eventlog.records import (
 )
 from tidelog.eventlog.room import is_full
 from tidelog.eventlog.store import (
-    CHANGES,
+    BETWEEN,
     EMPTY,
     ROWS_PER_READ,
     Head,
@@ -420,7 +420,7 @@ def finish_snapshot(connection: sqlite3.Connection, snapshot: Snapshot) -> None:
         (snapshot.name, snapshot.seq, snapshot.chain, snapshot.digest, size, -(-size // PART_BYTES)),
     )
     name = snapshot.name
-    for seq in superfluous(name, _seqs(connection, name), _seqs(connection, name.removesuffix(CHANGES))):
+    for seq in superfluous(name, _seqs(connection, name), _seqs(connection, name.removesuffix(BETWEEN))):
         # Its parts are swept out later: there may be hundreds of MiB of them.
         connection.execute("DELETE FROM snapshots WHERE name = ? AND seq = ?", (name, seq))
 

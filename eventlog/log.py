@@ -26,7 +26,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
 from typing import TypeVar
 
-from tidelog.api.dict_changes import drop_oldest
+from tidelog.api.dicts import drop_oldest
 from tidelog.api.errors import InternalError, LogBusy, LogClockWrong, LogError, LogFenced, LogFull
 from tidelog.api.kinds.registry import object_key
 from tidelog.api.steps import Steps
@@ -50,7 +50,7 @@ from tidelog.eventlog.records import (
     encode_body,
 )
 from tidelog.eventlog.sqlite import SqliteStore
-from tidelog.eventlog.store import CHANGES, ROWS_PER_READ, Head, Snapshot, Store, advance
+from tidelog.eventlog.store import BETWEEN, ROWS_PER_READ, Head, Snapshot, Store, advance
 
 GROUP_RECORDS = 4_096
 """A group is closed when it has so many records; arbitrary, about 10 ms of work."""
@@ -296,7 +296,7 @@ class Log(LogReader):
         from nowhere else, so that an export beforehand is not a bad idea. What is dropped is checked once more.
         """
         stored = await self._store.snapshots()
-        newest = {info.name: info.seq for info in stored if not info.name.endswith(CHANGES)}
+        newest = {info.name: info.seq for info in stored if not info.name.endswith(BETWEEN)}
         if not newest:
             raise LogError(f"{self.name}: there is no snapshot to compact behind")
         name = min(newest, key=lambda name: newest[name])

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import msgspec
 
 from tidelog.eventlog.records import Record, Row
-from tidelog.eventlog.store import CHANGES, EMPTY, ROWS_PER_READ, Head, Snapshot, SnapshotInfo, superfluous
+from tidelog.eventlog.store import BETWEEN, EMPTY, ROWS_PER_READ, Head, Snapshot, SnapshotInfo, superfluous
 
 
 class MemoryStore:
@@ -56,7 +56,7 @@ class MemoryStore:
         """As in `Store`."""
         self._snapshots[snapshot.name, snapshot.seq] = snapshot
         mine = sorted(seq for name, seq in self._snapshots if name == snapshot.name)
-        whole = sorted(seq for name, seq in self._snapshots if name == snapshot.name.removesuffix(CHANGES))
+        whole = sorted(seq for name, seq in self._snapshots if name == snapshot.name.removesuffix(BETWEEN))
         for seq in superfluous(snapshot.name, mine, whole):
             del self._snapshots[snapshot.name, seq]
 

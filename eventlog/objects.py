@@ -10,7 +10,7 @@ A record costs one to five microseconds. A snapshot of the table lets `load_obje
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from hashlib import sha256
 from typing import TypeVar, assert_never
@@ -79,7 +79,7 @@ from tidelog.eventlog.records import (
     decode_body,
 )
 from tidelog.eventlog.store import Snapshot
-from tidelog.eventlog.table_encoding import ATTACHMENT, BESIDE, FORMAT, PROMISES, Mark, encoded
+from tidelog.eventlog.table_encoding import ATTACHMENT, BESIDE, FORMAT, PROMISES, SORTED, Mark, encoded
 
 SNAPSHOT = "objects"
 """The name of this table's snapshots."""
@@ -100,15 +100,9 @@ OnChange = Callable[[str, "ObjectEntry | None", "ObjectEntry | None", int], None
 """Told of a change: the object's key, its entry before and afterwards, and which of the record's changes it is."""
 
 
-_decode_changes = msgspec.msgpack.Decoder(
-    tuple[int, int, int, tuple[FeatureGates, int], dict[str, msgspec.Raw], int, list[str]]
+_decode_snapshot = msgspec.msgpack.Decoder(
+    tuple[int, int, int, tuple[FeatureGates, int], dict[str, msgspec.Raw]]
 ).decode
-
-
-def follows(changes: bytes, seq: int) -> bool:
-    """Whether these are changes since record `seq`, of a format that this version reads."""
-    version, *_, since, _ = msgspec.msgpack.decode(changes)
-    return bool((version, since) == (FORMAT, seq))
 
 
 class ObjectTable:
@@ -127,6 +121,8 @@ class ObjectTable:
         """Decisions that such a cluster does not show yet."""
         self.on_change: OnChange | None = None
         """Told of each change when it has been made. Not told of what a snapshot brings."""
+        self.is_in_order = True
+        """Whether the objects of each kind stand in the order in which they came. Snapshots of older versions do not know it."""
         self._changes = 0
         """How many changes the record in hand has made."""
         self._kinds: dict[str, dict[str, ObjectEntry]] = defaultdict(dict)
@@ -149,6 +145,10 @@ class ObjectTable:
         """All objects, in an order that depends on the records alone."""
         for entries in self._kinds.values():
             yield from entries.values()
+
+    def objects(self) -> dict[str, Object]:
+        """All objects by their keys: those of a kind in the order in which they came."""
+        return {key: entry.object for entries in self._kinds.values() for key, entry in entries.items()}
 
     def of_kind(self, kind: str) -> list[ObjectEntry]:
         """All objects of a kind, ordered by namespace and name."""
@@ -345,56 +345,48 @@ class ObjectTable:
         """Remember the table as it is now, to encode it or to compare with it. Costs 10 nanoseconds an object."""
         return Mark(
             self.seq,
-            {kind: entries.copy() for kind, entries in self._kinds.items()},
+            {kind: entries.copy() for kind, entries in self._kinds.items() if entries},
             self.at,
-            self._settings(),
+            (self.gates, self.cluster.constraints_max),
             self.attachment,
             self.promises.dump() if self.promises.log_id else None,
+            FORMAT if self.is_in_order else SORTED,
         )
 
-    def encode_changes(self, since: Mark) -> bytes:
-        """Encode what has changed since; costs 50 nanoseconds an object, and a microsecond one that changed."""
-        return encoded(self.mark(), since)
+    def is_like(self, other: ObjectTable) -> bool:
+        """Whether both hold the same; in whatever order, where one of them does not know it."""
+        mark, its = self.mark(), other.mark()
+        if self.is_in_order and other.is_in_order and list(self.objects()) != list(other.objects()):
+            return False
+        return mark._replace(format=its.format) == its
 
-    def _settings(self) -> tuple[FeatureGates, int]:
-        return self.gates, self.cluster.constraints_max
+    def bring_into_order(self, keys: Iterable[str]) -> None:
+        """Have the objects stand as their keys do here, which are all there are."""
+        kinds: dict[str, dict[str, ObjectEntry]] = defaultdict(dict)
+        for key in keys:
+            kind = key.partition("/")[0]
+            kinds[kind][key] = self._kinds[kind].pop(key)
+        assert not len(self), "keys are missing"
+        self._kinds, self.is_in_order = kinds, True
 
     @classmethod
-    def from_snapshot(cls, snapshot: Snapshot | None, changes: Sequence[Snapshot] = ()) -> ObjectTable | None:
-        """The table that this snapshot holds; None if it holds none, or one that another version of tidelog wrote.
-
-        `changes`, those made since, are taken as far as each follows the one before.
-        """
+    def from_snapshot(cls, snapshot: Snapshot | None) -> ObjectTable | None:
+        """The table that this snapshot holds; None if it holds none, or one that another version of tidelog wrote."""
         try:
-            if snapshot is None:
-                return None
-            table = cls.decode(snapshot.blob)
-            for change in changes:
-                if not table._change_by(change.blob):
-                    break
-            return table
+            return None if snapshot is None else cls.decode(snapshot.blob)
         except (msgspec.MsgspecError, KeyError):
             return None
 
     @classmethod
     def decode(cls, blob: bytes) -> ObjectTable:
         """The table of which these are the bytes."""
-        _, seq, at, settings, objects = msgspec.msgpack.decode(
-            blob, type=tuple[int, int, int, tuple[FeatureGates, int], dict[str, msgspec.Raw]]
-        )
+        version, seq, at, settings, objects = _decode_snapshot(blob)
+        if version not in (FORMAT, SORTED):
+            raise msgspec.ValidationError(f"a table of format {version}")
         table = cls()
+        table.is_in_order = version == FORMAT
         table._load(seq, at, settings, objects)
         return table
-
-    def _change_by(self, blob: bytes) -> bool:
-        """Take these changes, if they are those since this table."""
-        version, seq, at, settings, objects, since, gone = _decode_changes(blob)
-        if version != FORMAT or since != self.seq:
-            return False
-        for key in gone:
-            self._remove(key)
-        self._load(seq, at, settings, objects)
-        return True
 
     def _load(
         self, seq: int, at: int, settings: tuple[FeatureGates, int], objects: dict[str, msgspec.Raw]
@@ -443,15 +435,18 @@ def _allocated(claim: ResourceClaim, result: AllocationResult, pod: Pod) -> Reso
 # --- loading --------------------------------------------------------------------------------------------------------
 
 
-async def load_objects(log: LogReader, seq: int | None = None) -> ObjectTable:
-    """The table after record `seq` (by default the newest): the nearest snapshot before it, and the records since."""
+async def load_objects(log: LogReader, seq: int | None = None, *, in_order: bool = False) -> ObjectTable:
+    """The table after record `seq` (by default the newest): the nearest snapshot before it, and the records since.
+
+    `in_order`: a snapshot that does not know the order of the objects is of no use.
+    """
     if seq is not None and seq < log.anchor.seq:
         raise LogError(
             f"{log.name}: the state at record {seq} is gone: the log was compacted to {log.anchor.seq}"
         )
     found = await log.snapshot(SNAPSHOT, seq)
-    table = ObjectTable.from_snapshot(found, await log.changes(found, seq) if found is not None else ())
-    if table is None:
+    table = ObjectTable.from_snapshot(found)
+    if table is None or (in_order and not table.is_in_order):
         table = ObjectTable()
     if table.seq < log.anchor.seq:
         later = [info.seq for info in await log.snapshots() if info.name == SNAPSHOT and info.seq > table.seq]

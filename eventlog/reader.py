@@ -15,7 +15,7 @@ from tidelog.eventlog.closing import Closing, opens
 from tidelog.eventlog.disk import Disk
 from tidelog.eventlog.records import ChainBroken, Record, check_rows
 from tidelog.eventlog.sqlite import SqliteReader
-from tidelog.eventlog.store import CHANGES, Head, ReadStore, Snapshot, SnapshotInfo, SnapshotsUnreadable
+from tidelog.eventlog.store import Head, ReadStore, Snapshot, SnapshotInfo, SnapshotsUnreadable
 
 POLL_SECONDS = 0.01
 """How often a reader in another process looks at the head file: a tail is about 5 ms behind, for 0.1 % of a core."""
@@ -184,37 +184,19 @@ class LogReader(Closing):
 
     # --- snapshots --------------------------------------------------------------------------------------------------
 
-    async def snapshot(self, name: str, at_most: int | None = None) -> Snapshot | None:
-        """The newest sound snapshot of this name, at or before record `at_most`. A damaged one is passed over."""
-        for info in reversed(await self._stored(name, 0, at_most)):
-            found = await self._sound(info)
-            if found is not None:
-                return found
-        return None
-
-    async def changes(self, snapshot: Snapshot, at_most: int | None = None) -> list[Snapshot]:
-        """Return the snapshots of changes since this one, up to record `at_most` and before a damaged one."""
-        followed: list[Snapshot] = []
-        for info in await self._stored(snapshot.name + CHANGES, snapshot.seq, at_most):
-            found = await self._sound(info)
-            if found is None:
-                break
-            followed.append(found)
-        return followed
-
-    async def _stored(self, name: str, after: int, at_most: int | None) -> list[SnapshotInfo]:
-        """In order."""
+    async def snapshot(self, name: str, at_most: int | None = None, *, between: str = "") -> Snapshot | None:
+        """The newest sound snapshot of this name, or of that of those between, at or before record `at_most`. A damaged one is passed over."""
         try:
             stored = await self._store.snapshots()
         except SnapshotsUnreadable:
-            return []
+            return None
         limit = self.head.seq if at_most is None else at_most
-        return [info for info in stored if info.name == name and after < info.seq <= limit]
-
-    async def _sound(self, info: SnapshotInfo) -> Snapshot | None:
-        found = await self._store.get_snapshot(info.name, info.seq)
-        is_sound = found is not None and found.is_sound and found.chain == await self._digest_of(info.seq)
-        return found if is_sound else None
+        infos = [info for info in stored if info.name in (name, between) and info.seq <= limit]
+        for info in sorted(infos, key=lambda info: info.seq, reverse=True):
+            found = await self._store.get_snapshot(info.name, info.seq)
+            if found is not None and found.is_sound and found.chain == await self._digest_of(info.seq):
+                return found
+        return None
 
     async def snapshots(self) -> list[SnapshotInfo]:
         """List the snapshots."""

@@ -28,9 +28,10 @@ from tidelog.eventlog.address import LogAddress, is_database, needs_postgres
 from tidelog.eventlog.disk import Disk
 from tidelog.eventlog.head_file import HeadReading
 from tidelog.eventlog.lock import WriterLock, read_holder
+from tidelog.eventlog.objects import SNAPSHOT as OBJECTS
 from tidelog.eventlog.opening import log_path
 from tidelog.eventlog.records import ChainBroken, LossAccepted, Record, chain_digest, check_rows, encode_body
-from tidelog.eventlog.store import CHANGES, EMPTY, ROWS_PER_READ, Head, Progress, Snapshot
+from tidelog.eventlog.store import BETWEEN, EMPTY, ROWS_PER_READ, Head, Progress, Snapshot
 
 
 class Repaired(msgspec.Struct, frozen=True, kw_only=True):
@@ -264,13 +265,16 @@ def _beginning(connection: sqlite3.Connection, anchor: Head) -> Head:
 
 
 def _states(connection: sqlite3.Connection) -> Iterator[Snapshot]:
-    """The snapshots that need no others."""
-    return (found for found in _good_snapshots(connection) if not found.name.endswith(CHANGES))
+    """The whole ones."""
+    return (found for found in _good_snapshots(connection) if not found.name.endswith(BETWEEN))
 
 
 def comes_to_states(states: Sequence[Snapshot], begin: int, end: int) -> bool:
-    """Whether a log that begins behind the first of these records, and is good up to the other, has a state of each kind."""
-    return {state.name for state in states} == {s.name for s in states if begin <= s.seq <= end}
+    """Whether a log that begins behind the first of these records, and is good up to the other, has a state of each kind: the objects, and behind
+    them, which they are needed for, each other."""
+    there = [state for state in states if begin <= state.seq <= end]
+    first = min((state.seq for state in there if state.name == OBJECTS), default=begin)
+    return {state.name for state in states} == {s.name for s in there if s.seq >= first}
 
 
 def _place_of(connection: sqlite3.Connection, state: Snapshot) -> Head:

@@ -29,22 +29,22 @@ SNAPSHOTS_KEPT = 12
 is far behind a snapshot."""
 
 
-CHANGES = "-changes"
-"""Suffix of the names of snapshots that hold only the changes since the one before, of either name."""
+BETWEEN = "-changes"
+"""Suffix of the names of snapshots that lie between two whole ones, and need those. It says what was in them once: the changes since the one before."""
 
 
-CHANGES_KEPT = 32
-"""Of those that hold changes, behind each whole snapshot: so that there are never more than some hundreds, however long the log is."""
+BETWEEN_KEPT = 32
+"""Of these, behind each whole snapshot: so that there are never more than some hundreds, however long the log is."""
 
 
 def superfluous(name: str, seqs: Sequence[int], whole: Sequence[int] = ()) -> list[int]:
     """Which of these snapshots, in order, are too many: those that leave the smallest gaps; never the first or the newest two.
 
-    Of those that hold changes since the one before, the first ones behind each `whole` snapshot are of use, as many as are kept; behind
-    the newest all are. A later moment is reached by playing back records.
+    Of those between, the first ones behind each `whole` snapshot stay, as many as are kept; behind the newest all do. A later moment is reached
+    by playing back records.
     """
-    if name.endswith(CHANGES):
-        return _superfluous_changes(seqs, whole)
+    if name.endswith(BETWEEN):
+        return _superfluous_between(seqs, whole)
     kept, dropped = list(seqs), []
     while len(kept) > SNAPSHOTS_KEPT:
         place = min(range(1, len(kept) - 2), key=lambda i: (kept[i + 1] - kept[i - 1], i))
@@ -52,12 +52,11 @@ def superfluous(name: str, seqs: Sequence[int], whole: Sequence[int] = ()) -> li
     return dropped
 
 
-def _superfluous_changes(seqs: Sequence[int], whole: Sequence[int]) -> list[int]:
+def _superfluous_between(seqs: Sequence[int], whole: Sequence[int]) -> list[int]:
     dropped: list[int] = []
     for begin, end in pairwise(whole):
-        # The one at a whole snapshot itself leads up to it, from the one before.
         between = [seq for seq in seqs if begin < seq <= end]
-        dropped += between[CHANGES_KEPT:]
+        dropped += between[BETWEEN_KEPT:]
     return dropped
 
 

@@ -16,7 +16,7 @@ from tidelog.eventlog.store import EMPTY, Head, Snapshot
 from tidelog.eventlog.transfer import MakeBuilder, new_log
 from tidelog.replay.playback import Beginning
 from tidelog.scheduler.state import SNAPSHOT as SCHEDULER
-from tidelog.scheduler.state import encode_state
+from tidelog.scheduler.state import capture_state
 
 RECORDS_PER_WRITE = 4_000
 
@@ -30,14 +30,14 @@ class FirstState(NamedTuple):
 
     def snapshots(self) -> Iterator[Snapshot]:
         """As the log keeps them."""
-        for name, blob in ((SCHEDULER, self.scheduler), (OBJECTS, self.objects)):
+        for name, blob in ((OBJECTS, self.objects), (SCHEDULER, self.scheduler)):
             yield Snapshot.make(name, self.anchor.seq, self.anchor.digest, blob)
 
 
 def first_state(beginning: Beginning) -> FirstState:
     """Encode the beginning of records, before somebody goes on from it."""
     core, objects, digest = beginning
-    return FirstState(Head(core.seq, core.at, core.epoch, digest), encode_state(core), objects)
+    return FirstState(Head(core.seq, core.at, core.epoch, digest), capture_state(core).blob(), objects)
 
 
 async def write_log(

@@ -24,7 +24,7 @@ from tidelog.api.objects import Pod
 from tidelog.api.times import format_time
 from tidelog.configuration.configuration import SchedulerConfiguration, resolve_configuration
 from tidelog.eventlog.closing import Closing, opens
-from tidelog.eventlog.objects import another_version, load_objects
+from tidelog.eventlog.objects import load_objects
 from tidelog.eventlog.reader import LogReader, open_reader
 from tidelog.eventlog.records import (
     ConfigurationLoaded,
@@ -37,8 +37,8 @@ from tidelog.eventlog.records import (
 )
 from tidelog.plugins.registry import Registry, installed_plugins
 from tidelog.replay.playback import Beginning, playback
+from tidelog.replay.states import newest_state, whole_states
 from tidelog.scheduler.core import Core
-from tidelog.scheduler.state import SNAPSHOT, load_state
 
 if TYPE_CHECKING:
     # Each question imports what it takes when it is asked.
@@ -107,8 +107,8 @@ class History(Closing):
     # --- states -----------------------------------------------------------------------------------------------------
 
     async def snapshots(self) -> list[int]:
-        """The records after which the log has a snapshot of the scheduler's state, in order."""
-        return sorted(info.seq for info in await self.log.snapshots() if info.name == SNAPSHOT)
+        """The records after which the log has a whole state of the scheduler, in order."""
+        return await whole_states(self.log)
 
     async def first_state(self) -> int:
         """The record behind which the log can be explained and replayed; 0: all of it can be.
@@ -116,19 +116,13 @@ class History(Closing):
         That is where it begins, but for one that was cut elsewhere: by a compaction that was interrupted, or with `--to`.
         """
         anchor = self.log.anchor.seq
-        return next((seq for seq in await self.snapshots() if seq >= anchor), anchor) if anchor else 0
+        return next(iter(await self.snapshots()), anchor) if anchor else 0
 
     async def core_from_snapshot(self, at_most: int | None = None) -> Core:
         """The newest state that a snapshot holds, at or before a record; that of an empty log if there is none."""
-        limit, other = at_most, False
-        while (found := await self.log.snapshot(SNAPSHOT, limit)) is not None:
-            changes = [change.blob for change in await self.log.changes(found, at_most)]
-            core = load_state(found.blob, self.registry, changes)
-            if core is not None:
-                return core
-            limit, other = found.seq - 1, True
-        if self.log.anchor.seq and other:
-            raise another_version(self.log.name, self.log.anchor.seq)
+        core = await newest_state(self.log, self.registry, at_most)
+        if core is not None:
+            return core
         if self.log.anchor.seq:
             raise LogError(
                 f"{self.log.name}: the log was compacted to record {self.log.anchor.seq}, and no snapshot of the scheduler's state "
@@ -145,7 +139,9 @@ class History(Closing):
         digest = anchor.digest
         if seq > anchor.seq:
             digest = (await self.log.record(seq)).digest
-        return Beginning(core, (await load_objects(self.log, seq)).encode(), digest)
+        table = await load_objects(self.log, seq)
+        table.bring_into_order(core.objects)
+        return Beginning(core, table.encode(), digest)
 
     async def core_at(self, seq: int | None = None, *, in_flight: bool = True) -> Core:
         """The state after record `seq`, by default the newest.

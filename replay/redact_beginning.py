@@ -108,6 +108,7 @@ class StateRenaming:
             "rejected": lambda _: [],
             "promises": self._promises,
             "unread": self._keys,
+            "apart": lambda rows: [self.object(key, obj) for key, obj in rows],
         })  # fmt: skip
 
     def _each(self, parts: dict[str, Any], rules: dict[str, Callable[[Any], Any]]) -> dict[str, Any]:

@@ -19,12 +19,13 @@ from msgspec.structs import replace
 
 from tidelog.api.errors import LogError, LogOvertaken
 from tidelog.eventlog import password
-from tidelog.eventlog.store import CHANGES, Snapshot, SnapshotInfo
+from tidelog.eventlog.store import Snapshot, SnapshotInfo
 from tidelog.plugins.registry import Registry
 from tidelog.replay.history import History, open_history
+from tidelog.replay.states import NAMES, loaded
 from tidelog.replay.verify import Difference, Progress, Report, verify
 from tidelog.scheduler.core import Core
-from tidelog.scheduler.state import SNAPSHOT, Capture, capture_state, load_state
+from tidelog.scheduler.state import SNAPSHOT, capture_state
 
 SEGMENT_RECORDS_MIN = 20_000
 """Below this a process of its own costs more than it saves; measured at 0.4 s a process."""
@@ -97,9 +98,7 @@ async def _verify_segment(
         core = await history.core_from_snapshot(segment.start) if segment.start else Core(history.registry)
         records = [record async for record in history.records(core.seq + 1, segment.end)]
         passed = [info for info in await history.log.snapshots() if segment.start < info.seq <= segment.end]
-        passage = _Passage(
-            history, core, [info for info in passed if info.name in (SNAPSHOT, SNAPSHOT + CHANGES)]
-        )
+        passage = _Passage(history, core, [info for info in passed if info.name in NAMES])
         begin, found = 0, []
         for stop in dict.fromkeys([*sorted(passage.infos), segment.end]):
             end = begin + stop - core.seq
@@ -129,7 +128,7 @@ def _told(progress: Progress, before: int, of: int, done: int, _of: int) -> None
 class _Passage:
     """Compares the state of a verification with the snapshots that it passes: nothing was in flight where they were taken.
 
-    Computed once more, a snapshot has the same bytes; that costs what was put into it. Only where it has not, the states are loaded and compared.
+    Computed once more, a snapshot has the same bytes. Only where it has not, the states are loaded and compared. The objects are at whole ones.
     """
 
     def __init__(self, history: History, core: Core, infos: Iterable[SnapshotInfo]) -> None:
@@ -138,47 +137,32 @@ class _Passage:
         self.infos: dict[int, list[SnapshotInfo]] = {}
         for info in infos:
             self.infos.setdefault(info.seq, []).append(info)
-        self._mark = capture_state(core)
-        self._mark.forget_rest()
 
     async def difference(self) -> Difference | None:
         """Complaints about the snapshots that were taken here."""
         infos = self.infos.pop(self.core.seq, [])
         if not infos or self.core.in_flight:
             return None
-        capture = capture_state(self.core)
+        blob = capture_state(self.core).blob()
         for info in infos:
             stored = await self.history.log.stored_snapshot(info)
-            if stored is not None and stored.is_sound and not await self._is_this(stored, capture):
+            if stored is not None and stored.is_sound and not await self._is_this(stored, blob):
                 return Difference(
                     seq=info.seq,
                     attempt=0,
                     key="",
                     what=f"the state computed up to here is not that of the snapshot `{info.name}` taken here",
                 )
-        capture.forget_rest()
-        self._mark = capture
         return None
 
-    async def _is_this(self, stored: Snapshot, capture: Capture) -> bool:
-        changes = stored.name != SNAPSHOT
-        encoding = capture.encoding(self._mark if changes else None)
-        for _ in encoding.work():
-            pass
-        if encoding.blob() == stored.blob:
+    async def _is_this(self, stored: Snapshot, blob: bytes) -> bool:
+        if blob == stored.blob and stored.name != SNAPSHOT:
             return True
-        core = await self._before(stored) if changes else load_state(stored.blob, self.history.registry)
-        # One of another version is passed over by everybody, and so are changes that follow nothing that is there.
-        return core is None or core.seq != stored.seq or core.digest() == self.core.digest()
-
-    async def _before(self, stored: Snapshot) -> Core | None:
-        """The state of the whole snapshot before this one, and what changed up to it."""
-        log = self.history.log
-        whole = await log.snapshot(SNAPSHOT, stored.seq - 1)
-        if whole is None:
-            return None
-        changes = [change.blob for change in await log.changes(whole, stored.seq)]
-        return load_state(whole.blob, self.history.registry, changes)
+        core = await loaded(self.history.log, self.history.registry, stored)
+        if core is None or blob != stored.blob:
+            # One of another version is passed over by everybody.
+            return core is None or core.digest() == self.core.digest()
+        return core.objects == self.core.objects
 
 
 def _work(path: str, segment: Segment, sample: int) -> Report:

@@ -93,6 +93,9 @@ class Cluster:
         self.notes = Notes()
         """Changes since the oldest attempt in flight."""
         self.flights = Flights(self.notes)
+        self.apart: dict[str, None] = {}
+        """Keys of objects that may be others here than in the table that is folded from the same records: that leaves a status as somebody has put
+        it when an abbreviated rejection says that it is what it was."""
         self.unread: dict[str, str] = {}
         """Key of a bound pod, or of a node, whose newest version could not be read → the node that is closed until it can."""
         self._info: PodInfo | None = None
@@ -184,6 +187,7 @@ class Cluster:
         old = self.objects.get(key)
         if new is None:
             self.objects.pop(key, None)
+            self.apart.pop(key, None)
         else:
             self.objects[key] = new
         if self.notes.wanted and not expected:
@@ -277,10 +281,15 @@ class Cluster:
                 self.queue.delete_group(name)
 
     def restore(
-        self, objects: dict[str, Object], layout: CacheLayout, unread: Mapping[str, str] | None = None
+        self,
+        objects: dict[str, Object],
+        layout: CacheLayout,
+        unread: Mapping[str, str] | None = None,
+        apart: Iterable[str] = (),
     ) -> None:
         """Fill a new cluster with these objects. The queue comes later."""
         self.objects = objects
+        self.apart = dict.fromkeys(apart)
         self.unread = dict(unread or {})
         for obj in objects.values():
             if not isinstance(obj, Pod) or group_name(obj):

@@ -275,6 +275,7 @@ class Core:
         cluster = self.cluster
         old = cluster.pod(key)
         cluster.change(key, new, expected=old is not None and isinstance(new, Pod) and is_confirmed(old, new))
+        cluster.apart.pop(key, None)
         if cluster.unread:
             cluster.mark_read(key)
         if old is None:
@@ -471,7 +472,8 @@ class Core:
 
     def dump(self) -> dict[str, Any]:
         """All of the state. Only between attempts: what is in flight is not part of it."""
-        objects = list(self.objects.items())
+        # Kind by kind: which of two kinds came first means nothing, and a state that was loaded does not know it.
+        objects = sorted(self.objects.items(), key=lambda item: item[0].partition("/")[0])
         found: dict[str, Any] = msgspec.to_builtins({**self.dump_without_objects(), "objects": objects})
         return found
 
@@ -492,10 +494,14 @@ class Core:
             else {}
         )
         unread = {"unread": dict(sorted(self.cluster.unread.items()))} if self.cluster.unread else {}
+        apart = (
+            {"apart": [[key, self.objects[key]] for key in self.cluster.apart]} if self.cluster.apart else {}
+        )
         queue = None if self.configuration is None else (yield from self.queue.dumping_state())
         return {
             **live,
             **unread,
+            **apart,
             "seq": self.seq,
             "at": self.at,
             "epoch": self.epoch,
@@ -516,7 +522,8 @@ class Core:
         cluster = core.cluster
         cluster.seq, cluster.at, core.epoch = state["seq"], state["at"], state["epoch"]
         core.attempts, core.last_tick_at = state["attempts"], state["last_tick_at"]
-        cluster.restore(objects, msgspec.convert(state["cache"], CacheLayout), state.get("unread"))
+        apart = [key for key, _ in state.get("apart", ())]
+        cluster.restore(objects, msgspec.convert(state["cache"], CacheLayout), state.get("unread"), apart)
         if state["configuration"] is not None:
             configuration = msgspec.convert(state["configuration"], SchedulerConfiguration)
             core._assembly.restore(configuration, state["queue"])

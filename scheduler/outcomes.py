@@ -17,7 +17,7 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
-from tidelog.api.objects import Pod, PodDisruptionBudget
+from tidelog.api.objects import Object, Pod, PodDisruptionBudget
 from tidelog.api.pod_status import (
     SCHEDULER_ERROR,
     bound_to,
@@ -89,12 +89,15 @@ class Outcomes:
         pod, queue = cluster.tried_pod(key), cluster.queue
         uid = pod_uid(pod)
         self._write(body.writes)
+        was_told = bool(body.same_as)
         body = self._rejections.consume(uid, cluster.seq, body)
         self._stop_waiting(uid, key)
         # While it is still in flight: what the rejection itself changes about the pod may be just what a plugin waits for. A
         # nomination that the attempt made has counted since the decision; its record comes next, but without it the pod
         # would look as if preemption had failed.
         changed = rejected(pod, body.message, cluster.at)
+        if was_told and changed is not pod:
+            cluster.apart[key] = None
         if node := queue.nominator.node_of(pod):
             changed = nominated_to(changed, node)
         cluster.change(key, changed)
@@ -251,9 +254,14 @@ class Outcomes:
     def group_rejected(self, key: str, body: Unschedulable) -> None:
         """The whole group waits until something changes."""
         found = self._rejections.consume(key, self._cluster.seq, body)
+        before: dict[str, Object | None] = {}
         if body.same_as:
             found = replace(found, attempt=body.attempt)
+            before = {other: self._cluster.objects.get(other) for other in (key, *found.members)}
         self._land(body.attempt, self._group_flights.rejected(key, found))
+        for other, obj in before.items():
+            if self._cluster.objects.get(other) is not obj:
+                self._cluster.apart[other] = None
 
     def group_errored(self, key: str, body: AttemptError) -> None:
         """The whole group is tried again after its backoff."""

@@ -2,42 +2,44 @@
 
     capture = capture_state(core)                  at a moment with nothing in flight; costs what is pending, not what there is;
                                                    or in steps, between which nothing may happen to the core: capturing(core)
-    encoding = capture.encoding()                  all of it, or …
-    encoding = capture.encoding(since=earlier)     … only the objects that are others than at an earlier capture
-    for _ in encoding.work(): …                    the objects, a few hundred at a time; the core may go on meanwhile
-    blob = encoding.blob()                         … or encoding.pieces(), which put together are the same
-    core = load_state(blob, registry, changes)     `changes`: the blobs of what changed since, each since the one before
+    pieces = whole_result(capture.encoding())      in steps, too; the core may go on meanwhile
+    core = load_state(blob, registry, objects)
 
-Objects are immutable, so that a capture only has to remember which there are. What was loaded is equal to what was captured: the same
-digest, and the same decisions from there on. Encoding costs a microsecond an object, loading three to four.
+The objects are not in it. They are those of the log's table after the same record, in its order (`tidelog.eventlog.objects`), which has snapshots
+of its own; so a state costs what is pending, however many objects there are. Where there is no such table, as in the text of a test, a state
+has its objects in it: `encode_state(core)`. So had all those of older versions.
+
+What was loaded is equal to what was captured: the same digest, and the same decisions from there on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from itertools import islice
 from typing import Any
 
 import msgspec
 
-from tidelog.api.dict_changes import finding_changes
 from tidelog.api.errors import LogError
 from tidelog.api.kinds.registry import KIND_BY_NAME
-from tidelog.api.messagepack import array_head, bytes_head, in_pieces
+from tidelog.api.messagepack import array_head, in_pieces
 from tidelog.api.objects import Object
 from tidelog.api.steps import Steps, whole_result
 from tidelog.plugins.registry import Registry
 from tidelog.scheduler.core import Core
 
 SNAPSHOT = "scheduler"
-"""The name of these snapshots in a log."""
+"""The name of these snapshots in a log. Those between two snapshots of the objects have a suffix."""
 
-VERSION = 1
+VERSION = 2
 """Of the bytes. A snapshot of another version is passed over: it is only a cache."""
 
-OBJECTS_PER_STEP = 200
-"""Arbitrary; a fraction of a millisecond of encoding."""
+WITH_OBJECTS = 1
+"""The version whose bytes have the objects in them."""
+
+OBJECTS_PER_CHUNK = 200
+"""Arbitrary: in pieces they were written, once, a step at a time."""
 
 
 class _Counters(msgspec.Struct, frozen=True):
@@ -55,67 +57,21 @@ _decode_chunk = msgspec.msgpack.Decoder(list[tuple[str, msgspec.Raw]]).decode
 
 
 class Capture:
-    """A state as it was."""
+    """A state as it was, beside its objects."""
 
-    def __init__(self, seq: int, rest: dict[str, Any], objects: dict[str, Object]) -> None:
+    def __init__(self, seq: int, rest: dict[str, Any]) -> None:
         self.seq = seq
         """The record up to which the core had consumed the log."""
         self.rest = rest
-        """The state beside the objects."""
-        self.objects = objects
 
-        self._encoded: list[bytes] = []
-
-    def encoding_rest(self) -> Steps[list[bytes]]:
-        """The rest as bytes, in pieces, for all encodings of this capture."""
-        if not self._encoded:
-            self._encoded = yield from in_pieces(self.rest)
-        return self._encoded
-
-    def forget_rest(self) -> None:
-        """It will only be compared with from now on."""
-        self.rest, self._encoded = {}, []
-
-    def encoding(self, since: Capture | None = None) -> Encoding:
-        """The work of making bytes of it, or of what is another than `since`."""
-        return Encoding(self, since)
-
-
-class Encoding:
-    """A state on its way to bytes."""
-
-    def __init__(self, capture: Capture, since: Capture | None) -> None:
-        self._capture = capture
-        self._since = since
-        self._removed: list[str] = []
-        self._rest: list[bytes] = []
-        self._chunks: list[bytes] = []
-
-    def work(self) -> Steps[None]:
-        """Encode, a step at a time."""
-        objects = self._capture.objects
-        self._rest = yield from self._capture.encoding_rest()
-        if self._since is not None:
-            put: dict[str, Object] = {}
-            yield from finding_changes(self._since.objects, objects, self._removed, put)
-            objects = put
-            yield
-        items = iter(objects.items())
-        while chunk := list(islice(items, OBJECTS_PER_STEP)):
-            self._chunks.append(_encode(chunk))
-            yield
-
-    def pieces(self) -> list[bytes]:
-        """The bytes, once the work is done. They are never put together here: of a large state they are hundreds of MiB."""
-        more = () if self._since is None else (self._since.seq, self._removed)
-        found = [array_head(3 + len(more)), _encode(VERSION), *self._rest, array_head(len(self._chunks))]
-        for chunk in self._chunks:
-            found += (bytes_head(len(chunk)), chunk)
-        return [*found, *map(_encode, more)]
+    def encoding(self) -> Steps[list[bytes]]:
+        """Its bytes, in pieces: of a large state they are never put together."""
+        rest = yield from in_pieces(self.rest)
+        return [array_head(2), _encode(VERSION), *rest]
 
     def blob(self) -> bytes:
-        """The same as one piece."""
-        return b"".join(self.pieces())
+        """The same as one piece, all at once."""
+        return b"".join(whole_result(self.encoding()))
 
 
 def capture_state(core: Core) -> Capture:
@@ -125,38 +81,44 @@ def capture_state(core: Core) -> Capture:
 
 def capturing(core: Core) -> Steps[Capture]:
     """The same in steps, between which nothing may happen to the core."""
-    rest = yield from core.dumping()
-    return Capture(core.seq, rest, dict(core.objects))
+    return Capture(core.seq, (yield from core.dumping()))
 
 
-def encode_state(core: Core, since: Capture | None = None) -> bytes:
-    """The state as bytes, all at once."""
-    found = capture_state(core).encoding(since)
-    whole_result(found.work())
-    return found.blob()
+def encode_state(core: Core) -> bytes:
+    """The state with its objects, all at once."""
+    items = iter(core.objects.items())
+    chunks = []
+    while chunk := list(islice(items, OBJECTS_PER_CHUNK)):
+        chunks.append(_encode(chunk))
+    return _encode((WITH_OBJECTS, core.dump_without_objects(), chunks))
 
 
-def load_state(blob: bytes, registry: Registry, changes: Sequence[bytes] = ()) -> Core | None:
+def has_objects(blob: bytes) -> bool:
+    """Whether this is a state with its objects in it."""
+    return blob.startswith(array_head(3) + _encode(WITH_OBJECTS))
+
+
+def needs_objects(blob: bytes) -> bool:
+    """Whether this is a state whose objects are somewhere else."""
+    return blob.startswith(array_head(2) + _encode(VERSION))
+
+
+def load_state(blob: bytes, registry: Registry, objects: Mapping[str, Object] | None = None) -> Core | None:
     """The core of these bytes; None if another version of tidelog wrote them.
 
-    `changes` are taken as far as each follows the one before; an object that is in several of them is decoded once.
+    `objects`: those of the table after the same record, for a state that needs them.
     """
     try:
-        version, rest, chunks = msgspec.msgpack.decode(blob)
-        if version != VERSION:
+        version, rest, *more = msgspec.msgpack.decode(blob)
+        if version == WITH_OBJECTS and len(more) == 1:  # With more it is only what had changed.
+            found = dict(_objects_in(more[0]))
+        elif version == VERSION:
+            assert objects is not None, "its objects are missing"
+            found = {**objects, **{key: _object(key, plain) for key, plain in rest.get("apart", ())}}
+        else:
             return None
-        raws: dict[str, msgspec.Raw] = {}
-        _add(raws, chunks)
-        for later in changes:
-            version, newer, chunks, *link = msgspec.msgpack.decode(later)
-            if version != VERSION or link[0] != rest["seq"]:
-                break
-            for key in link[1]:
-                del raws[key]
-            _add(raws, chunks)
-            rest = newer
         msgspec.convert(rest, _Counters)
-        return Core.load(registry, rest, {key: _decoder(key.partition("/")[0])(raws[key]) for key in raws})
+        return Core.load(registry, rest, found)
     except (
         msgspec.MsgspecError,
         LookupError,
@@ -171,11 +133,16 @@ def load_state(blob: bytes, registry: Registry, changes: Sequence[bytes] = ()) -
         ) from error
 
 
-@cache
-def _decoder(kind: str) -> Callable[[msgspec.Raw], Object]:
-    return msgspec.msgpack.Decoder(KIND_BY_NAME[kind].type).decode
-
-
-def _add(raws: dict[str, msgspec.Raw], chunks: Sequence[bytes]) -> None:
+def _objects_in(chunks: Sequence[bytes]) -> Iterator[tuple[str, Object]]:
     for chunk in chunks:
-        raws.update(_decode_chunk(chunk))
+        for key, raw in _decode_chunk(chunk):
+            yield key, _decoder(key.partition("/")[0]).decode(raw)
+
+
+@cache
+def _decoder(kind: str) -> msgspec.msgpack.Decoder[Object]:
+    return msgspec.msgpack.Decoder(KIND_BY_NAME[kind].type)
+
+
+def _object(key: str, plain: Any) -> Object:
+    return msgspec.convert(plain, KIND_BY_NAME[key.partition("/")[0]].type)

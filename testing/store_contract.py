@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from tidelog.eventlog.records import Record, Row, SchedulerStarted, Tick, chain_digest, encode_body
 from tidelog.eventlog.store import (
-    CHANGES,
+    BETWEEN,
     EMPTY,
     ROWS_PER_READ,
     SNAPSHOTS_KEPT,
@@ -185,7 +185,7 @@ class StoreContract:
         await append(store, records)
 
         for record in records:
-            await store.put_snapshot(Snapshot.make("a" + CHANGES, record.seq, record.digest, b"changes"))
+            await store.put_snapshot(Snapshot.make("a" + BETWEEN, record.seq, record.digest, b"changes"))
 
         assert [info.seq for info in await store.snapshots()] == [record.seq for record in records]
         await store.close()

@@ -31,10 +31,12 @@ from hypothesis import HealthCheck, settings
 from tests.every_log import EveryLog, Unreadable, WrittenLog
 from tests.other_seed import OtherSeed, as_sent, place_of
 from tests.thorough import cases
+from tidelog.eventlog.objects import ObjectTable
 from tidelog.eventlog.records import Record
 from tidelog.framework.behaviours import BEHAVIOURS
 from tidelog.plugins.registry import Registry
 from tidelog.replay.playback import recover
+from tidelog.scheduler.core import Core
 from tidelog.scheduler.state import load_state
 
 AssertReplays = Callable[..., str]
@@ -160,9 +162,23 @@ def _identity(log: WrittenLog) -> Any:
     return log.snapshot, last and (last.seq, last.digest), tuple(log.registry), tuple(BEHAVIOURS)
 
 
+def _assert_objects_are_those_of_the_table(records: Sequence[Record], core: Core) -> None:
+    """In its order, kind by kind: a state is kept without its objects, and loaded with the table's."""
+    table = ObjectTable()
+    for record in records:
+        table.apply(record)
+    found = table.objects()
+    found.update((key, core.objects[key]) for key in core.cluster.apart)
+    kinds = list(dict.fromkeys(key.partition("/")[0] for key in found))
+    assert found == core.objects
+    assert list(found) == sorted(core.objects, key=lambda key: kinds.index(key.partition("/")[0]))
+
+
 def _digest_here(log: WrittenLog) -> str:
     core = load_state(log.snapshot, log.registry) if log.snapshot else None
     recovered = recover(log.records, log.registry, core=core)
+    if core is None:
+        _assert_objects_are_those_of_the_table(log.records, recovered)
     return "" if recovered.in_flight else recovered.digest()
 
 

@@ -12,7 +12,7 @@ oldest snapshot of the scheduler; if there is none, because no scheduler ever ra
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Coroutine, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import closing
 from functools import wraps
 from pathlib import Path
@@ -26,6 +26,8 @@ from tidelog.daemon.process.runtime import Runtime
 from tidelog.eventlog import database, opening
 from tidelog.eventlog.disk import Disk
 from tidelog.eventlog.memory import MemoryStore
+from tidelog.eventlog.objects import SNAPSHOT as OBJECTS
+from tidelog.eventlog.objects import ObjectTable
 from tidelog.eventlog.records import ConfigurationLoaded, Record, check_rows, decode_body
 from tidelog.eventlog.sqlite import SqliteStore
 from tidelog.eventlog.store import Head, Snapshot
@@ -33,7 +35,7 @@ from tidelog.plugins.registry import Registry
 from tidelog.replay.driver import Driver
 from tidelog.scheduler.core import Core
 from tidelog.scheduler.decision import AUTHOR
-from tidelog.scheduler.state import SNAPSHOT
+from tidelog.scheduler.state import SNAPSHOT, encode_state, has_objects, load_state
 
 CORES_KEPT = 10
 """Of so many drivers, the last ones, the state they are in is compared, too: property tests make hundreds, and states are large."""
@@ -119,7 +121,7 @@ class EveryLog:
             records = check_rows(store._rows, anchor.seq, anchor.at, anchor.digest)
         except Exception as error:
             return Unreadable(store.name, error)
-        kept = [s for (name, _), s in sorted(store._snapshots.items()) if name == SNAPSHOT]
+        kept = [s for (name, _), s in sorted(store._snapshots.items()) if name in (SNAPSHOT, OBJECTS)]
         return self._written(store.name, anchor, records, kept)
 
     def _keep(self, path: str, read: Callable[[str], WrittenLog | Unreadable]) -> None:
@@ -153,7 +155,7 @@ class EveryLog:
         records = [record for batch in database.walk(connection, anchor, last) for record in batch]
         kept: Iterable[Snapshot | None] = ()
         if anchor.seq:
-            infos = [info for info in database.list_snapshots(connection) if info.name == SNAPSHOT]
+            infos = [info for info in database.list_snapshots(connection) if info.name in (SNAPSHOT, OBJECTS)]
             kept = [database.get_snapshot(connection, info.name, info.seq) for info in infos]
         return self._written(path, anchor, records, [s for s in kept if s is not None and s.is_sound])
 
@@ -163,13 +165,15 @@ class EveryLog:
         registry = self._registries.get(name) or self._registry_for(records)
         if not anchor.seq:
             return WrittenLog(records, registry)
-        if not kept:
+        begin = _beginning(records, kept, registry)
+        if begin is None:
             if any(record.author == AUTHOR for record in records):
                 return Unreadable(
                     name, LogError("it was compacted, and has no snapshot of the scheduler to begin with")
                 )
             return WrittenLog([], registry)
-        return WrittenLog([r for r in records if r.seq > kept[0].seq], registry, kept[0].blob)
+        seq, state = begin
+        return WrittenLog([r for r in records if r.seq > seq], registry, state)
 
     def _registry_for(self, records: list[Record]) -> Registry:
         """The first one around that has all plugins that the log names."""
@@ -178,6 +182,24 @@ class EveryLog:
         }
         around = [Registry(), *self._registries.values(), *(driver.registry for driver in self._drivers)]
         return next((r for r in around if all(r.get(name) for name in names)), around[0])
+
+
+def _beginning(
+    records: Sequence[Record], kept: Sequence[Snapshot], registry: Registry
+) -> tuple[int, bytes] | None:
+    """The oldest state that can be loaded, with its objects in it, and its record."""
+    for state in (snapshot for snapshot in kept if snapshot.name == SNAPSHOT):
+        if has_objects(state.blob):
+            return state.seq, state.blob
+        before = [snapshot for snapshot in kept if snapshot.name == OBJECTS and snapshot.seq <= state.seq]
+        if before:
+            table = ObjectTable.decode(before[-1].blob)
+            for record in records:
+                if table.seq < record.seq <= state.seq:
+                    table.apply(record)
+            core = load_state(state.blob, registry, table.objects())
+            return None if core is None else (state.seq, encode_state(core))
+    return None
 
 
 def _plugins(record: Record) -> set[str]:

@@ -21,7 +21,7 @@ from tidelog.eventlog.store import SNAPSHOTS_KEPT
 from tidelog.plugins.registry import Registry
 from tidelog.replay.history import cut_off
 from tidelog.scheduler.state import SNAPSHOT as SCHEDULER
-from tidelog.scheduler.state import encode_state
+from tidelog.scheduler.state import capture_state
 
 STEP_BYTES = 2**20
 """Of the write-ahead log, while records are dropped and room is given back step by step."""
@@ -117,5 +117,6 @@ async def _put_states(log: Log, registry: Registry, seq: int) -> None:
     if core.in_flight:
         raise CannotRecover(log.name, "an attempt at its end has only some of its outcomes")
     table = await load_objects(log, seq)
-    await log.put_snapshot(SCHEDULER, core.seq, encode_state(core), urgent=True)
+    table.bring_into_order(core.objects)
     await log.put_snapshot(OBJECTS, table.seq, table.encode(), urgent=True)
+    await log.put_snapshot(SCHEDULER, core.seq, capture_state(core).blob(), urgent=True)

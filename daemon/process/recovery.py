@@ -13,14 +13,13 @@ from collections.abc import Iterable, Iterator
 
 from tidelog.api.errors import LogDamaged, TidelogError
 from tidelog.daemon.process.logs import fields
-from tidelog.eventlog.objects import another_version
 from tidelog.eventlog.reader import LogReader
 from tidelog.eventlog.records import Record
 from tidelog.plugins.registry import Registry
+from tidelog.replay.states import newest_state
 from tidelog.scheduler.core import Core
 from tidelog.scheduler.recorded import contradiction
 from tidelog.scheduler.recovery import Recovery
-from tidelog.scheduler.state import SNAPSHOT, load_state
 
 RECORDS_PER_TURN = 100
 """Arbitrary; a few milliseconds."""
@@ -55,14 +54,8 @@ async def recovered_core(log: LogReader, registry: Registry, seq: int | None = N
 
 async def begin_recovery(log: LogReader, registry: Registry, seq: int | None = None) -> Recovery:
     """A recovery that stands at the newest usable snapshot, up to `seq`, or before the first record."""
-    found = await log.snapshot(SNAPSHOT, seq)
-    core = None
-    if found is not None:
-        changes = [change.blob for change in await log.changes(found, seq)]
-        core = load_state(found.blob, registry, changes)
+    core = await newest_state(log, registry, seq)
     if core is None:
-        if log.anchor.seq and found is not None:
-            raise another_version(log.name, log.anchor.seq)
         if log.anchor.seq:
             why = "they were compacted, and no usable snapshot of the scheduler's state is left"
             raise LogDamaged(log.name, 1, log.anchor.seq, why)

@@ -14,8 +14,7 @@ from tidelog.api.errors import UsageError
 from tidelog.api.times import NANOS
 from tidelog.eventlog.log import Log
 from tidelog.eventlog.reader import LogReader
-from tidelog.eventlog.store import CHANGES
-from tidelog.scheduler.state import SNAPSHOT
+from tidelog.replay.states import beginnings
 
 _AMOUNT = re.compile(r"([1-9][0-9]{0,14})([smhdw]?)")
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 7 * 86_400}
@@ -52,15 +51,7 @@ async def last_not_kept(log: LogReader, keep: Retention, now: int) -> int:
 
 async def beginning(log: LogReader, last: int) -> int:
     """The newest record up to `last` behind which the log can begin; the anchor's seq if there is none."""
-    whole = [info for info in await log.snapshots() if not info.name.endswith(CHANGES)]
-    newest: dict[str, int] = {}
-    for info in whole:
-        newest[info.name] = max(info.seq, newest.get(info.name, 0))
-    limit = min([last, *newest.values()])
-    return max(
-        (i.seq for i in whole if i.name == SNAPSHOT and log.anchor.seq < i.seq <= limit),
-        default=log.anchor.seq,
-    )
+    return max(await beginnings(log, last), default=log.anchor.seq)
 
 
 async def retain(log: Log, keep: Retention, now: int) -> int:

@@ -54,6 +54,7 @@ from tidelog.eventlog.records import (
     Tick,
     decode_body,
 )
+from tidelog.eventlog.table_encoding import Mark
 from tidelog.framework.effort import Paused
 from tidelog.scheduler.core import Core
 from tidelog.scheduler.decision import AUTHOR, Decision
@@ -193,15 +194,15 @@ class Runtime:
         """There was nothing to decide when it was last tried."""
         self._holding = False
         """Nothing may be decided now: a snapshot is to be taken of a state with nothing in flight."""
-        self._capturing = False
-        """Nothing may be consumed now: it is being taken."""
+        self._stop: int | None = None
+        """The core is not to go beyond this record now: its state there is to be captured."""
         self._pauses = 0
         """How often the attempt that is next has been interrupted."""
         self._draining = False
         """A decision was aborted: nothing is decided until all that was made beside it is through. Each abort takes the ground from those who saw
         its pod in its place; decided at once, two pods could go on aborting each other for ever."""
         self._stopping = False
-        self._keeper = Keeper(log, facts, core.seq, self.limits.snapshot_every)
+        self._keeper = Keeper(log, core.seq, self.limits.snapshot_every)
         self._has_begun = False
         self._begun = core.seq
         """Up to here the core had consumed the log when the tasks began."""
@@ -377,8 +378,10 @@ class Runtime:
         async for batch in self.log.tail_batches(self._begun + 1):
             turn = _Turn(self)
             for record in batch:
-                while self._capturing:
-                    await self.changed.wait()
+                if not self._may_consume(record.seq):
+                    self.changed.ring()  # The core stands where it was to.
+                    while not self._may_consume(record.seq):
+                        await self.changed.wait()
                 # Between two slices the check of a decision may have gone further.
                 if record.seq > self.core.seq:
                     self._apply(record, self.log.body_of(record))
@@ -387,6 +390,9 @@ class Runtime:
             await turn.end()
             if self.log.head.seq - self.facts.objects.seq > self.limits.facts_behind:
                 await self.facts.catch_up()
+
+    def _may_consume(self, seq: int) -> bool:
+        return self._stop is None or seq <= self._stop
 
     def _apply(self, record: Record, body: Body) -> None:
         self._watcher.consuming()
@@ -579,18 +585,32 @@ class Runtime:
 
     async def keep_snapshot(self) -> int:
         """Put the state into the log, for the next start; returns its seq. Decisions pause until nothing is in flight."""
+        mark = None
         self._holding = True
         try:
             while self.core.in_flight:
                 await self.changed.wait()
-            self._capturing = True
+            if self._keeper.is_whole_due(self.core):
+                mark = await self._mark()
+            self._stop = self.core.seq if mark is None else mark.seq
+            while self.core.seq < self._stop:
+                await self.changed.wait()
             capture = await in_steps(capturing(self.core))
         finally:
-            self._holding = self._capturing = False
+            self._holding, self._stop = False, None
             self._resting = False
             self.changed.ring()
-        await self._keeper.keep(capture, self._durable)
+        await self._durable(capture.seq)
+        await self._keeper.keep(capture, mark)
         return capture.seq
+
+    async def _mark(self) -> Mark:
+        """The objects as they are after a record that the core has not gone beyond; nothing may be in flight."""
+        table = self.facts.objects
+        while table.seq < self.core.seq:
+            await self._durable(self.core.seq)
+            await self.facts.catch_up()
+        return table.mark()
 
     async def _durable(self, seq: int) -> None:
         """Return when the record is: what was consumed may be ahead of the disk."""

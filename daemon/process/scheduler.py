@@ -38,6 +38,7 @@ from tidelog.daemon.process.clock import Clock, SystemClock
 from tidelog.daemon.process.recovery import recovered_core
 from tidelog.daemon.process.runtime import Limits, Runtime, Watcher
 from tidelog.eventlog.log import Log, open_log
+from tidelog.eventlog.objects import load_objects
 from tidelog.eventlog.records import Record
 from tidelog.eventlog.socket import serve
 from tidelog.plugins.registry import Registry, installed_plugins
@@ -223,10 +224,14 @@ async def assembled(
     core: Core | None = None,
 ) -> Runtime:
     """A runtime that stands at the end of the log, ready to be entered. `core`: one that has consumed the log, if there is one."""
+    core = core or await recovered_core(log, registry)
+    table = await load_objects(log)
+    if not table.is_in_order:
+        table.bring_into_order(core.objects)
     return Runtime(
         log,
-        core or await recovered_core(log, registry),
-        await FactService.start(log, configuration.feature_gates),
+        core,
+        FactService(log, table, configuration.feature_gates),
         clock,
         configuration=configuration,
         source=source,

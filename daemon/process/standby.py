@@ -22,11 +22,10 @@ from tidelog.daemon.process.place import Place
 from tidelog.daemon.process.recovery import begin_recovery, complete, take
 from tidelog.eventlog.log import Log
 from tidelog.eventlog.reader import LogReader
-from tidelog.eventlog.store import CHANGES
 from tidelog.plugins.registry import Registry
+from tidelog.replay.states import NAMES
 from tidelog.scheduler.core import Core
 from tidelog.scheduler.recovery import Recovery
-from tidelog.scheduler.state import SNAPSHOT
 
 POLL_SECONDS = 0.1
 """How often it looks whether the lock is free, and what is new."""
@@ -169,7 +168,7 @@ class Standby:
         assert recovery is not None
         if look_for_snapshots:
             for info in await log.snapshots():
-                if info.name in (SNAPSHOT, SNAPSHOT + CHANGES):
+                if info.name in NAMES:
                     recovery.nothing_in_flight_at(info.seq)
         async for batch in log.read_batches(recovery.read + 1):
             self._digest = batch[-1].digest

@@ -25,7 +25,7 @@ from tidelog.eventlog.postgres.store import holder_name
 from tidelog.eventlog.postgres.witness import Witness
 from tidelog.eventlog.records import GENESIS, ChainBroken, LossAccepted, check_rows
 from tidelog.eventlog.repair import Repaired, comes_to_states, loss_record
-from tidelog.eventlog.store import CHANGES, EMPTY, ROWS_PER_READ, Head, Snapshot, advance
+from tidelog.eventlog.store import BETWEEN, EMPTY, ROWS_PER_READ, Head, Snapshot, advance
 
 WHAT = "tidelog log repair"
 
@@ -125,7 +125,7 @@ class _Repair:
         states: list[Snapshot] = []
         for info in stored:
             found = await self.session.persist(partial(statements.get_snapshot, name=info.name, seq=info.seq))
-            if found is not None and found.is_sound and not info.name.endswith(CHANGES):
+            if found is not None and found.is_sound and not info.name.endswith(BETWEEN):
                 states.append(found)
         states.sort(key=lambda state: state.seq)
         for begin in (anchor, *(await self._places_of(states, anchor))):

@@ -23,7 +23,7 @@ from tidelog.eventlog.database import PART_BYTES, checked_anchor
 from tidelog.eventlog.postgres.schema import set_anchor
 from tidelog.eventlog.records import Record, Row
 from tidelog.eventlog.store import (
-    CHANGES,
+    BETWEEN,
     ROWS_PER_READ,
     Head,
     Snapshot,
@@ -166,7 +166,7 @@ async def finish_snapshot(connection: Connection, term: int, snapshot: Snapshot)
     async with connection.transaction():
         await hold(connection, term)
         await insert_snapshot(connection, snapshot)
-        seqs, whole = await _seqs(connection, name), await _seqs(connection, name.removesuffix(CHANGES))
+        seqs, whole = await _seqs(connection, name), await _seqs(connection, name.removesuffix(BETWEEN))
         dropped = superfluous(name, seqs, whole)
         await connection.execute(
             "DELETE FROM snapshots WHERE name = $1 AND seq = ANY($2::bigint[])", name, dropped

@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from tidelog.api.dict_changes import drop_oldest
+from tidelog.api.dicts import drop_oldest
 from tidelog.api.objects import Taint
 from tidelog.framework.disruption_budgets import Allowances
 from tidelog.framework.interface import CycleState, Depends, Status

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import msgspec
 
 from tidelog.api.cel.program import COST_MAX
-from tidelog.api.dict_changes import drop_oldest
+from tidelog.api.dicts import drop_oldest
 from tidelog.api.objects import AllocationResult, DeviceClass, Node, ResourceClaim
 from tidelog.framework.effort import Effort, Paused
 from tidelog.plugins.dynamic_resources.allocated import Allocated

@@ -136,17 +136,18 @@ def test_state_of_another_version_is_not_called_damage(
     path = tmp_path / "c.db"
     asyncio.run(make(path))
     tidelog("log", "compact", path)
-    monkeypatch.setattr("tidelog.scheduler.state.VERSION", 9_999)
-    monkeypatch.setattr("tidelog.eventlog.objects.KIND_BY_NAME", {})
+    with monkeypatch.context() as other:
+        other.setattr("tidelog.scheduler.state.VERSION", 9_999)
+        other.setattr("tidelog.eventlog.objects.KIND_BY_NAME", {})
 
-    for words in (
-        ["get", "nodes", "--log"],
-        ["queue", "--log"],
-        ["replay", "verify"],
-        ["run", "--listen", "off", "--log"],
-    ):
-        ran = tidelog(*words, path)
-        assert (ran.code, "another version" in ran.err) == (1, True), ran
+        for words in (
+            ["get", "nodes", "--log"],
+            ["queue", "--log"],
+            ["replay", "verify"],
+            ["run", "--listen", "off", "--log"],
+        ):
+            ran = tidelog(*words, path)
+            assert (ran.code, "another version" in ran.err) == (1, True), ran
 
 
 def test_advice_after_a_compaction_is_the_advice_before(tmp_path: Path, tidelog: Tidelog) -> None:

@@ -31,7 +31,7 @@ from tidelog.api.objects import (
     ResourceClaim,
 )
 from tidelog.api.times import NANOS
-from tidelog.eventlog.log import Log, memory_log
+from tidelog.eventlog.log import memory_log
 from tidelog.eventlog.objects import SNAPSHOT, ObjectTable, load_objects
 from tidelog.eventlog.records import (
     KIND_OF_BODY,
@@ -64,9 +64,8 @@ from tidelog.eventlog.records import (
     WriteFailed,
     encode_body,
 )
-from tidelog.eventlog.store import CHANGES, EMPTY, Snapshot
+from tidelog.eventlog.store import EMPTY, Snapshot
 from tidelog.eventlog.verify import verify
-from tidelog.testing import builders
 from tidelog.testing.store_contract import head_after
 
 START = 1_700_000_000 * NANOS
@@ -444,99 +443,6 @@ async def test_empty_table_is_loaded_from_its_snapshot() -> None:
         assert (await load_objects(log)).seq == 1
 
 
-# --- what changed since -----------------------------------------------------------------------------------------------
-
-
-async def put_pod(log: Log, name: str) -> None:
-    pod = Pod(metadata=ObjectMeta(name=name, namespace="default"))
-    await log.append([Draft(body=ObjectPut(object=pod), author="cluster", key=object_key(pod))])
-
-
-async def test_table_is_loaded_from_a_snapshot_and_the_changes_kept_since() -> None:
-    async with await memory_log(clock=lambda: START) as log:
-        await put_pod(log, "web-1")
-        await put_pod(log, "web-2")
-        table = await load_objects(log)
-        await log.put_snapshot(SNAPSHOT, table.seq, table.encode())
-        digests = {}
-        for n in range(3, 9):
-            mark = table.mark()
-            await put_pod(log, f"web-{n}")
-            gone = f"Pod/default/web-{n - 2}"
-            await log.append([Draft(body=ObjectDeleted(), author="cluster", key=gone)])
-            async for record in log.read(table.seq + 1):
-                table.apply(record)
-            await log.put_snapshot(SNAPSHOT + CHANGES, table.seq, table.encode_changes(mark))
-            digests[table.seq] = table.digest()
-
-        assert {seq: (await load_objects(log, seq)).digest() for seq in digests} == digests
-        found = await verify(log, rebuild=True)
-        assert (found.problems, found.rebuilt) == ((), 7)
-        assert (await log.compact()).seq == 2
-
-
-async def test_changes_that_are_not_those_of_the_records_are_found() -> None:
-    async with await memory_log(clock=lambda: START) as log:
-        await put_pod(log, "web-1")
-        table = await load_objects(log)
-        await log.put_snapshot(SNAPSHOT, table.seq, table.encode())
-        mark = table.mark()
-        await put_pod(log, "web-2")
-        await log.put_snapshot(SNAPSHOT + CHANGES, 2, table.encode_changes(mark))
-
-        assert (await verify(log, rebuild=True)).problems == (
-            "snapshot objects-changes at 2: computed from the records it is another",
-        )
-
-
-async def test_changes_that_do_not_follow_the_table_are_not_taken() -> None:
-    async with await memory_log(clock=lambda: START) as log:
-        kept = []
-        table = await load_objects(log)
-        for n in range(1, 5):
-            mark = table.mark()
-            await put_pod(log, f"web-{n}")
-            async for record in log.read(table.seq + 1):
-                table.apply(record)
-            await log.put_snapshot(SNAPSHOT + CHANGES, n, table.encode_changes(mark))
-            found = await log.snapshot(SNAPSHOT + CHANGES)
-            assert found is not None
-            kept.append(found)
-            if n == 1:
-                await log.put_snapshot(SNAPSHOT, 1, table.encode())
-        snapshot = await log.snapshot(SNAPSHOT)
-
-        loaded = ObjectTable.from_snapshot(snapshot, [kept[1], kept[3]])
-
-        assert loaded is not None
-        assert loaded.seq == 2
-        assert [loaded.get(f"Pod/default/web-{n}") is not None for n in (1, 2, 3, 4)] == [
-            True,
-            True,
-            False,
-            False,
-        ]
-
-
-async def test_changes_behind_damaged_ones_are_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with await memory_log(clock=lambda: START) as log:
-        for n in range(1, 5):
-            await put_pod(log, f"web-{n}")
-        await log.put_snapshot(SNAPSHOT, 1, b"state")
-        for n in (2, 3, 4):
-            await log.put_snapshot(SNAPSHOT + CHANGES, n, bytes(n))
-        snapshot = await log.snapshot(SNAPSHOT)
-        assert snapshot is not None
-        get = log.store.get_snapshot
-
-        async def damaged(name: str, seq: int) -> Snapshot | None:
-            return None if seq == 3 else await get(name, seq)
-
-        monkeypatch.setattr(log.store, "get_snapshot", damaged)
-
-        assert [change.seq for change in await log.changes(snapshot)] == [2]
-
-
 # --- the cluster that it is attached to ---------------------------------------------------------------------------------
 
 ATTACHED = ClusterAttached(cluster="c", mode="record", log_id="l")
@@ -610,33 +516,13 @@ def test_an_object_is_unread_until_a_version_of_it_is_read() -> None:
     assert story.table.attachment.unread == {}
 
 
-def test_the_attachment_is_in_snapshots_whole_or_of_changes() -> None:
-    story = Story().say("", ATTACHED).say("", KindSynced(kind="Pod", resource_version="9"))
-    whole = Snapshot.make(SNAPSHOT, story.table.seq, bytes(32), story.table.encode())
-    mark = story.table.mark()
-    story.put(version("12"))
-    changes = Snapshot.make(SNAPSHOT + CHANGES, story.table.seq, bytes(32), story.table.encode_changes(mark))
+def test_the_attachment_is_in_snapshots() -> None:
+    story = Story().say("", ATTACHED).say("", KindSynced(kind="Pod", resource_version="9")).put(version("12"))
 
-    loaded = ObjectTable.from_snapshot(whole, [changes])
+    loaded = ObjectTable.from_snapshot(
+        Snapshot.make(SNAPSHOT, story.table.seq, bytes(32), story.table.encode())
+    )
 
     assert loaded is not None
     assert loaded.attachment == story.table.attachment
     assert loaded.digest() == story.table.digest()
-
-
-async def test_budget_that_was_deleted_is_not_in_a_table_that_is_loaded_from_changes() -> None:
-    async with await memory_log() as log:
-        budget = builders.pdb("web", {"app": "web"}, min_available=1)
-        key = "PodDisruptionBudget/default/web"
-        await log.append([Draft(body=ObjectPut(object=budget), author="cluster", key=key)])
-        table = await load_objects(log)
-        await log.put_snapshot(SNAPSHOT, table.seq, table.encode())
-        mark = table.mark()
-        await log.append([Draft(body=ObjectDeleted(), author="cluster", key=key)])
-        later = await load_objects(log)
-        await log.put_snapshot(SNAPSHOT + CHANGES, later.seq, later.encode_changes(mark))
-
-        found = await load_objects(log)
-
-        assert found.get(key) is None
-        assert found.digest() == later.digest()

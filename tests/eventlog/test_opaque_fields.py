@@ -97,19 +97,6 @@ def test_snapshot_has_them_and_the_places() -> None:
     assert entry(again, "Pod/default/b").place == 2
 
 
-def test_changes_have_them_too() -> None:
-    table = applied(put("a"), put(opaque=REST))
-    mark, older = table.mark(), ObjectTable.decode(table.encode())
-    table.apply(record(3, *put("c", opaque='{"c":3}')))
-    for step in bound("a", "c"):
-        table.apply(record(4, *step))
-
-    assert older._change_by(table.encode_changes(mark))
-
-    assert older.digest() == table.digest()
-    assert entry(older, "Pod/default/c").opaque == '{"c":3}'
-
-
 def bound(*names: str) -> tuple[tuple[str, Body], ...]:
     """One record that binds a group."""
     facts = {"attempt": 1, "observed": 1, "at": 1, "epoch": 0}

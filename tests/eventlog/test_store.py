@@ -8,7 +8,7 @@ import pytest
 
 from tidelog.eventlog.memory import MemoryStore
 from tidelog.eventlog.sqlite import SqliteStore
-from tidelog.eventlog.store import CHANGES, CHANGES_KEPT, Snapshot, Store, superfluous
+from tidelog.eventlog.store import BETWEEN, BETWEEN_KEPT, Snapshot, Store, superfluous
 from tidelog.testing.store_contract import StoreContract
 
 pytestmark = pytest.mark.unreplayed("the rows of the contract are made by hand")
@@ -49,9 +49,9 @@ def test_snapshot_knows_when_it_was_changed() -> None:
 
 
 def test_changes_are_kept_from_each_whole_snapshot_on_and_behind_the_newest_all() -> None:
-    changes = range(1, 3 * CHANGES_KEPT)
-    whole = [0, 2 * CHANGES_KEPT]
+    changes = range(1, 3 * BETWEEN_KEPT)
+    whole = [0, 2 * BETWEEN_KEPT]
 
-    dropped = superfluous("a" + CHANGES, changes, whole)
+    dropped = superfluous("a" + BETWEEN, changes, whole)
 
-    assert dropped == list(range(CHANGES_KEPT + 1, 2 * CHANGES_KEPT + 1))
+    assert dropped == list(range(BETWEEN_KEPT + 1, 2 * BETWEEN_KEPT + 1))

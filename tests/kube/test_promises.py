@@ -127,7 +127,8 @@ async def test_redacted_log_of_a_cluster_begins_with_what_is_promised() -> None:
 
     assert open_then == 3
     assert made.first is not None
-    core = load_state(made.first.scheduler, Registry())
+    objects = ObjectTable.decode(made.first.objects).objects()
+    core = load_state(made.first.scheduler, Registry(), objects)
     assert core is not None
     assert len(core.promises) == 3
     assert verify(made.records, Registry(), core=core).first_difference is None

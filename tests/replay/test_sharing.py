@@ -22,7 +22,7 @@ from tidelog.api.objects import Pod
 from tidelog.cli.main import main
 from tidelog.configuration.configuration import resolve_configuration
 from tidelog.eventlog.log import open_log
-from tidelog.eventlog.objects import load_objects
+from tidelog.eventlog.objects import ObjectTable, load_objects
 from tidelog.eventlog.records import OUTCOME_KINDS
 from tidelog.framework.interface import CycleState, Plugin
 from tidelog.framework.node_info import NodeInfo, PodInfo
@@ -350,7 +350,8 @@ def check_copy_from(driver: Driver, seq: int) -> None:
     made = redact(kept, driver.registry, beginning=behind(driver, seq))
 
     assert made.first is not None
-    core = load_state(made.first.scheduler, driver.registry)
+    objects = ObjectTable.decode(made.first.objects).objects()
+    core = load_state(made.first.scheduler, driver.registry, objects)
     assert verify(made.records, driver.registry, core=core).first_difference is None
     assert [(r.seq, r.at, r.kind) for r in made.records] == [(r.seq, r.at, r.kind) for r in kept]
     told = b" ".join(

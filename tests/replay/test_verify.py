@@ -19,7 +19,7 @@ from tests.worlds.histories import node, pod, random_history
 from tidelog.cli.main import main
 from tidelog.eventlog.log import open_log
 from tidelog.eventlog.records import OUTCOME_KINDS, Record, Scheduled, Unschedulable, decode_body, encode_body
-from tidelog.eventlog.store import CHANGES
+from tidelog.eventlog.store import BETWEEN
 from tidelog.plugins.registry import Registry
 from tidelog.replay import segments
 from tidelog.replay.driver import Driver
@@ -252,11 +252,13 @@ async def test_a_snapshot_of_another_state_is_a_difference(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("wrong", [0, 1])
-async def test_changes_that_lead_to_another_state_are_a_difference(tmp_path: Path, wrong: int) -> None:
-    driver, snapshots = with_changes()
+async def test_a_state_between_that_is_another_is_a_difference(tmp_path: Path, wrong: int) -> None:
+    driver, snapshots = with_states_between()
     first, *changed = sorted(snapshots)
     seq = changed[wrong]
-    tampered = snapshots | {seq: with_changes("200m")[1][seq]}
+    version, rest = msgspec.msgpack.decode(snapshots[seq][1])
+    another = msgspec.msgpack.encode((version, rest | {"attempts": 99}))
+    tampered = snapshots | {seq: (SNAPSHOT + BETWEEN, another)}
     await write_log(tmp_path / "right.db", driver.records, snapshots)
     await write_log(tmp_path / "wrong.db", driver.records, tampered)
 
@@ -266,7 +268,7 @@ async def test_changes_that_lead_to_another_state_are_a_difference(tmp_path: Pat
     assert right.is_identical
     assert report.first_difference is not None
     assert (report.first_difference.seq, first < seq) == (seq, True)
-    assert f"not that of the snapshot `{SNAPSHOT}{CHANGES}`" in report.first_difference.what
+    assert f"not that of the snapshot `{SNAPSHOT}{BETWEEN}`" in report.first_difference.what
 
 
 def overtaken(monkeypatch: pytest.MonkeyPatch, seqs: list[int]) -> None:
@@ -312,20 +314,18 @@ def test_a_verification_that_is_overtaken_time_and_again_says_so_in_one_line(
     assert "were dropped by compaction while they were being read: try again" in line
 
 
-def with_changes(cpu: str = "100m") -> tuple[Driver, dict[int, tuple[str, bytes]]]:
-    """A log of four rounds of pods, with a snapshot after the first, and what changed after the next two."""
+def with_states_between() -> tuple[Driver, dict[int, tuple[str, bytes]]]:
+    """A log of four rounds of pods, with a whole snapshot after the first, and one between after the next two."""
     driver = Driver()
     driver.start()
     driver.put(*(node(f"n{i}").build() for i in range(3)))
-    snapshots = {}
-    earlier = None
+    snapshots: dict[int, tuple[str, bytes]] = {}
     for count in range(4):
-        driver.put(*(pod(f"p{count}-{i}", cpu).build() for i in range(4)))
+        driver.put(*(pod(f"p{count}-{i}", "100m").build() for i in range(4)))
         driver.settle()
         if count < 3:
-            name = SNAPSHOT if earlier is None else SNAPSHOT + CHANGES
-            snapshots[driver.core.seq] = (name, encode_state(driver.core, earlier))
-            earlier = capture_state(driver.core)
+            name = SNAPSHOT + BETWEEN if snapshots else SNAPSHOT
+            snapshots[driver.core.seq] = (name, capture_state(driver.core).blob())
     return driver, snapshots
 
 

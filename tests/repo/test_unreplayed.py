@@ -20,7 +20,7 @@ REASONS = {
     "the records are made by hand: a configuration of gates only": 1,
     "the records are made by hand: bodies that say anything": 1,
     "the rows of the contract are made by hand": 2,
-    "the snapshots are made by hand": 7,
+    "the snapshots are made by hand": 8,
     "no scheduler ran, so that the compacted log has no state to begin with": 1,
     "a plugin of the log is no function of its input": 2,
     "the simulation replays what it writes": 5,

@@ -20,7 +20,7 @@ from tidelog.eventlog.reader import LogReader
 from tidelog.eventlog.store import Head, Snapshot
 from tidelog.scheduler.recovery import Recovery
 from tidelog.scheduler.state import SNAPSHOT as SCHEDULER
-from tidelog.scheduler.state import encode_state
+from tidelog.scheduler.state import capture_state
 
 
 def _never_sync() -> AbstractContextManager[Ran]:
@@ -129,7 +129,7 @@ def _drop_before_keeping() -> AbstractContextManager[Ran]:
             return await _COMPACT(log, registry, to)
         core, table = await recovered_core(log, registry), await load_objects(log)
         await log._store.compact(log.head)
-        await log.put_snapshot(SCHEDULER, core.seq, encode_state(core))
+        await log.put_snapshot(SCHEDULER, core.seq, capture_state(core).blob())
         await log.put_snapshot(OBJECTS, table.seq, table.encode())
         return log.head.seq
 

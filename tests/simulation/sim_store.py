@@ -34,7 +34,7 @@ from tidelog.eventlog.head_file import NO_FILE, HeadFile, HeadReading
 from tidelog.eventlog.opening import EXAMINED_FOR_WRITING
 from tidelog.eventlog.records import GENESIS, ChainBroken, Record, Row
 from tidelog.eventlog.room import RESERVE_BYTES
-from tidelog.eventlog.store import CHANGES, EMPTY, ROWS_PER_READ, Head, Snapshot, SnapshotInfo, superfluous
+from tidelog.eventlog.store import BETWEEN, EMPTY, ROWS_PER_READ, Head, Snapshot, SnapshotInfo, superfluous
 
 BUSY_SECONDS = 5.0
 """So long a writer waits for another one, as the real one does."""
@@ -206,7 +206,7 @@ class _File:
                 name=name, seq=seq, chain=chain, pieces=(blob,), digest=digest
             )
             mine = sorted(seq for kind, seq in self.snapshots if kind == name)
-            whole = sorted(seq for kind, seq in self.snapshots if kind == name.removesuffix(CHANGES))
+            whole = sorted(seq for kind, seq in self.snapshots if kind == name.removesuffix(BETWEEN))
             for seq in superfluous(name, mine, whole):
                 del self.snapshots[name, seq]
         if frame.anchor is not None:

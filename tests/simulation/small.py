@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from typing import Any
 from unittest.mock import patch
 
-from tidelog.eventlog import database, identity, log, sqlite, store
-from tidelog.scheduler import disturbances, state
+from tidelog.eventlog import database, identity, log, sqlite, store, table_encoding
+from tidelog.scheduler import disturbances
 
 CONSTANTS: tuple[tuple[Any, str, tuple[Any, ...]], ...] = (
     (sqlite, "CHECKPOINT_BYTES", (1, 4_000, 60_000)),
@@ -28,8 +28,8 @@ CONSTANTS: tuple[tuple[Any, str, tuple[Any, ...]], ...] = (
     (log, "BODIES", (4,)),
     (log, "ROWS_PER_READ", (7,)),
     (store, "SNAPSHOTS_KEPT", (4, 6)),
-    (store, "CHANGES_KEPT", (2, 4)),
-    (state, "OBJECTS_PER_STEP", (2,)),
+    (store, "BETWEEN_KEPT", (2, 4)),
+    (table_encoding, "OBJECTS_PER_STEP", (2,)),
     (disturbances, "DROPPED_AT_ONCE", (2,)),
 )
 CHANCE = 0.4

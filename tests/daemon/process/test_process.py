@@ -225,7 +225,7 @@ async def test_compacted_log_without_usable_snapshot_is_refused(
     await scheduled(log, snapshot=True)
     async with open_log(log) as opened:
         await opened.compact()
-        monkeypatch.setattr("tidelog.scheduler.state.VERSION", 2)
+        monkeypatch.setattr("tidelog.scheduler.state.VERSION", 3)
 
         with pytest.raises(LogError, match="written by another version of tidelog: use that one") as refused:
             await recovered_core(opened, Registry())

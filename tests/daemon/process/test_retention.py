@@ -40,8 +40,8 @@ def test_everything_else_is_refused_with_the_rule(text: str) -> None:
         read_retention(text)
 
 
-async def log_with_states(*seqs: int, days: int = 40) -> Log:
-    """A record a day; states of the scheduler at these."""
+async def log_with_states(*seqs: int, days: int = 40, without_objects: int = 0) -> Log:
+    """A record a day; states of the scheduler at these, with their objects but at one of them."""
     now = 0
 
     def clock() -> int:
@@ -53,6 +53,8 @@ async def log_with_states(*seqs: int, days: int = 40) -> Log:
         await log.append([Draft(body=Tick(), author="cluster")])
         if day in seqs:
             await log.put_snapshot(SNAPSHOT, day, b"state")
+            if day != without_objects:
+                await log.put_snapshot("objects", day, b"objects")
     return log
 
 
@@ -76,11 +78,12 @@ async def test_log_begins_at_the_newest_state_before_what_is_kept(keep: Retentio
         assert await end_of_dropped(log, keep, 40 * DAY) == end
 
 
-async def test_other_snapshots_hold_back_what_they_are_needed_for() -> None:
-    async with await log_with_states(10, 20, 30) as log:
+async def test_state_without_its_objects_is_no_beginning() -> None:
+    async with await log_with_states(10, 20, 30, without_objects=30) as log:
         await log.put_snapshot("objects", 25, b"objects")
+        await log.put_snapshot("objects", 35, b"objects")
 
         assert await retain(log, Retention(records=1), 40 * DAY) == 20
         assert (log.anchor.seq, await retain(log, Retention(records=1), 40 * DAY)) == (20, 0)
-        await log.put_snapshot("objects", 40, b"objects")
+        await log.put_snapshot("objects", 30, b"objects")
         assert await retain(log, Retention(records=1), 40 * DAY) == 10

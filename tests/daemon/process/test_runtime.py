@@ -22,16 +22,17 @@ from tidelog.daemon.process.runtime import Limits, Stopped, Watcher
 from tidelog.eventlog.memory import MemoryStore
 from tidelog.eventlog.objects import ObjectTable
 from tidelog.eventlog.records import AttemptAborted, Record, Scheduled, decode_body
-from tidelog.eventlog.store import CHANGES, Head
+from tidelog.eventlog.store import BETWEEN, Head
 from tidelog.eventlog.verify import verify as verify_log
 from tidelog.framework.interface import Code, CycleState, Handle, PermitResult, Plugin, Status
 from tidelog.framework.node_info import PodInfo
 from tidelog.plugins.registry import IN_TREE, Registry
+from tidelog.replay.states import NAMES, loaded, newest_state
 from tidelog.replay.verify import recover
 from tidelog.scheduler.core import Core
 from tidelog.scheduler.decision import Decision
 from tidelog.scheduler.recovery import Recovery
-from tidelog.scheduler.state import SNAPSHOT, load_state
+from tidelog.scheduler.state import SNAPSHOT
 from tidelog.testing.builders import pod
 from tidelog.testing.pytest_plugin import MakeSandbox
 from tidelog.testing.sandbox import Sandbox
@@ -276,7 +277,7 @@ async def test_restart_from_a_snapshot_gives_the_same_state(tidelog_sandbox: Mak
 
     assert len(kept) > 1
     assert snapshot is not None
-    core = load_state(snapshot.blob, cluster.registry)
+    core = await loaded(cluster.log, cluster.registry, snapshot)
     assert core is not None
     assert core.seq == kept[-1]
     recovery = Recovery(core)
@@ -296,14 +297,13 @@ async def test_every_state_is_loaded_from_what_was_kept(tidelog_sandbox: MakeSan
         if i % 3 == 0:
             await cluster.delete(f"Pod/default/p{i}")
     records = [record async for record in cluster.records()]
-    kept = [s.seq for s in await cluster.log.snapshots() if s.name == SNAPSHOT + CHANGES]
+    stored = await cluster.log.snapshots()
+    kept = [s.seq for s in stored if s.name in NAMES]
 
-    assert len(kept) == 5
+    assert sorted({s.name for s in stored}) == ["objects", SNAPSHOT, SNAPSHOT + BETWEEN]
+    assert len(kept) == 6
     for seq in kept:
-        found = await cluster.log.snapshot(SNAPSHOT, seq)
-        assert found is not None
-        changes = [change.blob for change in await cluster.log.changes(found, seq)]
-        core = load_state(found.blob, cluster.registry, changes)
+        core = await newest_state(cluster.log, cluster.registry, seq)
         assert core is not None
         assert (core.seq, core.digest()) == (seq, recover(records[:seq], cluster.registry).digest())
     assert (await verify_log(cluster.log, rebuild=True)).problems == ()
@@ -320,7 +320,6 @@ async def test_snapshot_waits_until_nothing_is_in_flight(tidelog_sandbox: MakeSa
         "scheduler",
         "objects",
         "scheduler-changes",
-        "objects-changes",
     }
 
 
@@ -344,7 +343,7 @@ async def test_state_of_many_that_wait_is_captured_in_steps_of_one_moment(
     records = [record async for record in cluster.records()]
     found = await cluster.log.snapshot(SNAPSHOT, seq)
     assert found is not None
-    core = load_state(found.blob, cluster.registry)
+    core = await loaded(cluster.log, cluster.registry, found)
     assert core is not None
     assert behind == 1  # The node was in the log already, and the core stood still.
     assert (core.seq, core.digest()) == (seq, recover(records[:seq], cluster.registry).digest())

@@ -1,0 +1,79 @@
+"""The states of the scheduler that a log has snapshots of, each put together with its objects.
+
+    a state's snapshot    what the objects do not say; costs what was pending
+    its objects           those of the table after the same record: from the newest snapshot of the table before it, and the records since,
+                          each of which costs a third of what the core needs for it
+
+Where a whole state was kept, the log has both of the same record, and can begin there. The snapshots of a state that stand between these are of the
+same form. Those of older versions have their objects in them.
+"""
+
+from __future__ import annotations
+
+from tidelog.eventlog.objects import SNAPSHOT as OBJECTS
+from tidelog.eventlog.objects import another_version, load_objects
+from tidelog.eventlog.reader import LogReader
+from tidelog.eventlog.store import BETWEEN, Snapshot, SnapshotInfo
+from tidelog.plugins.registry import Registry
+from tidelog.scheduler.core import Core
+from tidelog.scheduler.state import SNAPSHOT, has_objects, load_state, needs_objects
+
+NAMES = (SNAPSHOT, SNAPSHOT + BETWEEN)
+"""Of the snapshots at whose records nothing was in flight."""
+
+
+async def newest_state(log: LogReader, registry: Registry, at_most: int | None = None) -> Core | None:
+    """The newest state that a snapshot holds, at or before a record; None if there is none.
+
+    Raises LogError if the log begins with a state that another version of tidelog wrote.
+    """
+    limit, other = at_most, False
+    while (found := await log.snapshot(SNAPSHOT, limit, between=SNAPSHOT + BETWEEN)) is not None:
+        core = await loaded(log, registry, found)
+        if core is not None:
+            return core
+        limit, other = found.seq - 1, True
+    if log.anchor.seq and other:
+        raise another_version(log.name, log.anchor.seq)
+    return None
+
+
+async def loaded(log: LogReader, registry: Registry, state: Snapshot) -> Core | None:
+    """The state of this snapshot; None if another version of tidelog wrote it."""
+    blob = state.blob
+    if needs_objects(blob):
+        table = await load_objects(log, state.seq, in_order=True)
+        return load_state(blob, registry, table.objects())
+    return load_state(blob, registry)
+
+
+async def whole_states(log: LogReader) -> list[int]:
+    """The records after which a whole state was kept, in order, as far as there still is what it takes to load it."""
+    stored, anchor = await log.snapshots(), log.anchor.seq
+    first = min((info.seq for info in stored if info.name == OBJECTS and info.seq >= anchor), default=None)
+    return [
+        info.seq
+        for info in stored
+        if info.name == SNAPSHOT
+        and info.seq >= anchor
+        and (not anchor or (first is not None and first <= info.seq) or await _has_objects(log, info))
+    ]
+
+
+async def beginnings(log: LogReader, last: int) -> list[int]:
+    """The records up to `last` behind which the log can begin, in order: a whole state is there with its objects."""
+    stored = await log.snapshots()
+    tables = {info.seq for info in stored if info.name == OBJECTS}
+    newest = max(tables, default=0)
+    return [
+        info.seq
+        for info in stored
+        if info.name == SNAPSHOT
+        and log.anchor.seq < info.seq <= min(last, newest)
+        and (info.seq in tables or await _has_objects(log, info))
+    ]
+
+
+async def _has_objects(log: LogReader, info: SnapshotInfo) -> bool:
+    found = await log.stored_snapshot(info)
+    return found is not None and has_objects(found.blob)

@@ -361,7 +361,9 @@ class ObjectTable:
         return mark._replace(format=its.format) == its
 
     def bring_into_order(self, keys: Iterable[str]) -> None:
-        """Have the objects stand as their keys do here, which are all there are."""
+        """Have the objects stand as their keys do here, which are all there are, where the table does not know their order."""
+        if self.is_in_order:
+            return
         kinds: dict[str, dict[str, ObjectEntry]] = defaultdict(dict)
         for key in keys:
             kind = key.partition("/")[0]

@@ -120,9 +120,9 @@ class History(Closing):
 
     async def core_from_snapshot(self, at_most: int | None = None) -> Core:
         """The newest state that a snapshot holds, at or before a record; that of an empty log if there is none."""
-        core = await newest_state(self.log, self.registry, at_most)
-        if core is not None:
-            return core
+        state = await newest_state(self.log, self.registry, at_most)
+        if state is not None:
+            return state.core
         if self.log.anchor.seq:
             raise LogError(
                 f"{self.log.name}: the log was compacted to record {self.log.anchor.seq}, and no snapshot of the scheduler's state "

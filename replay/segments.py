@@ -158,11 +158,12 @@ class _Passage:
     async def _is_this(self, stored: Snapshot, blob: bytes) -> bool:
         if blob == stored.blob and stored.name != SNAPSHOT:
             return True
-        core = await loaded(self.history.log, self.history.registry, stored)
-        if core is None or blob != stored.blob:
-            # One of another version is passed over by everybody.
-            return core is None or core.digest() == self.core.digest()
-        return core.objects == self.core.objects
+        state = await loaded(self.history.log, self.history.registry, stored)
+        if state is None:
+            return True  # One of another version is passed over by everybody.
+        if blob != stored.blob:
+            return state.core.digest() == self.core.digest()
+        return state.core.objects == self.core.objects
 
 
 def _work(path: str, segment: Segment, sample: int) -> Report:

@@ -10,8 +10,10 @@ same form. Those of older versions have their objects in them.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from tidelog.eventlog.objects import SNAPSHOT as OBJECTS
-from tidelog.eventlog.objects import another_version, load_objects
+from tidelog.eventlog.objects import ObjectTable, another_version, load_objects
 from tidelog.eventlog.reader import LogReader
 from tidelog.eventlog.store import BETWEEN, Snapshot, SnapshotInfo
 from tidelog.plugins.registry import Registry
@@ -22,29 +24,36 @@ NAMES = (SNAPSHOT, SNAPSHOT + BETWEEN)
 """Of the snapshots at whose records nothing was in flight."""
 
 
-async def newest_state(log: LogReader, registry: Registry, at_most: int | None = None) -> Core | None:
+class State(NamedTuple):
+    """What was loaded."""
+
+    core: Core
+    table: ObjectTable | None = None
+    """As it is after the same record; it shares the core's objects. None if the state had its objects in it."""
+
+
+async def newest_state(log: LogReader, registry: Registry, at_most: int | None = None) -> State | None:
     """The newest state that a snapshot holds, at or before a record; None if there is none.
 
     Raises LogError if the log begins with a state that another version of tidelog wrote.
     """
     limit, other = at_most, False
     while (found := await log.snapshot(SNAPSHOT, limit, between=SNAPSHOT + BETWEEN)) is not None:
-        core = await loaded(log, registry, found)
-        if core is not None:
-            return core
+        state = await loaded(log, registry, found)
+        if state is not None:
+            return state
         limit, other = found.seq - 1, True
     if log.anchor.seq and other:
         raise another_version(log.name, log.anchor.seq)
     return None
 
 
-async def loaded(log: LogReader, registry: Registry, state: Snapshot) -> Core | None:
+async def loaded(log: LogReader, registry: Registry, snapshot: Snapshot) -> State | None:
     """The state of this snapshot; None if another version of tidelog wrote it."""
-    blob = state.blob
-    if needs_objects(blob):
-        table = await load_objects(log, state.seq, in_order=True)
-        return load_state(blob, registry, table.objects())
-    return load_state(blob, registry)
+    blob = snapshot.blob
+    table = await load_objects(log, snapshot.seq, in_order=True) if needs_objects(blob) else None
+    core = load_state(blob, registry, None if table is None else table.objects())
+    return None if core is None else State(core, table)
 
 
 async def whole_states(log: LogReader) -> list[int]:

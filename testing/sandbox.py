@@ -23,7 +23,7 @@ from tidelog.api.times import NANOS
 from tidelog.daemon.actors.protocol import Actor
 from tidelog.daemon.intake.messages import Answer
 from tidelog.daemon.process.clock import Clock
-from tidelog.daemon.process.recovery import recovered_core
+from tidelog.daemon.process.recovery import recovered_state
 from tidelog.daemon.process.runtime import Limits, Runtime, Watcher
 from tidelog.daemon.process.scheduler import Configuration, Scheduler, assembled, load_configuration
 from tidelog.eventlog.log import Log
@@ -88,7 +88,8 @@ class Sandbox(Scheduler):
 
     async def _start(self, *, again: bool = False) -> None:
         self.log = Log(self.store, clock=self.clock.now)
-        core = await recovered_core(self.log, self.registry)
+        state = await recovered_state(self.log, self.registry)
+        core = state.core
         core.evictions.port = self._evictions
         if again and core.configuration is not None:
             self._configuration = core.configuration
@@ -97,7 +98,7 @@ class Sandbox(Scheduler):
             self.registry,
             self._configuration,
             self.clock,
-            core=core,
+            state=state,
             holder="sandbox",
             actors=self._actors,
             limits=self._limits,

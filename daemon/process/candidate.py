@@ -20,7 +20,7 @@ from tidelog.daemon.actors.catalogue import Cast, nobody
 from tidelog.daemon.process.clock import Clock
 from tidelog.daemon.process.logs import fields
 from tidelog.daemon.process.place import Place
-from tidelog.daemon.process.recovery import recovered_core
+from tidelog.daemon.process.recovery import recovered_state
 from tidelog.daemon.process.runtime import Limits, Runtime, Watcher
 from tidelog.daemon.process.scheduler import assembled
 from tidelog.daemon.process.standby import POLL_SECONDS, Standby, Taken
@@ -146,7 +146,7 @@ class LeadershipCandidate:
             self.standing_by()
             return await self._stand_by()
         try:
-            return Taken(log, await recovered_core(log, self._registry))
+            return Taken(log, await recovered_state(log, self._registry))
         except BaseException:
             await log.close()
             raise
@@ -178,14 +178,14 @@ class LeadershipCandidate:
         return await standby.take_over()
 
     async def _lead(self, taken: Taken) -> None:
-        log, core = taken
+        log, state = taken
         self.taken(log)
         runtime = await assembled(
             log,
             self._registry,
             self._configuration,
             self._clock,
-            core=core,
+            state=state,
             source=self._source,
             holder=self.what,
             actors=self._actors(self._registry),
@@ -206,7 +206,7 @@ class LeadershipCandidate:
             doing = (
                 "scheduling" if runtime.limits.decides else "keeping the log; decisions are left to others"
             )
-            _log.info(doing, extra=fields(log=log.name, seq=core.seq, epoch=core.epoch))
+            _log.info(doing, extra=fields(log=log.name, seq=state.core.seq, epoch=state.core.epoch))
             await self._unless_stopped(self.led(runtime))
             self.finishing()
             # While the requests under way are answered.

@@ -16,7 +16,7 @@ from tidelog.daemon.process.logs import fields
 from tidelog.eventlog.reader import LogReader
 from tidelog.eventlog.records import Record
 from tidelog.plugins.registry import Registry
-from tidelog.replay.states import newest_state
+from tidelog.replay.states import State, newest_state
 from tidelog.scheduler.core import Core
 from tidelog.scheduler.recorded import contradiction
 from tidelog.scheduler.recovery import Recovery
@@ -46,22 +46,32 @@ class CannotRecover(TidelogError):
 
 async def recovered_core(log: LogReader, registry: Registry, seq: int | None = None) -> Core:
     """The core after record `seq`, behind which no attempt is under way, or after the newest. Nobody may be writing the log, or only the caller."""
-    recovery = await begin_recovery(log, registry, seq)
+    return (await recovered_state(log, registry, seq)).core
+
+
+async def recovered_state(log: LogReader, registry: Registry, seq: int | None = None) -> State:
+    """The same, with the table that the core began with, as it was then."""
+    state = await _beginning(log, registry, seq)
+    recovery = Recovery(state.core)
     await follow(recovery, log, seq)
     await complete(recovery, log.name)
-    return recovery.core
+    return state
 
 
 async def begin_recovery(log: LogReader, registry: Registry, seq: int | None = None) -> Recovery:
     """A recovery that stands at the newest usable snapshot, up to `seq`, or before the first record."""
-    core = await newest_state(log, registry, seq)
-    if core is None:
+    return Recovery((await _beginning(log, registry, seq)).core)
+
+
+async def _beginning(log: LogReader, registry: Registry, seq: int | None) -> State:
+    state = await newest_state(log, registry, seq)
+    if state is None:
         if log.anchor.seq:
             why = "they were compacted, and no usable snapshot of the scheduler's state is left"
             raise LogDamaged(log.name, 1, log.anchor.seq, why)
-        core = Core(registry)
-    _log.debug("recovering", extra=fields(snapshot=core.seq, head=log.head.seq))
-    return Recovery(core)
+        state = State(Core(registry))
+    _log.debug("recovering", extra=fields(snapshot=state.core.seq, head=log.head.seq))
+    return state
 
 
 async def follow(recovery: Recovery, log: LogReader, last: int | None = None) -> None:

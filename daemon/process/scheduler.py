@@ -35,14 +35,14 @@ from tidelog.daemon.actors.protocol import Actor
 from tidelog.daemon.intake.facts import FactService
 from tidelog.daemon.intake.messages import Answer, Apply, Delete, SetCondition
 from tidelog.daemon.process.clock import Clock, SystemClock
-from tidelog.daemon.process.recovery import recovered_core
+from tidelog.daemon.process.recovery import recovered_state
 from tidelog.daemon.process.runtime import Limits, Runtime, Watcher
 from tidelog.eventlog.log import Log, open_log
 from tidelog.eventlog.objects import load_objects
 from tidelog.eventlog.records import Record
 from tidelog.eventlog.socket import serve
 from tidelog.plugins.registry import Registry, installed_plugins
-from tidelog.scheduler.core import Core
+from tidelog.replay.states import State
 
 if TYPE_CHECKING:
     from tidelog.replay.why import Why
@@ -221,17 +221,19 @@ async def assembled(
     actors: Sequence[Actor] = (),
     limits: Limits | None = None,
     watcher: Watcher | None = None,
-    core: Core | None = None,
+    state: State | None = None,
 ) -> Runtime:
-    """A runtime that stands at the end of the log, ready to be entered. `core`: one that has consumed the log, if there is one."""
-    core = core or await recovered_core(log, registry)
-    table = await load_objects(log)
-    if not table.is_in_order:
-        table.bring_into_order(core.objects)
+    """A runtime that stands at the end of the log, ready to be entered. `state`: one whose core has consumed the log, if there is one."""
+    core, table = state or await recovered_state(log, registry)
+    if table is None:
+        table = await load_objects(log)
+    facts = FactService(log, table, configuration.feature_gates)
+    await facts.catch_up()
+    table.bring_into_order(core.objects)
     return Runtime(
         log,
         core,
-        FactService(log, table, configuration.feature_gates),
+        facts,
         clock,
         configuration=configuration,
         source=source,

@@ -23,7 +23,7 @@ from tidelog.daemon.process.recovery import begin_recovery, complete, take
 from tidelog.eventlog.log import Log
 from tidelog.eventlog.reader import LogReader
 from tidelog.plugins.registry import Registry
-from tidelog.replay.states import NAMES
+from tidelog.replay.states import NAMES, State
 from tidelog.scheduler.core import Core
 from tidelog.scheduler.recovery import Recovery
 
@@ -40,10 +40,10 @@ _log = logging.getLogger("tidelog.standby")
 
 
 class Taken(NamedTuple):
-    """The log, which is now ours to write, and the core that has consumed all of it."""
+    """The log, which is now ours to write, and a state whose core has consumed all of it."""
 
     log: Log
-    core: Core
+    state: State
 
 
 class Standby:
@@ -84,7 +84,7 @@ class Standby:
         _log.info("standing by", extra=fields(leader=self._place.leader()))
         log = await self._follow()
         try:
-            return Taken(log, await self._complete(log))
+            return Taken(log, State(await self._complete(log)))
         except BaseException:
             await log.close()
             raise

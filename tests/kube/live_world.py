@@ -19,6 +19,7 @@ from tidelog.eventlog.memory import MemoryStore
 from tidelog.eventlog.records import Record, decode_body
 from tidelog.kube.cluster.live import ClusterSettings, LiveCluster
 from tidelog.plugins.registry import Registry
+from tidelog.replay.states import State
 from tidelog.replay.verify import recover, verify
 from tidelog.testing.sandbox import assert_tables_agree
 from tidelog.testing.virtual_time import VirtualClock
@@ -74,7 +75,7 @@ class LiveWorld:
         core = await recovered_core(self.log, self.registry)
         configuration = load_configuration(self._config, self.registry).configuration
         self.runtime = await assembled(
-            self.log, self.registry, configuration, self.clock, core=core, limits=self.limits
+            self.log, self.registry, configuration, self.clock, state=State(core), limits=self.limits
         )
         self.live = LiveCluster(
             self.runtime,

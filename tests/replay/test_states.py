@@ -76,9 +76,9 @@ class Story:
 
     async def digest(self, log: Log, round_: int | None = None) -> str:
         """Of the newest state that was kept up to the end of this round."""
-        core = await newest_state(log, Registry(), None if round_ is None else self.ends[round_])
-        assert core is not None
-        return core.digest()
+        state = await newest_state(log, Registry(), None if round_ is None else self.ends[round_])
+        assert state is not None
+        return state.core.digest()
 
 
 @pytest.fixture
@@ -99,6 +99,19 @@ async def test_state_has_the_objects_of_its_own_record(story: Story) -> None:
             story.digests[3],
         ]
         assert (await recovered_core(log, Registry())).digest() == story.digests[4]
+
+
+async def test_state_and_its_table_share_the_objects(story: Story) -> None:
+    async with await story.log() as log:
+        await story.keep(OBJECTS, 1, story.tables[1])
+        await story.keep(SNAPSHOT + BETWEEN, 2, story.states[2])
+
+        state = await newest_state(log, Registry())
+
+        assert state is not None
+        assert state.table is not None
+        assert state.table.encode() == story.tables[2]
+        assert all(state.table.get(key) is obj for key, obj in state.core.objects.items())
 
 
 async def test_damaged_snapshot_is_passed_over_whichever_it_is(story: Story) -> None:

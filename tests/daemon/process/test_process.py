@@ -261,9 +261,9 @@ async def followed_by_standby(log: Path, meanwhile: Callable[[Scheduler], Awaita
         digest = scheduler.runtime.core.digest()
     async with asyncio.timeout(PATIENCE):
         taken = await taking
-    assert taken.core.digest() == digest
+    assert taken.state.core.digest() == digest
     await taken.log.close()
-    return taken.core
+    return taken.state.core
 
 
 async def test_standby_has_followed_when_it_takes_over(log: Path) -> None:
@@ -300,7 +300,7 @@ async def test_standby_on_a_log_that_lost_records_meanwhile_begins_anew(log: Pat
 
     taken = await standby.take_over()
 
-    assert taken.core.seq == taken.log.head.seq
+    assert taken.state.core.seq == taken.log.head.seq
     await taken.log.close()
 
 

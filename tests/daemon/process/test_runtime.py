@@ -277,8 +277,9 @@ async def test_restart_from_a_snapshot_gives_the_same_state(tidelog_sandbox: Mak
 
     assert len(kept) > 1
     assert snapshot is not None
-    core = await loaded(cluster.log, cluster.registry, snapshot)
-    assert core is not None
+    state = await loaded(cluster.log, cluster.registry, snapshot)
+    assert state is not None
+    core = state.core
     assert core.seq == kept[-1]
     recovery = Recovery(core)
     recovery.add([record async for record in cluster.records(core.seq + 1)])
@@ -303,8 +304,9 @@ async def test_every_state_is_loaded_from_what_was_kept(tidelog_sandbox: MakeSan
     assert sorted({s.name for s in stored}) == ["objects", SNAPSHOT, SNAPSHOT + BETWEEN]
     assert len(kept) == 6
     for seq in kept:
-        core = await newest_state(cluster.log, cluster.registry, seq)
-        assert core is not None
+        state = await newest_state(cluster.log, cluster.registry, seq)
+        assert state is not None
+        core = state.core
         assert (core.seq, core.digest()) == (seq, recover(records[:seq], cluster.registry).digest())
     assert (await verify_log(cluster.log, rebuild=True)).problems == ()
 
@@ -343,8 +345,9 @@ async def test_state_of_many_that_wait_is_captured_in_steps_of_one_moment(
     records = [record async for record in cluster.records()]
     found = await cluster.log.snapshot(SNAPSHOT, seq)
     assert found is not None
-    core = await loaded(cluster.log, cluster.registry, found)
-    assert core is not None
+    state = await loaded(cluster.log, cluster.registry, found)
+    assert state is not None
+    core = state.core
     assert behind == 1  # The node was in the log already, and the core stood still.
     assert (core.seq, core.digest()) == (seq, recover(records[:seq], cluster.registry).digest())
     assert len(cluster.placements) == 50

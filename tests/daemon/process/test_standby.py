@@ -53,7 +53,7 @@ async def test_standby_that_has_read_only_a_snapshot_takes_over_a_log_that_was_c
     await asyncio.gather(taking, return_exceptions=True)
     taken = await standby.take_over()
 
-    assert sorted(taken.core.objects) == ["Node//n1", "Node//n2", "Node//n3"]
+    assert sorted(taken.state.core.objects) == ["Node//n1", "Node//n2", "Node//n3"]
     await taken.log.close()
 
 
@@ -92,7 +92,7 @@ async def test_standby_begins_anew_where_the_log_is_another_of_the_same_length(t
 
     taken = await standby.take_over()
 
-    assert sorted(taken.core.objects) == ["Node//m1", "Node//m2"]
+    assert sorted(taken.state.core.objects) == ["Node//m1", "Node//m2"]
     await taken.log.close()
 
 

@@ -175,21 +175,20 @@ class UseRooms(Protocol):
         counts for this pod."""
 
 
-class Corner(NamedTuple):
-    """Which of the uses in a range a plugin likes best."""
+class NodeSize(NamedTuple):
+    """What nodes have to give of these."""
 
-    cpu: bool
-    """The one with the most cpu taken, else with the least."""
-    memory: bool
+    cpu: int
+    memory: int
 
 
 class ManyPods(Protocol):
-    """A plugin's answers about one use of nodes with equal traits for many pods, each in a lane of its own (`tidelog.framework.lanes`): numbers below 256."""
+    """A plugin's answers about one use of nodes of one size for many pods, each in a lane of its own (`tidelog.framework.lanes`): numbers below 256."""
 
     def put(self, lane: int, pod: PodInfo) -> None:
         """The pod is in this lane from now on, in place of any other."""
 
-    def answers(self, use: NodeUse) -> tuple[Lanes, Lanes]:
+    def answers(self, use: NodeUse, size: NodeSize) -> tuple[Lanes, Lanes]:
         """Each pod on a node that is used so: the answers, and 1 in the lanes of those about which the plugin must be asked alone.
 
         What is in these lanes, and in those into which nothing was put, does not matter.
@@ -197,31 +196,30 @@ class ManyPods(Protocol):
 
 
 class ManyUses(Protocol):
-    """A plugin's answers about one pod for many uses of nodes with equal traits, each in a lane of its own. An answer is as that of `ManyPods`."""
+    """A plugin's answers about one pod for many uses of nodes, each in a lane of its own. An answer is as that of `ManyPods`."""
 
-    def put_use(self, lane: int, use: NodeUse) -> None:
-        """The use is in this lane from now on, in place of any other."""
+    def put_use(self, lane: int, use: NodeUse, size: NodeSize) -> None:
+        """The use, of a node of this size, is in this lane from now on, in place of any other of the same size."""
 
     def answers_for(self, pod: PodInfo) -> tuple[Lanes, Lanes]:
         """The pod on nodes that are used as each lane says."""
 
 
 class Bounds(Protocol):
-    """No use in a range has a higher score: for many ranges of uses, of each of which a lane holds one corner."""
+    """What a plugin's score is at most for one pod, for many ranges of uses, each in a lane of its own."""
 
-    def corner(self, pod: PodInfo) -> Corner:
-        """For the pod, where in a range of uses the score is the highest."""
-
-    def put_use(self, lane: int, use: NodeUse) -> None:
-        """The corner of this lane's range is this from now on."""
+    def put_range(self, lane: int, low: NodeUse, high: NodeUse, size: NodeSize) -> None:
+        """Of nodes of this size, uses from one to the other are in this lane from now on, in place of others of the same size."""
 
     def bounds_for(self, pod: PodInfo) -> Lanes:
-        """Where each lane is the pod's `corner` of a range: no use in the range on which the pod fits has a higher score. Numbers below 256."""
+        """No use in the range on which the pod fits has a higher score. Numbers below 256."""
 
 
 class Together(NamedTuple):
-    """A plugin's answers about nodes with equal traits, many at once; of each a new one with nothing in its lanes."""
+    """A plugin's answers about many pods or nodes at once; of each a new one with nothing in its lanes."""
 
+    covers: Callable[[NodeSize], bool]
+    """Whether it answers so about nodes of a size."""
     pods: Callable[[], ManyPods]
     uses: Callable[[], ManyUses]
     bounds: Callable[[], Bounds] | None = None
@@ -232,16 +230,16 @@ class Together(NamedTuple):
 class RoomsTogether(Protocol):
     """For a plugin that is `UseRooms`."""
 
-    def rooms_together(self, node: NodeInfo) -> Together | None:
-        """For pods for which `use_fits` has a function, on nodes with the traits of this one: 1 where that says True, else 0."""
+    def rooms_together(self) -> Together | None:
+        """For pods for which `use_fits` has a function: 1 where that says True, else 0. It depends on nothing of the node but use and size."""
 
 
 @runtime_checkable
 class ScoresTogether(Protocol):
     """For a plugin that is `UseScores`."""
 
-    def scores_together(self, node: NodeInfo) -> Together | None:
-        """For pods for which `use_score` has a score, on nodes with the traits of this one: that score."""
+    def scores_together(self) -> Together | None:
+        """For pods for which `use_score` has a score: that score. It depends on nothing of the node but use and size."""
 
 
 @runtime_checkable
@@ -258,12 +256,12 @@ __all__: Sequence[str] = (
     "EVERYTHING",
     "Bounds",
     "ConcernsPods",
-    "Corner",
     "CountsDomains",
     "Domains",
     "LooksBeyond",
     "ManyPods",
     "ManyUses",
+    "NodeSize",
     "NodeUse",
     "NotCountable",
     "PodParts",

@@ -35,7 +35,13 @@ from tidelog.framework.offers import (
     Together,
     UseScores,
 )
-from tidelog.plugins.node_resources.many_pods import AMOUNT_MAX, BalanceBounds, ManyBalances, evenness
+from tidelog.plugins.node_resources.many_pods import (
+    BalanceBounds,
+    BalancesOfPods,
+    BalancesOfUses,
+    evenness,
+    is_countable,
+)
 from tidelog.plugins.node_resources.scoring import (
     DEFAULT_RESOURCES,
     ResourceSpec,
@@ -101,12 +107,15 @@ class NodeResourcesBalancedAllocation(Plugin):
             return _even
         return partial(_improvement, cpu, memory, pod.requests.get(CPU, 0), pod.requests.get(MEMORY, 0))
 
-    def scores_together(self, node: NodeInfo) -> Together | None:
-        cpu, memory = node.allocatable.get(CPU, 0), node.allocatable.get(MEMORY, 0)
-        if not cpu or not memory or max(cpu, memory) >= AMOUNT_MAX:
+    def scores_together(self) -> Together | None:
+        if self._resources != [CPU, MEMORY]:
             return None
-        balances = partial(ManyBalances, cpu, memory, _amounts)
-        return Together(balances, balances, partial(BalanceBounds, cpu, memory, _amounts))
+        return Together(
+            is_countable,
+            partial(BalancesOfPods, _amounts),
+            partial(BalancesOfUses, _amounts),
+            partial(BalanceBounds, _amounts),
+        )
 
     def _requests(self, pod: PodInfo) -> list[tuple[str, int]]:
         """(resource, what the pod adds); a scalar resource that the pod does not ask for is left out."""

@@ -56,7 +56,13 @@ from tidelog.framework.offers import (
     UseRooms,
     UseScores,
 )
-from tidelog.plugins.node_resources.many_pods import AMOUNT_MAX, ManyFree, ManyRooms
+from tidelog.plugins.node_resources.many_pods import (
+    FreeOfPods,
+    FreeOfUses,
+    RoomsOfPods,
+    RoomsOfUses,
+    is_countable,
+)
 from tidelog.plugins.node_resources.scoring import (
     ScoringStrategy,
     Use,
@@ -202,27 +208,22 @@ class NodeResourcesFit(Plugin):
         memory_most = node.allocatable.get(MEMORY, 0) - memory if memory else math.inf
         return partial(_has_room, cpu_most, memory_most)
 
-    def rooms_together(self, node: NodeInfo) -> Together | None:
-        cpu, memory = node.allocatable.get(CPU, 0), node.allocatable.get(MEMORY, 0)
-        if max(cpu, memory) >= AMOUNT_MAX:
-            return None
-        rooms = partial(ManyRooms, cpu, memory, self._room_for)
-        return Together(rooms, rooms)
+    def rooms_together(self) -> Together | None:
+        return Together(
+            is_countable, partial(RoomsOfPods, self._room_for), partial(RoomsOfUses, self._room_for)
+        )
 
     def _room_for(self, pod: PodInfo) -> tuple[int, int]:
         requests = pod.requests
         return requests.get(CPU, 0), requests.get(MEMORY, 0)
 
-    def scores_together(self, node: NodeInfo) -> Together | None:
-        there = node.allocatable
-        cpu, memory = there.get(CPU, 0) or 1, there.get(MEMORY, 0) or 1
-        weights = self._weights_on(node)
-        if not weights or max(cpu, memory) >= AMOUNT_MAX:
+    def scores_together(self) -> Together | None:
+        if not self._is_least_of_two or not self._resources:
             return None
-        free = partial(
-            ManyFree, (cpu, weights.get(CPU, 0)), (memory, weights.get(MEMORY, 0)), _scored_amounts
-        )
-        return Together(free, free, free)
+        weights = dict(self._resources)
+        given = weights.get(CPU, 0), weights.get(MEMORY, 0), _scored_amounts
+        uses = partial(FreeOfUses, *given)
+        return Together(is_countable, partial(FreeOfPods, *given), uses, uses)
 
     def _weights_on(self, node: NodeInfo) -> dict[str, int]:
         """Of the resources that the node has."""

@@ -1,18 +1,19 @@
-"""The answers of NodeResourcesFit and NodeResourcesBalancedAllocation for hundreds of pods or uses of nodes at once, each in a lane (`tidelog.framework.lanes`).
+"""What is said of room, free parts and balance, for hundreds of pods or uses of nodes at once, each in a lane (`tidelog.framework.lanes`).
 
-Each class is for nodes with the same allocatable cpu and memory, and says of every pod and use what `use_fits` or `use_score` of the plugin
-says of them alone. What is asked for and what is used are summands, so it is the same sum with either of them in the lanes, and of a sum the whole part is
-wanted, which follows from sixteen binary places of each summand but for a few lanes. These are told: there, and where the plugin counts in floats and the last bit of one
-may decide, it is to be asked about one alone. They implement `tidelog.framework.offers.ManyPods`, `ManyUses` and `Bounds`.
+What a pod asks for and what is used are parts of what a node has to give, and these are added. So pods are counted once in each amount of cpu and once
+in each amount of memory that nodes have, which nodes of several sizes share; and uses of nodes of all sizes stand side by side, because what is added differs
+by size only. Of a sum the whole part is wanted, which follows from sixteen binary places of each summand but for a few lanes. These are told: there, and where the
+plugin counts in floats and the last bit of one may decide, it is to be asked about one alone. They implement `tidelog.framework.offers.ManyPods`, `ManyUses` and `Bounds`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Generic, Protocol, TypeVar
 
 from tidelog.framework.lanes import WIDTH, Lanes, Row, ones, widened
 from tidelog.framework.node_info import PodInfo
-from tidelog.framework.offers import Corner, NodeUse
+from tidelog.framework.offers import NodeSize, NodeUse
 
 AMOUNT_MAX = 1 << 52
 """Nodes that have more of a resource are left to the question about one pod."""
@@ -21,17 +22,22 @@ _PLACES = 16
 _PARTS = (1 << _PLACES) - 1
 _SIGN = 7
 """The bit of a whole part that is set if the number is not negative, …"""
-_MIDDLE = 1 << _SIGN
+_MIDDLE = 1 << _SIGN << _PLACES
 """… because so much is added to it."""
 _DIVIDED = 22
 """Sums of two weighted scores are divided to so many binary places."""
 _NOTED_SPARE = 100
 """So many rests more than twice as many as there are lanes are remembered at most."""
-_SEVERAL = 50
-"""So many times a node's amount are as much as anything more."""
+_SPARE = 16
+"""So much in the last place is more than what is cut off of the sums of a bound."""
 
 Amounts = Callable[[PodInfo], tuple[int, int]]
 """The cpu and the memory that count of a pod."""
+
+
+def is_countable(size: NodeSize) -> bool:
+    """Whether nodes of this size are judged here."""
+    return 0 < size.cpu < AMOUNT_MAX and 0 < size.memory < AMOUNT_MAX
 
 
 def evenness(cpu: float, memory: float) -> int:
@@ -39,83 +45,177 @@ def evenness(cpu: float, memory: float) -> int:
     return int((1 - abs((cpu - memory) / 2)) * 100)
 
 
-def base_of(use: NodeUse, cpu: int, memory: int) -> int:
-    """Of a node with so much cpu and memory that is used so, twice the score for balance is this less how unequally they are used with the pod."""
-    before = evenness(min(use.cpu, cpu) / cpu, min(use.memory, memory) / memory)
+def base_of(use: NodeUse, size: NodeSize) -> int:
+    """Of a node that is used so, twice the score for balance is this less how unequally it is used with the pod."""
+    before = evenness(min(use.cpu, size.cpu) / size.cpu, min(use.memory, size.memory) / size.memory)
     # 50 + (50 + after - before) // 2, and after is 99 less that, because what is left of it is cut off.
     return 100 + 149 - before
 
 
-class _Sums:
-    """In each lane a number, counted in a size; another one is added to all, and the whole parts of the sums are wanted.
-
-    A sum is right but for less than one in the last place, and its whole part is never too small.
-    """
-
-    def __init__(self, size: int) -> None:
-        self._size = size
-        self._row = Row(_MIDDLE << _PLACES)
-        self.least = size
-        """No number that has been in a lane is smaller."""
-
-    def put(self, lane: int, number: int) -> None:
-        self._row.put(lane, (_MIDDLE << _PLACES) + (number << _PLACES) // self._size)
-        if number < self.least:
-            self.least = number
-
-    def with_added(self, number: int, every: Lanes, more: int = 0) -> Lanes:
-        """The sums, and so many in the last place more."""
-        return self._row.lanes + (more - (-number << _PLACES) // self._size) * every
+def apart(cpu: int, memory: int, size: NodeSize) -> int:
+    """By how much the shares of cpu and memory differ of which so much is taken, in half percent with binary places; what is left of it is cut off."""
+    return (50 * (min(cpu, size.cpu) * size.memory - min(memory, size.memory) * size.cpu) << _PLACES) // (
+        size.cpu * size.memory
+    )
 
 
-class _ExactSums(_Sums):
-    """It is known where a whole part may be too large."""
+# --- amounts in lanes -----------------------------------------------------------------------------------------------------
 
-    def __init__(self, size: int) -> None:
-        super().__init__(size)
-        self._numbers: dict[int, int] = {}
-        """By lane."""
-        self._rests: dict[int, int] = {}
-        """Places → the smallest of the rests that these are of."""
 
-    def put(self, lane: int, number: int) -> None:
-        super().put(lane, number)
-        self._numbers[lane] = number
-        self._note(number)
-        if len(self._rests) > _NOTED_SPARE + 2 * len(self._numbers):
-            self._rests.clear()
-            for one in self._numbers.values():
-                self._note(one)
+class _OfAmount:
+    """The lanes that are counted in one amount, and the rests that are cut off of them."""
 
-    def _note(self, number: int) -> None:
-        rest = number % self._size
-        places = (rest << _PLACES) // self._size
-        known = self._rests.get(places)
+    def __init__(self, amount: int) -> None:
+        self._amount = amount
+        self._row = Row()
+        self.lefts: dict[int, int] = {}
+        """By lane what is left, times a hundred."""
+        self._rests: dict[int, int] | None = None
+        """Places → the smallest of the rests that these are of, if somebody has asked."""
+
+    @property
+    def lanes(self) -> Lanes:
+        """1 in each of them."""
+        return self._row.lanes
+
+    def put(self, lane: int, left: int) -> None:
+        if lane not in self.lefts:
+            self._row.put(lane, 1)
+        self.lefts[lane] = left
+        if self._rests is not None:
+            self._note(self._rests, left)
+            if len(self._rests) > _NOTED_SPARE + 2 * len(self.lefts):
+                self._rests = None
+
+    def _note(self, rests: dict[int, int], left: int) -> None:
+        rest = left % self._amount
+        places = (rest << _PLACES) // self._amount
+        known = rests.get(places)
         if known is None or rest < known:
-            self._rests[places] = rest
+            rests[places] = rest
 
-    def unsure(self, number: int) -> Lanes:
-        """1 where, with this number added, the whole part may be too large."""
-        size = self._size
-        lacking = size - number % size
-        places = (lacking << _PLACES) // size
-        if self._rests.get(places, lacking) >= lacking:
+    def unsure(self, taken: int) -> Lanes:
+        """1 where, with so much more taken, the whole percentage that is left may be too large."""
+        amount, rests = self._amount, self._rests
+        if rests is None:
+            rests = self._rests = {}
+            for one in self.lefts.values():
+                self._note(rests, one)
+        lacking = amount - -100 * taken % amount
+        places = (lacking << _PLACES) // amount
+        if rests.get(places, lacking) >= lacking:
             return 0
         found = 0
-        for lane, one in self._numbers.items():
-            if (one % size << _PLACES) // size == places:
+        for lane, one in self.lefts.items():
+            if (one % amount << _PLACES) // amount == places:
                 found |= 1 << WIDTH * lane
         return found
 
 
-def _left(amount: int, taken: int) -> int:
-    """Of an amount, or anything below zero."""
-    return max(amount - taken, -1)
+class _Left:
+    """In each lane what is left of an amount, in percent."""
+
+    def __init__(self) -> None:
+        self._row = Row(_MIDDLE)
+        self._of: dict[int, _OfAmount] = {}
+        """By amount."""
+        self.least = AMOUNT_MAX
+        """So much at least has been left in every lane."""
+
+    def put(self, lane: int, taken: int, amount: int) -> None:
+        if amount - taken < self.least:
+            self.least = amount - taken
+        left = 100 * (amount - taken) if taken <= amount else -1
+        known = self._of.get(amount)
+        if known is None:
+            known = self._of[amount] = _OfAmount(amount)
+        elif known.lefts.get(lane) == left:
+            return
+        self._row.put(lane, _MIDDLE + (left << _PLACES) // amount)
+        known.put(lane, left)
+
+    def less(self, taken: int) -> Lanes:
+        """Where so much more is taken; a whole percentage is not too small."""
+        found = self._row.lanes
+        for amount, one in self._of.items():
+            found -= (min(100 * taken, 101 * amount) << _PLACES) // amount * one.lanes
+        return found
+
+    def unsure(self, taken: int) -> Lanes:
+        """1 where the whole percentage may be too large then."""
+        found = 0
+        for one in self._of.values():
+            found |= one.unsure(taken)
+        return found
 
 
-def _enough(left: _Sums, taken: int, every: Lanes, more: int = 0) -> Lanes:
-    """1 where so much is left; `more` decides where it is about as much."""
-    return left.with_added(-taken, every, more) >> _PLACES + _SIGN & every
+class _Shares:
+    """In each lane what is taken of an amount, in half percent; what is left of it is cut off."""
+
+    def __init__(self) -> None:
+        self._row = Row()
+
+    @property
+    def lanes(self) -> Lanes:
+        return self._row.lanes
+
+    def put(self, lane: int, taken: int, amount: int) -> None:
+        self._row.put(lane, (50 * min(taken, amount) << _PLACES) // amount)
+
+
+class _Scale:
+    """Which lanes are counted in which amount."""
+
+    def __init__(self) -> None:
+        self._of: dict[int, Row] = {}
+
+    def put(self, lane: int, amount: int) -> None:
+        row = self._of.get(amount)
+        if row is None:
+            row = self._of[amount] = Row()
+        row.put(lane, 1)
+
+    def shares(self, taken: int) -> Lanes:
+        """As `_Shares`, the same in each lane."""
+        found = 0
+        for amount, row in self._of.items():
+            found += (50 * min(taken, amount) << _PLACES) // amount * row.lanes
+        return found
+
+
+class _Counted(Protocol):
+    def put(self, lane: int, taken: int, amount: int) -> None:
+        """So much of the amount is in this lane from now on."""
+
+
+C = TypeVar("C", bound=_Counted)
+
+
+class _OfPods(Generic[C]):
+    """What pods ask for of one resource, each in a lane, counted in each amount that somebody asked for."""
+
+    def __init__(self, make: Callable[[], C]) -> None:
+        self._make = make
+        self._asked: dict[int, int] = {}
+        """By lane."""
+        self._made: dict[int, C] = {}
+        """By amount."""
+        self.most = 0
+        """No pod has asked for more."""
+
+    def put(self, lane: int, asked: int) -> None:
+        self._asked[lane] = asked
+        self.most = max(self.most, asked)
+        for amount, one in self._made.items():
+            one.put(lane, asked, amount)
+
+    def of(self, amount: int) -> C:
+        found = self._made.get(amount)
+        if found is None:
+            found = self._made[amount] = self._make()
+            for lane, asked in self._asked.items():
+                found.put(lane, asked, amount)
+        return found
 
 
 class _Many:
@@ -130,98 +230,91 @@ class _Many:
         if lane >= self._lanes:
             self._lanes = widened(self._lanes, lane)
             self._ones = every = ones(self._lanes)
-            self._scored = every * (_MIDDLE - 1)
-            """All bits of a number that is not negative, …"""
-            self._wholes = self._scored << _PLACES
-            """… of the same above the places, and of the places."""
             self._parts = every * _PARTS
+            self._signs = every * _MIDDLE
+            self._scores = every * ((1 << _SIGN) - 1)
+            """All bits of a number below 128, …"""
+            self._wholes = self._scores << _PLACES
+            """… and of one above the places."""
+
+    def _enough(self, left: Lanes) -> Lanes:
+        """1 where something is left, or nothing is lacking."""
+        return left >> _PLACES + _SIGN & self._ones
+
+    def _masked(self, marks: Lanes) -> Lanes:
+        """All bits below the sign where that is the only one."""
+        return marks - (marks >> _PLACES + _SIGN)
 
 
-class ManyRooms(_Many):
+# --- whether there is room ------------------------------------------------------------------------------------------------
+
+
+class RoomsOfPods(_Many):
     """Whether requests of cpu and memory fit; what is not asked for may be overcommitted."""
 
-    def __init__(self, cpu: int, memory: int, amounts: Amounts) -> None:
+    def __init__(self, amounts: Amounts) -> None:
         super().__init__(amounts)
-        self._rooms = [(amount, _ExactSums(amount or 1)) for amount in (cpu, memory)]
+        self._lefts = [(_OfPods(_Left), Row()) for _ in range(2)]
+        """Of each resource what is left by pods, and 1 for those that ask for none of it."""
 
     def put(self, lane: int, pod: PodInfo) -> None:
         self._reach(lane)
-        for (amount, left), asked in zip(self._rooms, self._amounts(pod), strict=True):
-            left.put(lane, _left(amount, asked) if asked else 2 * _SEVERAL * (amount or 1))
+        for (left, unasked), asked in zip(self._lefts, self._amounts(pod), strict=True):
+            left.put(lane, asked)
+            unasked.put(lane, not asked)
 
-    def answers(self, use: NodeUse) -> tuple[Lanes, Lanes]:
-        return self._but_over(use.cpu, use.memory)
-
-    def put_use(self, lane: int, use: NodeUse) -> None:
-        self._reach(lane)
-        for (amount, left), used in zip(self._rooms, (use.cpu, use.memory), strict=True):
-            left.put(lane, _left(amount, used))
-
-    def answers_for(self, pod: PodInfo) -> tuple[Lanes, Lanes]:
-        return self._but_over(*[asked or -1 for asked in self._amounts(pod)])
-
-    def _but_over(self, cpu: int, memory: int) -> tuple[Lanes, Lanes]:
-        every, unsure = self._ones, 0
-        fits = every
-        for (amount, left), taken in zip(self._rooms, (cpu, memory), strict=True):
-            if taken > left.least:
-                taken = min(taken, _SEVERAL * (amount or 1))
-                fits &= _enough(left, taken, every)
-                unsure |= left.unsure(-taken)
+    def answers(self, use: NodeUse, size: NodeSize) -> tuple[Lanes, Lanes]:
+        fits, unsure = self._ones, 0
+        for (left, unasked), taken, amount in zip(self._lefts, use[:2], size, strict=True):
+            if left.most + taken > amount:
+                of_amount = left.of(amount)
+                fits &= self._enough(of_amount.less(taken)) | unasked.lanes
+                unsure |= of_amount.unsure(taken)
         return fits, unsure
 
 
-class ManyFree(_Many):
-    """`least_allocated` of cpu and memory, weighted."""
+class RoomsOfUses(_Many):
+    """The same."""
 
-    def __init__(self, cpu: tuple[int, int], memory: tuple[int, int], amounts: Amounts) -> None:
-        """Of each resource the amount and the weight, of which one is above zero."""
+    def __init__(self, amounts: Amounts) -> None:
         super().__init__(amounts)
-        self._amount_of_cpu, self._amount_of_memory = cpu[0], memory[0]
-        self._cpu, self._memory = _ExactSums(cpu[0]), _ExactSums(memory[0])
-        self._weights = cpu[1], memory[1]
+        self._lefts = [_Left() for _ in range(2)]
 
-    def put(self, lane: int, pod: PodInfo) -> None:
-        self._put(lane, *self._amounts(pod))
-
-    def answers(self, use: NodeUse) -> tuple[Lanes, Lanes]:
-        return self._free(use.scored_cpu, use.scored_memory)
-
-    def put_use(self, lane: int, use: NodeUse) -> None:
-        self._put(lane, use.scored_cpu, use.scored_memory)
+    def put_use(self, lane: int, use: NodeUse, size: NodeSize) -> None:
+        self._reach(lane)
+        for left, taken, amount in zip(self._lefts, use[:2], size, strict=True):
+            left.put(lane, taken, amount)
 
     def answers_for(self, pod: PodInfo) -> tuple[Lanes, Lanes]:
-        return self._free(*self._amounts(pod))
+        fits, unsure = self._ones, 0
+        for left, asked in zip(self._lefts, self._amounts(pod), strict=True):
+            if asked and asked > left.least:
+                fits &= self._enough(left.less(asked))
+                unsure |= left.unsure(asked)
+        return fits, unsure
 
-    def corner(self, pod: PodInfo) -> Corner:
-        return Corner(cpu=False, memory=False)
 
-    def bounds_for(self, pod: PodInfo) -> Lanes:
-        return self._free(*self._amounts(pod))[0]
+# --- how much is free -----------------------------------------------------------------------------------------------------
 
-    def _put(self, lane: int, cpu: int, memory: int) -> None:
-        self._reach(lane)
-        self._cpu.put(lane, _left(100 * self._amount_of_cpu, 100 * cpu))
-        self._memory.put(lane, _left(100 * self._amount_of_memory, 100 * memory))
 
-    def _free(self, cpu: int, memory: int) -> tuple[Lanes, Lanes]:
-        """No score is too small."""
+class _ManyFree(_Many):
+    """`least_allocated` of cpu and memory, weighted."""
+
+    def __init__(self, of_cpu: int, of_memory: int, amounts: Amounts) -> None:
+        """The weights, of which one is above zero."""
+        super().__init__(amounts)
+        self._weights = of_cpu, of_memory
+
+    def _percent(self, left: Lanes, *, is_enough: bool) -> Lanes:
+        """The whole part of it, above the places; 0 where it is below zero."""
+        return left & (self._wholes if is_enough else self._wholes & self._masked(left & self._signs))
+
+    def _free(self, cpu: Lanes, memory: Lanes) -> Lanes:
+        """The score, where so much is free in percent."""
         of_cpu, of_memory = self._weights
-        free_cpu, unsure_cpu = self._percent(self._cpu, self._amount_of_cpu, cpu)
-        free_memory, unsure_memory = self._percent(self._memory, self._amount_of_memory, memory)
         if of_cpu == of_memory:
-            return free_cpu + free_memory >> _PLACES + 1 & self._scored, unsure_cpu | unsure_memory
-        total = (free_cpu >> _PLACES) * of_cpu + (free_memory >> _PLACES) * of_memory
-        return self._divided(total, of_cpu + of_memory), unsure_cpu | unsure_memory
-
-    def _percent(self, left: _ExactSums, amount: int, taken: int) -> tuple[Lanes, Lanes]:
-        """Of an amount what is left, above the places, where so much more is taken; 0 if that is too much. And 1 where that is not sure."""
-        number = -min(100 * taken, 101 * amount)
-        found = left.with_added(number, self._ones)
-        if left.least + number >= 0:
-            return found & self._wholes, left.unsure(number)
-        there = found >> _PLACES + _SIGN & self._ones
-        return found & (there << _PLACES + _SIGN) - (there << _PLACES), left.unsure(number)
+            return cpu + memory >> _PLACES + 1 & self._scores
+        return self._divided((cpu >> _PLACES) * of_cpu + (memory >> _PLACES) * of_memory, of_cpu + of_memory)
 
     def _divided(self, lanes: Lanes, divisor: int) -> Lanes:
         """The lanes divided by that, every second one at once, because there is room between them."""
@@ -236,96 +329,207 @@ class ManyFree(_Many):
         return found
 
 
-class _ManyApart(_Many):
-    """By how much the shares of cpu and memory differ, on nodes that have both: a number of the node and one of the pod, added."""
+class FreeOfPods(_ManyFree):
+    """That of many pods."""
 
-    def __init__(self, cpu: int, memory: int, amounts: Amounts) -> None:
-        super().__init__(amounts)
-        self._cpu, self._memory = cpu, memory
-        self._apart = _Sums(cpu * memory)
-        self._left_of_cpu, self._left_of_memory = _Sums(cpu), _Sums(memory)
-
-    def _put(self, lane: int, cpu: int, memory: int) -> None:
-        self._reach(lane)
-        self._apart.put(lane, self._difference(cpu, memory))
-        self._left_of_cpu.put(lane, _left(self._cpu, cpu))
-        self._left_of_memory.put(lane, _left(self._memory, memory))
-
-    def _difference(self, cpu: int, memory: int) -> int:
-        """Fifty times that of the shares: half of it in percent."""
-        return 50 * (min(cpu, self._cpu) * self._memory - min(memory, self._memory) * self._cpu)
-
-    def _overcommitted(self, cpu: int, memory: int) -> Lanes:
-        """1 where there is too little of one of them, or just enough."""
-        every = enough = self._ones
-        if cpu > self._left_of_cpu.least:
-            enough = _enough(self._left_of_cpu, min(cpu, _SEVERAL * self._cpu), every, -1)
-        if memory > self._left_of_memory.least:
-            enough &= _enough(self._left_of_memory, min(memory, _SEVERAL * self._memory), every, -1)
-        return enough ^ every
-
-
-class ManyBalances(_ManyApart):
-    """How much more even the pod makes the use of cpu and memory."""
-
-    def __init__(self, cpu: int, memory: int, amounts: Amounts) -> None:
-        super().__init__(cpu, memory, amounts)
-        self._bases = Row(_MIDDLE)
-        """Where the lanes are uses, `base_of` them."""
+    def __init__(self, of_cpu: int, of_memory: int, amounts: Amounts) -> None:
+        super().__init__(of_cpu, of_memory, amounts)
+        self._cpu, self._memory = _OfPods(_Left), _OfPods(_Left)
 
     def put(self, lane: int, pod: PodInfo) -> None:
-        self._put(lane, *self._amounts(pod))
+        self._reach(lane)
+        cpu, memory = self._amounts(pod)
+        self._cpu.put(lane, cpu)
+        self._memory.put(lane, memory)
 
-    def answers(self, use: NodeUse) -> tuple[Lanes, Lanes]:
-        return self._scores(use.cpu, use.memory, self._ones * base_of(use, self._cpu, self._memory))
+    def answers(self, use: NodeUse, size: NodeSize) -> tuple[Lanes, Lanes]:
+        taken_cpu, taken_memory = use.scored_cpu, use.scored_memory
+        cpu, memory = self._cpu.of(size.cpu), self._memory.of(size.memory)
+        free = self._free(
+            self._percent(cpu.less(taken_cpu), is_enough=self._cpu.most + taken_cpu <= size.cpu),
+            self._percent(
+                memory.less(taken_memory), is_enough=self._memory.most + taken_memory <= size.memory
+            ),
+        )
+        return free, cpu.unsure(taken_cpu) | memory.unsure(taken_memory)
 
-    def put_use(self, lane: int, use: NodeUse) -> None:
-        self._put(lane, use.cpu, use.memory)
-        self._bases.put(lane, base_of(use, self._cpu, self._memory))
+
+class FreeOfUses(_ManyFree):
+    """That of many uses. It falls with them, so that no use in a range has more than the lowest."""
+
+    def __init__(self, of_cpu: int, of_memory: int, amounts: Amounts) -> None:
+        super().__init__(of_cpu, of_memory, amounts)
+        self._cpu, self._memory = _Left(), _Left()
+
+    def put_use(self, lane: int, use: NodeUse, size: NodeSize) -> None:
+        self._reach(lane)
+        self._cpu.put(lane, use.scored_cpu, size.cpu)
+        self._memory.put(lane, use.scored_memory, size.memory)
+
+    def put_range(self, lane: int, low: NodeUse, high: NodeUse, size: NodeSize) -> None:
+        self.put_use(lane, low, size)
 
     def answers_for(self, pod: PodInfo) -> tuple[Lanes, Lanes]:
-        return self._scores(*self._amounts(pod), self._bases.lanes)
-
-    def _scores(self, cpu: int, memory: int, bases: Lanes) -> tuple[Lanes, Lanes]:
-        every = self._ones
-        apart = self._apart.with_added(self._difference(cpu, memory), every, 1)
-        # Next to a whole number these places are 0, 1 or 2: there a float may be on the other side of it.
-        beyond = (apart & self._parts) + self._parts - (every << 1) >> _PLACES & every
-        whole = apart >> _PLACES
-        # What is cut off of a number below zero is what is cut off of its amount, and that is one less than its whole part.
-        below = whole >> _SIGN & every ^ every
-        unequal = (whole ^ (below << _SIGN) - below) & self._scored
-        return bases - unequal >> 1 & self._scored, beyond ^ every | self._overcommitted(cpu, memory)
-
-
-class BalanceBounds(_ManyApart):
-    """Bounds of these scores for ranges of uses."""
-
-    def __init__(self, cpu: int, memory: int, amounts: Amounts) -> None:
-        super().__init__(cpu, memory, amounts)
-        self._bases = Row(_MIDDLE << _PLACES)
-        """Twice the bound is this less how unequally they are used with the pod."""
-
-    def put_use(self, lane: int, use: NodeUse) -> None:
-        self._put(lane, use.cpu, use.memory)
-        unequal = (abs(self._difference(use.cpu, use.memory)) << _PLACES) // (self._cpu * self._memory)
-        # Both measures of evenness are cut off in a score, so that their difference may be one more than it is; and none of the sums here is to make it smaller.
-        self._bases.put(lane, (100 + 50 + 1 << _PLACES) + unequal + 4)
-
-    def corner(self, pod: PodInfo) -> Corner:
-        """How much more even a node becomes falls or rises with how uneven it is, all the way: who takes more cpu than memory does best where memory is taken."""
         cpu, memory = self._amounts(pod)
-        takes_cpu = cpu * self._memory > memory * self._cpu
-        return Corner(cpu=not takes_cpu, memory=takes_cpu)
+        return self.bounds_for(pod), self._cpu.unsure(cpu) | self._memory.unsure(memory)
 
     def bounds_for(self, pod: PodInfo) -> Lanes:
-        every, amounts = self._ones, self._amounts(pod)
-        apart = self._apart.with_added(self._difference(*amounts), every)
-        below = apart >> _PLACES + _SIGN & every ^ every
-        unequal = (apart ^ (below << WIDTH) - below) & (self._wholes | self._parts)
-        bounds = self._bases.lanes - unequal >> _PLACES + 1 & self._scored
-        over = self._overcommitted(*amounts)
-        if over:
-            over = (over << _SIGN) - over
-            bounds = bounds & ~over | every * 100 & over
+        cpu, memory = self._amounts(pod)
+        return self._free(
+            self._percent(self._cpu.less(cpu), is_enough=cpu <= self._cpu.least),
+            self._percent(self._memory.less(memory), is_enough=memory <= self._memory.least),
+        )
+
+
+# --- how evenly it is used ------------------------------------------------------------------------------------------------
+
+
+class _ManyBalances(_Many):
+    """How much more even the pod makes the use of cpu and memory."""
+
+    def _balances(self, differing: Lanes, bases: Lanes) -> tuple[Lanes, Lanes]:
+        """The scores, where shares differ by so much with the pod, and 1 where they are not sure.
+
+        Less than three in the last place has been added to that; `bases` are `base_of` the uses, above the places.
+        """
+        # Next to a whole number these places are 0 to 3: there a float may be on the other side of it.
+        beyond = (differing & self._parts) + (self._parts - self._ones * 3) >> _PLACES & self._ones
+        # What is cut off of a number below zero is what is cut off of its amount, and that is one less than its whole part.
+        unequal = (differing ^ self._masked(differing & self._signs ^ self._signs)) & self._wholes
+        return bases - unequal >> _PLACES + 1 & self._scores, beyond ^ self._ones
+
+
+class BalancesOfPods(_ManyBalances):
+    """That of many pods."""
+
+    def __init__(self, amounts: Amounts) -> None:
+        super().__init__(amounts)
+        self._cpu, self._memory = _OfPods(_Shares), _OfPods(_Shares)
+        self._left_of_cpu, self._left_of_memory = _OfPods(_Left), _OfPods(_Left)
+        self._aparts: dict[NodeSize, Lanes] = {}
+
+    def put(self, lane: int, pod: PodInfo) -> None:
+        self._reach(lane)
+        cpu, memory = self._amounts(pod)
+        self._cpu.put(lane, cpu)
+        self._memory.put(lane, memory)
+        self._left_of_cpu.put(lane, cpu)
+        self._left_of_memory.put(lane, memory)
+        self._aparts.clear()
+
+    def answers(self, use: NodeUse, size: NodeSize) -> tuple[Lanes, Lanes]:
+        every = self._ones
+        found = self._aparts.get(size)
+        if found is None:
+            found = self._cpu.of(size.cpu).lanes - self._memory.of(size.memory).lanes
+            self._aparts[size] = found
+        found, unsure = self._balances(
+            found + (_MIDDLE + 2 + apart(use.cpu, use.memory, size)) * every,
+            (base_of(use, size) << _PLACES) * every,
+        )
+        for left, taken, amount in (
+            (self._left_of_cpu, use.cpu, size.cpu),
+            (self._left_of_memory, use.memory, size.memory),
+        ):
+            if left.most + taken >= amount:
+                unsure |= self._enough(left.of(amount).less(taken) - every) ^ every
+        return found, unsure
+
+
+class BalancesOfUses(_ManyBalances):
+    """That of many uses."""
+
+    def __init__(self, amounts: Amounts) -> None:
+        super().__init__(amounts)
+        self._scales = _Scale(), _Scale()
+        self._lefts = _Left(), _Left()
+        self._aparts = Row(_MIDDLE)
+        self._bases = Row(_MIDDLE)
+
+    def put_use(self, lane: int, use: NodeUse, size: NodeSize) -> None:
+        self._reach(lane)
+        for scale, left, taken, amount in zip(self._scales, self._lefts, use[:2], size, strict=True):
+            scale.put(lane, amount)
+            left.put(lane, taken, amount)
+        self._aparts.put(lane, _MIDDLE + apart(use.cpu, use.memory, size))
+        self._bases.put(lane, base_of(use, size) << _PLACES)
+
+    def answers_for(self, pod: PodInfo) -> tuple[Lanes, Lanes]:
+        every = self._ones
+        cpu, memory = self._amounts(pod)
+        of_cpu, of_memory = self._scales
+        found, unsure = self._balances(
+            self._aparts.lanes + of_cpu.shares(cpu) - of_memory.shares(memory) + 2 * every, self._bases.lanes
+        )
+        for left, asked in zip(self._lefts, (cpu, memory), strict=True):
+            if asked >= left.least:
+                unsure |= self._enough(left.less(asked) - every) ^ every
+        return found, unsure
+
+
+class BalanceBounds(_Many):
+    """Bounds of these scores for ranges of uses.
+
+    How much more even a node becomes falls or rises with how uneven it is, all the way: who takes more cpu than memory does best where memory is taken.
+    """
+
+    def __init__(self, amounts: Amounts) -> None:
+        super().__init__(amounts)
+        self._there = Row()
+        self._scales = _Scale(), _Scale()
+        self._with_memory, self._with_cpu = _Corner(), _Corner()
+
+    def put_range(self, lane: int, low: NodeUse, high: NodeUse, size: NodeSize) -> None:
+        self._reach(lane)
+        self._there.put(lane, 1)
+        for scale, amount in zip(self._scales, size, strict=True):
+            scale.put(lane, amount)
+        self._with_memory.put(lane, low.cpu, high.memory, size)
+        self._with_cpu.put(lane, high.cpu, low.memory, size)
+
+    def bounds_for(self, pod: PodInfo) -> Lanes:
+        cpu, memory = self._amounts(pod)
+        of_cpu, of_memory = self._scales
+        more = of_cpu.shares(cpu) - of_memory.shares(memory)
+        takes_cpu = self._enough(more + self._signs) & self._there.lanes
+        if takes_cpu == self._there.lanes:
+            return self._at(self._with_memory, more, cpu, memory)
+        bounds = self._at(self._with_cpu, more, cpu, memory)
+        if not takes_cpu:
+            return bounds
+        mask = (takes_cpu << WIDTH) - takes_cpu
+        return bounds ^ (bounds ^ self._at(self._with_memory, more, cpu, memory)) & mask
+
+    def _at(self, corner: _Corner, more: Lanes, cpu: int, memory: int) -> Lanes:
+        """Where the shares differ by so much `more` with the pod."""
+        found = corner.aparts.lanes + more
+        unequal = (found ^ self._masked(found & self._signs ^ self._signs)) & (self._wholes | self._parts)
+        bounds = corner.bases.lanes - unequal >> _PLACES + 1 & self._scores
+        for left, asked in zip(corner.lefts, (cpu, memory), strict=True):
+            if asked >= left.least:
+                over = self._enough(left.less(asked) - self._ones) ^ self._ones
+                bounds = bounds & ~(over * 255) | over * 100
         return bounds
+
+
+class _Corner:
+    """The uses in ranges with the most of one resource and the least of the other."""
+
+    def __init__(self) -> None:
+        self.aparts = Row(_MIDDLE)
+        self.bases = Row(_MIDDLE)
+        """Twice the bound is this less how unequally they are used with the pod."""
+        self.lefts = _Left(), _Left()
+        self._held: dict[int, tuple[int, int]] = {}
+        """By lane."""
+
+    def put(self, lane: int, cpu: int, memory: int, size: NodeSize) -> None:
+        if self._held.get(lane) == (cpu, memory):
+            return
+        self._held[lane] = cpu, memory
+        difference = apart(cpu, memory, size)
+        self.aparts.put(lane, _MIDDLE + difference)
+        # Both measures of evenness are cut off in a score, so that their difference may be one more than it is; and none of the sums here is to make it smaller.
+        self.bases.put(lane, (100 + 50 + 1 << _PLACES) + abs(difference) + _SPARE)
+        for left, taken, amount in zip(self.lefts, (cpu, memory), size, strict=True):
+            left.put(lane, taken, amount)

@@ -106,10 +106,9 @@ class Asked:
         """Its raw scores are brought into 0..100 by a look at all of them."""
         self.has_use_score = way is Way.STATE and isinstance(plugin, UseScores)
         self.has_use_rooms = way is Way.STATE and isinstance(plugin, UseRooms)
-        self.together: Callable[[NodeInfo], Together | None] = getattr(
-            plugin, "scores_together" if scores else "rooms_together", _nothing_together
-        )
-        """Its answers for pods and uses of nodes with the traits of this one, many at once; None if it does not offer that."""
+        offered = getattr(plugin, "scores_together" if scores else "rooms_together", None)
+        self.together: Together | None = None if offered is None else offered()
+        """Its answers for many pods and uses of nodes at once, if it offers that."""
 
     def verdict(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
         """Return its filter's answer about the node, with its name. Raises NotFast."""
@@ -307,10 +306,6 @@ def _takes_full_part(framework: Framework, plugin: Any) -> bool:
 def _declared(plugin: Any, attribute: str) -> Depends:
     found: Depends = getattr(plugin, attribute, Depends.CLUSTER)
     return found
-
-
-def _nothing_together(_: NodeInfo) -> None:
-    """For a plugin that does not offer it."""
 
 
 def spec_alone(pod: Pod) -> PodSpec:

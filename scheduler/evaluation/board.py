@@ -15,10 +15,10 @@ from collections.abc import Sequence
 from functools import cache
 from itertools import repeat
 
-from tidelog.framework.lanes import WIDTH, Lanes, Row, marked, octets
-from tidelog.framework.node_info import NodeInfo
+from tidelog.framework.lanes import Lanes, Row, marked, octets
+from tidelog.framework.node_info import NodeInfo, PodInfo
 from tidelog.framework.node_sets import Bits, Groups, first_place, places_in
-from tidelog.framework.offers import ManyPods
+from tidelog.framework.offers import NodeSize, Together
 from tidelog.scheduler.evaluation.asking import Asked, Evaluation, NotFast
 from tidelog.scheduler.evaluation.kinds import (
     NoBounds,
@@ -39,7 +39,9 @@ ROWS_MIN = 16
 WAITING_MIN = 16
 """So many new columns are filled together, row by row, instead of each by itself."""
 FILL_MAX = 1_000_000
-"""They are, if there are not more states times shapes than this: some thirty milliseconds."""
+"""They are, if there are not more states times shapes than this: some fifty milliseconds. …"""
+STATES_PER_TRAITS = 40
+"""… To put a shape beside others for nodes with some traits costs as much as for so many states; arbitrary within a factor of two."""
 MEMO_MAX = 2_000
 """So many levels of states are remembered for a shape; arbitrary."""
 FEW = 8
@@ -61,6 +63,7 @@ class Board:
         """Those of shapes that had one pod yet. If one of them has another, all get a column."""
         self._free: list[int] = []
         """Columns that nobody has any more."""
+        self._many: dict[Asked, _Many] = {}
         self._banks: dict[int, _Bank] = {}
         """By the number of the traits."""
         self._given: list[int] = []
@@ -74,10 +77,11 @@ class Board:
         """Give a column to each that is waiting, if it is quicker to compute the rows of all nodes; each state of nodes is judged once for all shapes."""
         index, waiting = self.index, self.waiting
         columns = len(self.tables) + len(waiting)
-        if len(waiting) < WAITING_MIN or not self._has_rows() or len(index.states) * columns > FILL_MAX:
+        steps = len(index.states) + STATES_PER_TRAITS * len(index.by_traits)
+        if len(waiting) < WAITING_MIN or not self._has_rows() or steps * columns > FILL_MAX:
             return False
         for table in waiting:
-            table.take(self.give(table, bytes(self.size)))
+            table.take(bytes(self.size))
         waiting.clear()
         size, levels = self.size, self.levels
         for state in index.states.values():
@@ -108,6 +112,14 @@ class Board:
             self._banks.clear()
         else:
             self._given.append(column)
+        for one in self._many.values():
+            one.members.put(column, 0)
+        for asked in (*table.rooms, *table.scores):
+            if asked.together is not None:
+                known = self._many.get(asked)
+                if known is None:
+                    known = self._many[asked] = _Many(asked.together, asked.weight)
+                known.put(column, table.evaluation.pod)
         return column
 
     def take_back(self, column: int) -> None:
@@ -133,126 +145,103 @@ class Board:
         self.levels[self.size - 1 - place :: self.size] = self._row(place, state)
 
     def _row(self, place: int, state: NodeState) -> bytes:
-        if state.cell.is_full:
-            return bytes(len(self.tables))
-        bank = self._banks.get(state.cell.traits)
-        if bank is None:
-            bank = self._banks[state.cell.traits] = _Bank(state.cell.traits)
-        bank.join(self.tables, self._given, self.index.snapshot.nodes[place])
-        return bank.row(state, self.tables)
-
-
-class _Bank:
-    """All shapes of a board in lanes, for nodes with equal traits."""
-
-    def __init__(self, traits: int) -> None:
-        self._traits = traits
-        self._joined = 0
-        """How many of the columns that were given away are known here."""
-        self._taken: set[int] = set()
-        """Columns of shapes that such nodes did do for: perhaps of earlier ones."""
-        self._passing = Row()
-        """1 for shapes that such nodes may do for."""
-        self._alone = Row()
-        """1 for shapes that are always asked alone."""
-        self._fixed = Row()
-        """The least level of such nodes; 0 if they do not do."""
-        self._rooms: dict[Asked, _Asked] = {}
-        self._scores: dict[Asked, _Asked] = {}
-
-    def join(self, tables: Sequence[BoardTable | None], given: Sequence[int], node: NodeInfo) -> None:
-        """Know all of these; `node` has the traits."""
-        for column in given[self._joined :]:
-            table = tables[column]
-            if table is not None:
-                if column in self._taken:
-                    self._leave(column)
-                self._put(column, table, node)
-        self._joined = len(given)
-
-    def _leave(self, column: int) -> None:
-        self._passing.put(column, 0)
-        self._alone.put(column, 0)
-        self._fixed.put(column, 0)
-        for one in (*self._rooms.values(), *self._scores.values()):
-            one.members.put(column, 0)
-
-    def _put(self, column: int, table: BoardTable, node: NodeInfo) -> None:
-        try:
-            kind = table.kinds.of(self._traits, lambda: node)
-        except (NoBounds, NotFast):
-            table.is_void = True
-            return
-        if not kind.passes:
-            return
-        self._taken.add(column)
-        known = [_known(self._rooms, asked, node) for asked in table.rooms]
-        known += [_known(self._scores, asked, node) for asked in table.scores]
-        most = kind.fixed + sum(100 * one.weight for one in known)
-        for one in known:
-            if one.pods is None or most >= _LEVEL_MAX:
-                self._alone.put(column, 1)
-            else:
-                one.pods.put(column, table.evaluation.pod)
-                one.members.put(column, _LEVEL_MAX)
-        self._passing.put(column, 1)
-        self._fixed.put(column, kind.fixed + 1)
-
-    def row(self, state: NodeState, tables: Sequence[BoardTable | None]) -> bytes:
         """The level of nodes in this state for each shape."""
-        use = state.use
-        keep, doubt, levels = self._passing.lanes, 0, self._fixed.lanes
-        for one in self._rooms.values():
-            if one.pods is not None:
-                fits, unsure = one.pods.answers(use)
-                if unsure:
-                    doubt |= unsure & one.members.lanes
-                    fits |= unsure
-                keep &= fits | ~one.members.lanes
-        for one in self._scores.values():
-            if one.pods is not None:
-                scores, unsure = one.pods.answers(use)
-                if unsure:
-                    # In such a lane there may be anything.
-                    doubt |= unsure & one.members.lanes
-                scores &= one.members.lanes
-                levels += scores if one.weight == 1 else scores * one.weight
-        if keep != self._passing.lanes:
-            levels &= (keep << WIDTH) - keep
-        row = octets(levels, len(tables))
-        doubt = (doubt | self._alone.lanes) & keep
-        return self._corrected(row, doubt, state, tables) if doubt else row
+        cell, use = state.cell, state.use
+        if cell.is_full:
+            return bytes(len(self.tables))
+        bank = self._banks.get(cell.traits)
+        if bank is None:
+            bank = self._banks[cell.traits] = _Bank(cell.traits, cell.size)
+        bank.join(self.tables, self._given, self.index.snapshot.nodes[place])
+        passing, doubt, levels = bank.passing.lanes, bank.alone.lanes, bank.fixed.lanes
+        keep = passing
+        for one in self._many.values():
+            if not one.together.covers(cell.size):
+                continue
+            found, unsure = one.pods.answers(use, cell.size)
+            members = one.members.lanes
+            if unsure:
+                # In such a lane there may be anything.
+                doubt |= unsure & members
+            if one.weight:
+                found &= members & passing
+                levels += found if one.weight == 1 else found * one.weight
+            else:
+                lacking = members ^ members & (found | unsure)
+                if lacking:
+                    keep ^= keep & lacking * _LEVEL_MAX
+        row = octets(levels if keep is passing else levels & keep, len(self.tables))
+        doubt &= keep
+        return self._corrected(row, doubt, state) if doubt else row
 
-    def _corrected(
-        self, row: bytes, doubt: Lanes, state: NodeState, tables: Sequence[BoardTable | None]
-    ) -> bytes:
+    def _corrected(self, row: bytes, doubt: Lanes, state: NodeState) -> bytes:
         """The row, where the shapes in doubt have been asked alone."""
         found = bytearray(row)
         for column in marked(doubt):
-            table = tables[column]
+            table = self.tables[column]
             found[column] = 0 if table is None or table.is_void else table.level_or_void(state)
         return bytes(found)
 
 
-class _Asked:
-    """One plugin's answers about all pods that it has a say for."""
+class _Many:
+    """One plugin's answers about the pods of all shapes that it has a say for."""
 
-    __slots__ = ("members", "pods", "weight")
+    __slots__ = ("members", "pods", "together", "weight")
 
-    def __init__(self, pods: ManyPods | None, weight: int) -> None:
-        self.pods = pods
-        """None: it can tell of one pod only."""
+    def __init__(self, together: Together, weight: int) -> None:
+        """`weight` is 0 of a filter."""
+        self.together = together
+        self.pods = together.pods()
         self.members = Row()
-        """255 in the lanes of its pods."""
+        """All bits of an answer in the lanes of its pods."""
         self.weight = weight
 
+    def put(self, column: int, pod: PodInfo) -> None:
+        self.pods.put(column, pod)
+        self.members.put(column, _LEVEL_MAX if self.weight else 1)
 
-def _known(known: dict[Asked, _Asked], asked: Asked, node: NodeInfo) -> _Asked:
-    one = known.get(asked)
-    if one is None:
-        together = asked.together(node)
-        one = known[asked] = _Asked(None if together is None else together.pods(), asked.weight)
-    return one
+
+class _Bank:
+    """What is the same for all nodes with equal traits, of all shapes of a board in lanes."""
+
+    def __init__(self, traits: int, size: NodeSize) -> None:
+        self._traits = traits
+        self._size = size
+        self._joined = 0
+        """How many of the columns that were given away are known here."""
+        self.passing = Row()
+        """255 for shapes that such nodes may do for."""
+        self.alone = Row()
+        """1 for shapes that are always asked alone."""
+        self.fixed = Row()
+        """The least level of such nodes; 0 if they do not do."""
+
+    def join(self, tables: Sequence[BoardTable | None], given: Sequence[int], node: NodeInfo) -> None:
+        """Know all of these; `node` has the traits."""
+        if self._joined == len(given):
+            return
+        for column in given[self._joined :]:
+            table = tables[column]
+            if table is not None:
+                passes, alone, fixed = self._judged(table, node)
+                self.passing.put(column, _LEVEL_MAX if passes else 0)
+                self.alone.put(column, alone)
+                self.fixed.put(column, fixed)
+        self._joined = len(given)
+
+    def _judged(self, table: BoardTable, node: NodeInfo) -> tuple[bool, bool, int]:
+        try:
+            kind = table.kinds.of(self._traits, lambda: node)
+        except (NoBounds, NotFast):
+            table.is_void = True
+            return False, False, 0
+        if not kind.passes:
+            return False, False, 0
+        alone = kind.fixed + table.most >= _LEVEL_MAX or not all(
+            asked.together is not None and asked.together.covers(self._size)
+            for asked in (*table.rooms, *table.scores)
+        )
+        return True, alone, kind.fixed + 1
 
 
 class BoardTable:
@@ -275,16 +264,16 @@ class BoardTable:
         """Get a column that is as the nodes are, if it has none."""
         if self._column < 0 and not self._board.fill():
             del self._board.waiting[self]
-            levels = bytes(map(self._known_levels().__getitem__, reversed(self._index.state_at)))
-            self.take(self._board.give(self, levels))
+            self.take(bytes(map(self._known_levels().__getitem__, reversed(self._index.state_at))))
         self.follow(self._index.changed_since(self._seen))
 
-    def take(self, column: int) -> None:
-        """This one is the table's from now on, and as the nodes are. Most shapes have one pod and never get here."""
-        self._column = column
+    def take(self, levels: bytes) -> None:
+        """Get a column with these levels, which is as the nodes are from now on. Most shapes have one pod and never get here."""
         self.rooms = [asked for asked in self.evaluation.filters if not asked.of_traits]
         self.scores = [asked for asked in self.evaluation.scorers if not asked.of_traits]
         """Those that do not go by traits alone, and these filters."""
+        self.most = sum(100 * asked.weight for asked in self.scores)
+        self._column = self._board.give(self, levels)
         self._memo: dict[NodeState, int] = {}
         self.partitions = [Partition(asked) for asked in self.evaluation.raw_scorers]
         self._traits_changed = -1

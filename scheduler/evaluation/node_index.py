@@ -17,7 +17,7 @@ from tidelog.api.objects import Node
 from tidelog.api.resources import CPU, MEMORY
 from tidelog.framework.node_info import NodeInfo
 from tidelog.framework.node_sets import Bits, Topology, bits_of, first_place
-from tidelog.framework.offers import NodeUse
+from tidelog.framework.offers import NodeSize, NodeUse
 from tidelog.framework.snapshot import Snapshot
 
 GRID = 48
@@ -38,10 +38,10 @@ class NodeState:
 
     __slots__ = ("bits", "cell", "pods", "use")
 
-    def __init__(self, cell: Cell, node: NodeInfo) -> None:
+    def __init__(self, cell: Cell, pods: int, use: NodeUse) -> None:
         self.cell = cell
-        self.pods = len(node.pods)
-        self.use = _use(node)
+        self.pods = pods
+        self.use = use
         self.bits: Bits = 0
         """Its nodes, as of now; often none."""
 
@@ -49,11 +49,12 @@ class NodeState:
 class Cell:
     """States of nodes with equal traits that are about equally full."""
 
-    __slots__ = ("bits", "high", "is_full", "joined", "low", "states", "traits")
+    __slots__ = ("bits", "high", "is_full", "joined", "low", "size", "states", "traits")
 
-    def __init__(self, traits: int, node: NodeInfo, is_full: bool) -> None:
+    def __init__(self, traits: int, size: NodeSize, use: NodeUse, is_full: bool) -> None:
         self.traits = traits
         """Their number."""
+        self.size = size
         self.is_full = is_full
         """They take no pods any more."""
         self.states: dict[NodeState, None] = {}
@@ -61,19 +62,17 @@ class Cell:
         self.joined = 0
         """How often nodes came into a state of it in which none was."""
         self.bits: Bits = 0
-        self.low = self.high = _use(node)
+        self.low = self.high = use
         """All states that it has ever had use at least and at most so much."""
 
-    def widen(self, node: NodeInfo) -> bool:
-        """These hold for this node as well; whether they did not."""
-        use, low, high = _use(node), self.low, self.high
-        self.low, self.high = NodeUse(*map(min, low, use)), NodeUse(*map(max, high, use))
-        return low != self.low or high != self.high
-
-
-def _use(node: NodeInfo) -> NodeUse:
-    requested = node.requested
-    return NodeUse(requested.get(CPU, 0), requested.get(MEMORY, 0), node.non_zero_cpu, node.non_zero_memory)
+    def widen(self, use: NodeUse) -> bool:
+        """These hold for such a node as well; whether they did not."""
+        low, high = self.low, self.high
+        for one, least, most in zip(use, low, high, strict=True):
+            if not least <= one <= most:
+                self.low, self.high = NodeUse(*map(min, low, use)), NodeUse(*map(max, high, use))
+                return True
+        return False
 
 
 class NodeIndex:
@@ -299,23 +298,22 @@ class NodeIndex:
         )
         state = self.states.get(key)
         if state is None:
-            state = self.states[key] = NodeState(self._cell(place, node), node)
+            requested = node.requested
+            use = NodeUse(
+                requested.get(CPU, 0), requested.get(MEMORY, 0), node.non_zero_cpu, node.non_zero_memory
+            )
+            state = self.states[key] = NodeState(self._cell(place, node, use), len(node.pods), use)
         return state
 
-    def _cell(self, place: int, node: NodeInfo) -> Cell:
+    def _cell(self, place: int, node: NodeInfo, use: NodeUse) -> Cell:
         traits, is_full = self._traits[place], len(node.pods) >= node.allowed_pods
-        requested, allocatable = node.requested, node.allocatable
-        key = (
-            traits,
-            is_full,
-            requested.get(CPU, 0) * GRID // (allocatable.get(CPU, 0) or 1),
-            requested.get(MEMORY, 0) * GRID // (allocatable.get(MEMORY, 0) or 1),
-        )
+        size = NodeSize(node.allocatable.get(CPU, 0), node.allocatable.get(MEMORY, 0))
+        key = (traits, is_full, use.cpu * GRID // (size.cpu or 1), use.memory * GRID // (size.memory or 1))
         cell = self.cells.get(key)
         if cell is None:
-            cell = self.cells[key] = Cell(traits, node, is_full)
+            cell = self.cells[key] = Cell(traits, size, use, is_full)
             self.changed_cells.append(cell)
-        elif cell.widen(node):
+        elif cell.widen(use):
             self.changed_cells.append(cell)
         return cell
 

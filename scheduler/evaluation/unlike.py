@@ -1,23 +1,23 @@
 """The first pod of a shape, perhaps the only one: where a table would be made for one question only, the nodes are searched instead.
 
-Nodes that are about equally full are one *cell* of the index. How good a node in each cell can be at most is computed for all cells of nodes with
-equal traits at once (`ManyUses`, a cell a lane); from the best bound down, the states in a cell are scored at once, a state a lane. It applies
+Nodes that are about equally full are one *cell* of the index. How good a node in each cell can be at most is computed for all cells at
+once (`Bounds`, a cell a lane); from the best bound down, the states in a cell are scored at once, a state a lane. It applies
 where every filter and score goes by traits, by the use of cpu and memory, or by counted domains.
 
-Costs some ten microseconds for each set of traits, and five for each cell that had to be looked at.
+Costs some twenty microseconds, a few for each set of traits and each amount of cpu or memory that nodes have, and ten for each cell that had to be looked at.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from itertools import compress
 from typing import NamedTuple
 
-from tidelog.framework.lanes import marked, octets, ones
+from tidelog.framework.lanes import Row, marked, octets, ones
 from tidelog.framework.node_info import NodeInfo, PodInfo
 from tidelog.framework.node_sets import Bits, Groups, first_from, first_place
-from tidelog.framework.offers import Bounds, Corner, ManyUses, NodeUse
+from tidelog.framework.offers import Bounds, ManyUses, Together
 from tidelog.scheduler.evaluation.asking import Asked, Evaluation
 from tidelog.scheduler.evaluation.kinds import (
     NoBounds,
@@ -30,10 +30,10 @@ from tidelog.scheduler.evaluation.parts import Counted
 from tidelog.scheduler.evaluation.shape import Found
 
 _LEVEL_MAX = 255
+FEW = 8
+"""So many states of a cell are scored one by one."""
 STATES_SPARE = 8
 """A cell's lanes are begun anew when half of them, and so many more, are of states that no node is in."""
-_MOST = Corner(cpu=True, memory=True)
-_LEAST = Corner(cpu=False, memory=False)
 
 
 class Search:
@@ -41,13 +41,10 @@ class Search:
 
     def __init__(self, index: NodeIndex) -> None:
         self._index = index
-        self._banks: dict[int, _Bank] = {}
-        """By the number of the traits."""
-        self._cells: list[Cell] = []
+        self._cells = _Cells()
+        self._changed: list[Cell] = []
         """The index's list of changed cells that is followed, and how far."""
         self._followed = 0
-        self._left: list[Cell] = []
-        """Changed cells of traits that no node has any more: they are held when one has them again."""
 
     def find(
         self,
@@ -67,17 +64,10 @@ class Search:
 
     def _follow(self) -> None:
         changed = self._index.changed_cells
-        if self._cells is not changed:
-            self._banks, self._cells, self._followed, self._left = {}, changed, 0, []
-        todo, self._left = [*self._left, *changed[self._followed :]], []
-        for cell in todo:
-            bank = self._banks.get(cell.traits)
-            if bank is None and cell.traits not in self._index.by_traits:
-                self._left.append(cell)
-                continue
-            if bank is None:
-                bank = self._banks[cell.traits] = _Bank(self._sample_of(cell.traits))
-            bank.hold(cell)
+        if self._changed is not changed:
+            self._cells, self._changed, self._followed = _Cells(), changed, 0
+        for cell in changed[self._followed :]:
+            self._cells.hold(cell)
         self._followed = len(changed)
 
     def _sample_of(self, traits: int) -> NodeInfo:
@@ -98,57 +88,62 @@ class Search:
             allowed = counted.now.allowed()
             if allowed is not None:
                 feasible &= allowed
-        views = []
+        passing: dict[int, TraitKind] = {}
         for traits, nodes in index.by_traits.items():
             kind = kinds.of(traits, partial(self._sample_of, traits))
             if kind.passes:
-                view = _View(self._banks[traits], kind, asked, nodes)
-                feasible &= ~view.without_room()
-                views.append(view)
+                passing[traits] = kind
             else:
                 feasible &= ~nodes
+        if not passing:
+            return None
+        view = _View(self._cells, passing, asked)
+        feasible &= ~view.without_room()
         count = feasible.bit_count()
         if not count:
             return None
         if count == 1:
             return Found(first_place(feasible), 1, feasible, 0)
-        groups = combined(feasible, self._normalized(evaluation, domains, views, feasible))
-        best, winners = _best(views, groups, index.all)
+        groups = combined(feasible, self._normalized(evaluation, domains, passing, feasible))
+        best, winners = _best(view, groups, index.all)
         tied = winners.nodes(fewest=fewest)
         return Found(first_from(tied, start), count, tied, best)
 
     def _normalized(
-        self, evaluation: Evaluation, domains: Sequence[Counted], views: Sequence[_View], feasible: Bits
+        self,
+        evaluation: Evaluation,
+        domains: Sequence[Counted],
+        passing: Mapping[int, TraitKind],
+        feasible: Bits,
     ) -> Iterator[tuple[int, Groups]]:
+        by_traits = self._index.by_traits
         for number, asked in enumerate(evaluation.raw_scorers):
-            sets: dict[int, Bits] = {}
-            for view in views:
-                nodes = feasible if len(views) == 1 else view.nodes & feasible
-                if nodes:
-                    raw = view.kind.raws[number]
-                    sets[raw] = sets.get(raw, 0) | nodes
-            yield asked.weight, normalized(asked, evaluation.state, evaluation.pod, list(sets.items()))
+            raws = {kind.raws[number] for kind in passing.values()}
+            sets = dict.fromkeys(sorted(raws), 0 if len(raws) > 1 else feasible)
+            if len(raws) > 1:
+                for traits, kind in passing.items():
+                    sets[kind.raws[number]] |= by_traits[traits] & feasible
+            groups = [(raw, nodes) for raw, nodes in sets.items() if nodes]
+            yield asked.weight, normalized(asked, evaluation.state, evaluation.pod, groups)
         for counted in domains:
             scores = counted.now.scores(feasible)
             if scores is not None:
                 yield counted.weight, scores
 
 
-def _best(views: Sequence[_View], groups: Groups, everything: Bits) -> tuple[int, _Winners]:
+def _best(view: _View, groups: Groups, everything: Bits) -> tuple[int, _Winners]:
     """The best total and who has it; groups and cells best first, as far as they can still win."""
     best, winners = -1, _Winners()
     for score, nodes in sorted(groups, reverse=True):
         some = None if nodes == everything else nodes
-        total = score + max(view.most for view in views)
+        total = score + view.most
         while total >= best and total >= score:
-            for view in views:
-                if view.most >= total - score:
-                    for cell in view.bounded(total - score):
-                        found, states = view.best_of(cell, score, total, some, best)
-                        if states:
-                            if found > best:
-                                best, winners = found, _Winners()
-                            winners.add(states, some)
+            for cell in view.bounded(total - score):
+                found, states = view.best_of(cell, score, total, some, best)
+                if states:
+                    if found > best:
+                        best, winners = found, _Winners()
+                    winners.add(states, some)
             total -= 1
     return best, winners
 
@@ -174,126 +169,114 @@ class _Winners:
         return found
 
 
-class _Bank:
-    """The nodes with equal traits, in lanes."""
+class _Cells:
+    """The cells of the index that have places for pods, in lanes."""
 
-    def __init__(self, sample: NodeInfo) -> None:
-        self._sample = sample
+    def __init__(self) -> None:
         self.cells: list[Cell] = []
-        """By lane, those that have places for pods."""
+        """By lane."""
         self.octets = 0
         """255 in the lane of each."""
         self.full: list[Cell] = []
+        """Those without places."""
+        self.of_traits: dict[int, Row] = {}
+        """1 in the lanes of those of nodes with these traits."""
         self._lane_of: dict[Cell, int] = {}
-        self._models: dict[Asked, Bounds] = {}
-        self._bounds: dict[tuple[Asked, Corner], Bounds] = {}
-        self._rooms: dict[tuple[Asked, Corner], ManyUses] = {}
-        self._ends: dict[Corner, _Ends] = {}
-        """Of each cell a use, for those."""
+        self._bounds: dict[Asked, Bounds] = {}
+        self._rooms: dict[Asked, tuple[ManyUses, ManyUses]] = {}
+        """At least and at most so much is used."""
+        self._uncovered: dict[Asked, set[int]] = {}
+        """Traits of nodes about which the plugin does not answer so."""
         self._blocks: dict[Cell, _Block] = {}
 
     def hold(self, cell: Cell) -> None:
         """The cell is new, or wider than before."""
+        if cell.is_full:
+            if cell not in self._lane_of:
+                self._lane_of[cell] = -1
+                self.full.append(cell)
+            return
         lane = self._lane_of.get(cell)
         if lane is None:
-            cells = self.full if cell.is_full else self.cells
-            lane = self._lane_of[cell] = len(cells)
-            cells.append(cell)
+            lane = self._lane_of[cell] = len(self.cells)
+            self.cells.append(cell)
             self.octets = ones(len(self.cells)) * _LEVEL_MAX
-        if not cell.is_full:
-            for ends in self._ends.values():
-                ends.put(lane, cell)
+            row = self.of_traits.get(cell.traits)
+            if row is None:
+                row = self.of_traits[cell.traits] = Row()
+            row.put(lane, 1)
+        for asked, bounds in self._bounds.items():
+            if self._covers(asked, cell):
+                bounds.put_range(lane, cell.low, cell.high, cell.size)
+        for asked, rooms in self._rooms.items():
+            if self._covers(asked, cell):
+                _put_rooms(rooms, lane, cell)
 
-    def corner_for(self, asked: Asked, pod: PodInfo) -> Corner:
-        """Where in a cell the score of the plugin is the highest. Raises NoBounds if it does not answer for many nodes at once."""
-        model = self._models.get(asked)
-        if model is None:
-            model = self._models[asked] = _bounds(asked, self._sample)
-        return model.corner(pod)
+    def _covers(self, asked: Asked, cell: Cell) -> bool:
+        if _together(asked).covers(cell.size):
+            return True
+        self._uncovered[asked].add(cell.traits)
+        return False
 
-    def bounds_at(self, asked: Asked, corner: Corner) -> Bounds:
-        """The cells in lanes, each with the use at this corner."""
-        found = self._bounds.get((asked, corner))
+    def bounds_of(self, asked: Asked, traits: Iterable[int]) -> Bounds:
+        """The plugin's bounds for the cells. Raises NoBounds if it has none for some cell of nodes with these traits."""
+        found = self._bounds.get(asked)
         if found is None:
-            found = self._bounds[asked, corner] = _bounds(asked, self._sample)
-            self._ends_at(corner).tell(found)
-        return found
-
-    def rooms_at(self, asked: Asked, corner: Corner) -> ManyUses:
-        """The same."""
-        found = self._rooms.get((asked, corner))
-        if found is None:
-            found = self._rooms[asked, corner] = _uses(asked, self._sample)
-            self._ends_at(corner).tell(found)
-        return found
-
-    def _ends_at(self, corner: Corner) -> _Ends:
-        found = self._ends.get(corner)
-        if found is None:
-            found = self._ends[corner] = _Ends(corner)
+            make = _together(asked).bounds
+            if make is None:
+                raise NoBounds
+            found = self._bounds[asked] = make()
+            self._uncovered[asked] = set()
             for lane, cell in enumerate(self.cells):
-                found.put(lane, cell)
+                if self._covers(asked, cell):
+                    found.put_range(lane, cell.low, cell.high, cell.size)
+        self._check(asked, traits)
         return found
+
+    def rooms_of(self, asked: Asked, traits: Iterable[int]) -> tuple[ManyUses, ManyUses]:
+        """Whether there is room in the cells where the least is used, and where the most is. Raises NoBounds."""
+        found = self._rooms.get(asked)
+        if found is None:
+            make = _together(asked).uses
+            found = self._rooms[asked] = make(), make()
+            self._uncovered[asked] = set()
+            for lane, cell in enumerate(self.cells):
+                if self._covers(asked, cell):
+                    _put_rooms(found, lane, cell)
+        self._check(asked, traits)
+        return found
+
+    def _check(self, asked: Asked, traits: Iterable[int]) -> None:
+        uncovered = self._uncovered[asked]
+        if uncovered and not uncovered.isdisjoint(traits):
+            raise NoBounds
 
     def block(self, cell: Cell) -> _Block:
         """The states of the cell."""
         found = self._blocks.get(cell)
         if found is None or len(found.states) > 2 * len(cell.states) + STATES_SPARE:
-            found = self._blocks[cell] = _Block(cell, self._sample)
+            found = self._blocks[cell] = _Block(cell)
         found.follow()
         return found
 
 
-def _uses(asked: Asked, node: NodeInfo) -> ManyUses:
-    found = asked.together(node)
+def _together(asked: Asked) -> Together:
+    found = asked.together
     if found is None:
         raise NoBounds
-    return found.uses()
+    return found
 
 
-def _bounds(asked: Asked, node: NodeInfo) -> Bounds:
-    found = asked.together(node)
-    if found is None or found.bounds is None:
-        raise NoBounds
-    return found.bounds()
-
-
-class _Ends:
-    """Of each cell of a bank the use at one corner of its range."""
-
-    def __init__(self, corner: Corner) -> None:
-        self._corner = corner
-        self._uses: list[NodeUse] = []
-        """By lane."""
-        self._told: list[Bounds | ManyUses] = []
-
-    def tell(self, one: Bounds | ManyUses) -> None:
-        """Have them in its lanes, from now on."""
-        self._told.append(one)
-        for lane, use in enumerate(self._uses):
-            one.put_use(lane, use)
-
-    def put(self, lane: int, cell: Cell) -> None:
-        """The cell in this lane is new, or wider than before: mostly at another corner."""
-        low, high = cell.low, cell.high
-        of_cpu, of_memory = (high if self._corner.cpu else low), (high if self._corner.memory else low)
-        use = NodeUse(of_cpu.cpu, of_memory.memory, of_cpu.scored_cpu, of_memory.scored_memory)
-        if lane == len(self._uses):
-            self._uses.append(use)
-        elif self._uses[lane] == use:
-            return
-        else:
-            self._uses[lane] = use
-        for one in self._told:
-            one.put_use(lane, use)
+def _put_rooms(rooms: tuple[ManyUses, ManyUses], lane: int, cell: Cell) -> None:
+    for one, use in zip(rooms, (cell.low, cell.high), strict=True):
+        one.put_use(lane, use, cell.size)
 
 
 class _Block:
     """The states of a cell, in lanes: those that nodes are in, and some that nodes were in."""
 
-    def __init__(self, cell: Cell, sample: NodeInfo) -> None:
+    def __init__(self, cell: Cell) -> None:
         self._cell = cell
-        self._sample = sample
         self._joined = -1
         self._lane_of: dict[NodeState, int] = {}
         self.states: list[NodeState] = []
@@ -312,7 +295,7 @@ class _Block:
                 lane = self._lane_of[state] = len(self.states)
                 self.states.append(state)
                 for together in self._known.values():
-                    together.put_use(lane, state.use)
+                    together.put_use(lane, state.use, self._cell.size)
         self._octets = ones(len(self.states)) * _LEVEL_MAX
 
     def levels(self, asked: _AskedTogether, kind: TraitKind) -> bytes:
@@ -335,66 +318,79 @@ class _Block:
     def _of(self, asked: Asked) -> ManyUses:
         found = self._known.get(asked)
         if found is None:
-            found = self._known[asked] = _uses(asked, self._sample)
+            found = self._known[asked] = _together(asked).uses()
             for lane, state in enumerate(self.states):
-                found.put_use(lane, state.use)
+                found.put_use(lane, state.use, self._cell.size)
         return found
 
 
 class _View:
-    """The nodes with equal traits, as the pod sees them."""
+    """All cells, as the pod sees them."""
 
-    def __init__(self, bank: _Bank, kind: TraitKind, asked: _AskedTogether, nodes: Bits) -> None:
-        """Raises NoBounds."""
-        self._bank = bank
+    def __init__(self, cells: _Cells, passing: Mapping[int, TraitKind], asked: _AskedTogether) -> None:
+        """`passing`: the traits of nodes for which it may do. Raises NoBounds."""
+        self._cells = cells
+        self._passing = passing
         self._asked = asked
-        self.kind = kind
-        self.nodes = nodes
         self._levels: dict[Cell, tuple[bytes, Sequence[NodeState]]] = {}
         pod, sums = asked.pod, 0
         for one in asked.scorers:
-            bounds = bank.bounds_at(one, bank.corner_for(one, pod)).bounds_for(pod)
+            bounds = cells.bounds_of(one, passing).bounds_for(pod)
             sums += bounds if one.weight == 1 else bounds * one.weight
-        self._bounds = octets(sums & bank.octets, len(bank.cells))
-        self.most = self.kind.fixed + max(self._bounds, default=0)
+        sums &= cells.octets
+        fixed = [kind.fixed for kind in passing.values()]
+        self._base = min(fixed)
+        """That is part of every score."""
+        if max(fixed) + asked.most - self._base > _LEVEL_MAX:
+            raise NoBounds
+        for traits, kind in passing.items():
+            if kind.fixed > self._base:
+                sums += (kind.fixed - self._base) * cells.of_traits[traits].lanes
+        self._bounds = octets(sums, len(cells.cells))
+        """Of cells for which the pod may do, how much is added to that at most."""
+        self.most = self._base + max(self._bounds, default=0)
         """No node is better."""
 
     def without_room(self) -> Bits:
-        """The nodes that the pod does not fit on."""
-        bank, kind, pod = self._bank, self.kind, self._asked.pod
+        """The nodes that the pod does not fit on, of those for which it may do."""
+        cells, pod, passing = self._cells, self._asked.pod, self._passing
         out = 0
-        for cell in bank.full:
+        for cell in cells.full:
             out |= cell.bits
-        count = len(bank.cells)
-        every = bank.octets // _LEVEL_MAX
-        some = sure = every
-        for one in self._asked.rooms:
-            found, unsure = bank.rooms_at(one, _MOST).answers_for(pod)
+        some = sure = every = cells.octets // _LEVEL_MAX
+        rooms = [cells.rooms_of(one, passing) for one in self._asked.rooms]
+        for _, high in rooms:
+            found, unsure = high.answers_for(pod)
             sure &= found & ~unsure
         if sure == every:
             return out
-        for one in self._asked.rooms:
-            found, unsure = bank.rooms_at(one, _LEAST).answers_for(pod)
+        for low, _ in rooms:
+            found, unsure = low.answers_for(pod)
             some &= found | unsure
+        count = len(cells.cells)
         marks = octets(sure, count), octets(some, count)
-        for cell, is_sure, has_some in zip(bank.cells, *marks, strict=True):
-            if is_sure or not cell.bits:
+        for cell, is_sure, has_some in zip(cells.cells, *marks, strict=True):
+            if is_sure or not cell.bits or cell.traits not in passing:
                 continue
             if not has_some:
                 out |= cell.bits
                 continue
+            has_room = passing[cell.traits].has_room
             for state in cell.states:
-                if not kind.has_room(state.use):
+                if not has_room(state.use):
                     out |= state.bits
         return out
 
     def bounded(self, bound: int) -> Iterator[Cell]:
         """The cells with this bound."""
-        bounds, cells, wanted = self._bounds, self._bank.cells, bound - self.kind.fixed
+        bounds, cells, passing = self._bounds, self._cells.cells, self._passing
+        wanted = bound - self._base
         if 0 <= wanted <= _LEVEL_MAX:
             lane = bounds.find(wanted)
             while lane >= 0:
-                yield cells[lane]
+                cell = cells[lane]
+                if cell.traits in passing:
+                    yield cell
                 lane = bounds.find(wanted, lane + 1)
 
     def best_of(
@@ -403,12 +399,12 @@ class _View:
         """The best total of nodes in the cell, which is not above `bound`, and their states, if it is not below `best`; `some`: only those of them."""
         if not (cell.bits if some is None else cell.bits & some):
             return best, []
+        kind = self._passing[cell.traits]
         known = self._levels.get(cell)
         if known is None:
-            block = self._bank.block(cell)
-            known = self._levels[cell] = block.levels(self._asked, self.kind), block.states
+            known = self._levels[cell] = self._levels_in(cell, kind)
         levels, states = known
-        base = score + self.kind.fixed
+        base = score + kind.fixed
         for level in range(bound - base, -1, -1):
             total = base + level
             if total < best:
@@ -420,6 +416,14 @@ class _View:
             if found:
                 return total, found
         return best, []
+
+    def _levels_in(self, cell: Cell, kind: TraitKind) -> tuple[bytes, Sequence[NodeState]]:
+        """States of the cell, all in which nodes are, and the sums of their scores that depend on the use."""
+        if len(cell.states) <= FEW:
+            states = [*cell.states]
+            return bytes([kind.score(state.use) for state in states]), states
+        block = self._cells.block(cell)
+        return block.levels(self._asked, kind), block.states
 
 
 class _AskedTogether(NamedTuple):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
-from functools import partial
 from typing import Any, cast
 
 import pytest
@@ -15,7 +14,7 @@ from tidelog.framework.interface import CycleState
 from tidelog.framework.lanes import WIDTH
 from tidelog.framework.listers import Listers
 from tidelog.framework.node_info import NodeInfo, PodInfo
-from tidelog.framework.offers import NodeUse, Together
+from tidelog.framework.offers import NodeSize, NodeUse, Together
 from tidelog.framework.snapshot import Snapshot
 from tidelog.plugins.node_resources.balanced_allocation import NodeResourcesBalancedAllocation
 from tidelog.plugins.node_resources.fit import NodeResourcesFit
@@ -31,15 +30,32 @@ MEMORIES = (3, 4 << 30, 16 << 30, (16 << 30) - 12_345, 16_374_532 << 10)
 
 def drawn(
     seed: int,
-) -> tuple[random.Random, NodeResourcesFit, NodeResourcesBalancedAllocation, tuple[int, int]]:
-    """What draws, the two plugins, and a node's cpu and memory."""
+) -> tuple[random.Random, NodeResourcesFit, NodeResourcesBalancedAllocation]:
+    """What draws, and the two plugins."""
     draw = random.Random(seed)
     handle = FrameworkHandle(Snapshot(), Listers())
     weights = (ResourceSpec(name="cpu", weight=1 + seed % 3), ResourceSpec(name="memory", weight=1))
     args = NodeResourcesFit.Args(scoring_strategy=ScoringStrategy(resources=weights))
     fit = NodeResourcesFit(args, handle)
     balance = NodeResourcesBalancedAllocation(NodeResourcesBalancedAllocation.Args(), handle)
-    return draw, fit, balance, (draw.choice(CPUS), draw.choice(MEMORIES))
+    return draw, fit, balance
+
+
+def drawn_size(draw: random.Random) -> NodeSize:
+    return NodeSize(draw.choice(CPUS), draw.choice(MEMORIES))
+
+
+def node_of(size: NodeSize) -> NodeInfo:
+    return NodeInfo(b.node("n").capacity(cpu=f"{size.cpu}m", memory=str(size.memory)).build())
+
+
+def fit_of(fit: NodeResourcesFit, node: NodeInfo) -> Callable[[PodInfo], Callable[[NodeUse], bool]]:
+    def room(pod: PodInfo) -> Callable[[NodeUse], bool]:
+        fits = fit.use_fits(CycleState(), pod, node)
+        assert fits is not None
+        return fits
+
+    return room
 
 
 def drawn_pod(draw: random.Random, number: int) -> PodInfo:
@@ -63,13 +79,13 @@ def drawn_use(draw: random.Random, cpu: int, memory: int) -> NodeUse:
 def answers(
     fit: NodeResourcesFit, balance: NodeResourcesBalancedAllocation, node: NodeInfo
 ) -> Iterator[tuple[Callable[[], Together], Callable[[PodInfo], Callable[[NodeUse], int]]]]:
-    """What says it of all, and what says it of one."""
+    """What says it of all, and what says it of one on such a node."""
     state = CycleState()
 
+    fits = fit_of(fit, node)
+
     def room(pod: PodInfo) -> Callable[[NodeUse], int]:
-        fits = fit.use_fits(state, pod, node)
-        assert fits is not None
-        return lambda use: int(fits(use))
+        return lambda use: int(fits(pod)(use))
 
     def score_of(plugin: Any) -> Callable[[PodInfo], Callable[[NodeUse], int]]:
         return lambda pod: plugin.use_score(state, pod, node)  # type: ignore[no-any-return]
@@ -79,7 +95,7 @@ def answers(
         (fit.scores_together, score_of(fit)),
         (balance.scores_together, score_of(balance)),
     ):
-        yield cast("Callable[[], Together]", partial(offered, node)), one
+        yield cast("Callable[[], Together]", offered), one
 
 
 def lane_of(lanes: int, lane: int) -> int:
@@ -88,69 +104,74 @@ def lane_of(lanes: int, lane: int) -> int:
 
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_many_pods_are_judged_as_each_alone(seed: int) -> None:
-    draw, fit, balance, (cpu, memory) = drawn(seed)
-    node = NodeInfo(b.node("n").capacity(cpu=f"{cpu}m", memory=str(memory)).build())
+    draw, fit, balance = drawn(seed)
     pods = [drawn_pod(draw, number) for number in range(80)]
+    sizes = [drawn_size(draw) for _ in range(3)]
+    judged = [answers(fit, balance, node_of(size)) for size in sizes]
     sure = 0
 
-    for made, one in answers(fit, balance, node):
-        many = made().pods()
+    for ways in zip(*judged, strict=True):
+        many = ways[0][0]().pods()
         for lane, pod in enumerate(pods):
             many.put(lane, draw.choice(pods))
+            if lane == 40:
+                many.answers(drawn_use(draw, *sizes[0]), sizes[0])
             many.put(lane, pod)
         for _ in range(20):
-            use = drawn_use(draw, cpu, memory)
-            found, doubt = many.answers(use)
-            for lane, pod in enumerate(pods):
-                if not lane_of(doubt, lane):
-                    sure += 1
-                    assert lane_of(found, lane) == one(pod)(use)
+            for size, (_, one) in zip(sizes, ways, strict=True):
+                use = drawn_use(draw, *size)
+                found, doubt = many.answers(use, size)
+                for lane, pod in enumerate(pods):
+                    if not lane_of(doubt, lane):
+                        sure += 1
+                        assert lane_of(found, lane) == one(pod)(use)
 
-    assert sure > 1_000
+    assert sure > 3_000
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_many_uses_are_judged_as_each_alone_and_no_use_in_a_range_is_better_than_its_bound(seed: int) -> None:
-    draw, fit, balance, (cpu, memory) = drawn(seed)
-    node = NodeInfo(b.node("n").capacity(cpu=f"{cpu}m", memory=str(memory)).build())
-    ranges = [[drawn_use(draw, cpu, memory) for _ in range(draw.randint(1, 3))] for _ in range(30)]
+    draw, fit, balance = drawn(seed)
+    sizes = [drawn_size(draw) for _ in range(3)]
+    of_lane = [draw.randrange(3) for _ in range(30)]
+    ranges = [[drawn_use(draw, *sizes[of]) for _ in range(draw.randint(1, 3))] for of in of_lane]
+    judged = [answers(fit, balance, node_of(size)) for size in sizes]
+    rooms = [fit_of(fit, node_of(size)) for size in sizes]
     sure = 0
 
-    for made, one in answers(fit, balance, node):
+    for ways in zip(*judged, strict=True):
+        together = ways[0][0]()
+        uses, bounded = together.uses(), together.bounds and together.bounds()
         for pod in (drawn_pod(draw, number) for number in range(20)):
-            together = made()
-            uses = together.uses()
-            for lane, those in enumerate(ranges):
-                uses.put_use(lane, draw.choice(draw.choice(ranges)))
-                uses.put_use(lane, those[0])
+            for lane, (those, of) in enumerate(zip(ranges, of_lane, strict=True)):
+                uses.put_use(lane, drawn_use(draw, *sizes[of]), sizes[of])
+                uses.put_use(lane, those[0], sizes[of])
             found, doubt = uses.answers_for(pod)
-            for lane, those in enumerate(ranges):
+            for lane, (those, of) in enumerate(zip(ranges, of_lane, strict=True)):
                 if not lane_of(doubt, lane):
                     sure += 1
-                    assert lane_of(found, lane) == one(pod)(those[0])
-            if together.bounds is None:
+                    assert lane_of(found, lane) == ways[of][1](pod)(those[0])
+            if bounded is None:
                 continue
-            bounded = together.bounds()
-            at = bounded.corner(pod)
-            for lane, those in enumerate(ranges):
-                cpus = [(max if at.cpu else min)(part) for part in zip(*those, strict=True)]
-                memories = [(max if at.memory else min)(part) for part in zip(*those, strict=True)]
-                bounded.put_use(lane, NodeUse(cpus[0], memories[1], cpus[2], memories[3]))
+            for lane, (those, of) in enumerate(zip(ranges, of_lane, strict=True)):
+                low = NodeUse(*map(min, zip(*those, strict=True)))
+                high = NodeUse(*map(max, zip(*those, strict=True)))
+                bounded.put_range(lane, drawn_use(draw, *sizes[of]), high, sizes[of])
+                bounded.put_range(lane, low, high, sizes[of])
             bounds = bounded.bounds_for(pod)
-            fits = fit.use_fits(CycleState(), pod, node)
-            assert fits is not None
-            for lane, those in enumerate(ranges):
+            for lane, (those, of) in enumerate(zip(ranges, of_lane, strict=True)):
+                fits, one = rooms[of](pod), ways[of][1](pod)
                 assert lane_of(bounds, lane) <= 100
-                assert lane_of(bounds, lane) >= max([one(pod)(use) for use in those if fits(use)], default=0)
+                assert lane_of(bounds, lane) >= max([one(use) for use in those if fits(use)], default=0)
 
     assert sure > 1_000
 
 
 @pytest.mark.parametrize("percent", [0, 1, 50, 99])
 def test_pods_of_which_single_bytes_decide_are_judged_right_or_in_doubt(percent: int) -> None:
-    _, fit, balance, _ = drawn(0)
-    cpu, memory = 4_000, (16 << 30) - 12_345
-    node = NodeInfo(b.node("n").capacity(cpu=f"{cpu}m", memory=str(memory)).build())
+    _, fit, balance = drawn(0)
+    memory = (16 << 30) - 12_345
+    size = NodeSize(4_000, memory)
     used = 1 << 20
     use = NodeUse(0, used, 0, used)
     # With so much more there is just that percentage left.
@@ -158,12 +179,12 @@ def test_pods_of_which_single_bytes_decide_are_judged_right_or_in_doubt(percent:
     pods = [PodInfo(b.pod(f"p{more}").request(memory=str(most + more)).build()) for more in range(-3, 4)]
     doubted = 0
 
-    for made, one in answers(fit, balance, node):
+    for made, one in answers(fit, balance, node_of(size)):
         many, uses = made().pods(), made().uses()
-        uses.put_use(0, use)
+        uses.put_use(0, use, size)
         for lane, pod in enumerate(pods):
             many.put(lane, pod)
-        found, doubt = many.answers(use)
+        found, doubt = many.answers(use, size)
         for lane, pod in enumerate(pods):
             alone, alone_doubt = uses.answers_for(pod)
             doubted += lane_of(doubt, lane) + lane_of(alone_doubt, 0)
@@ -174,28 +195,27 @@ def test_pods_of_which_single_bytes_decide_are_judged_right_or_in_doubt(percent:
 
 
 def test_equal_pods_that_fit_exactly_are_not_in_doubt() -> None:
-    _, fit, _, _ = drawn(0)
-    node = NodeInfo(b.node("n").capacity(cpu="4", memory="4Gi").build())
+    _, fit, _ = drawn(0)
+    size = NodeSize(4_000, 4 << 30)
     pods = [PodInfo(b.pod(f"p{n}").request(cpu="100m", memory="128Mi").build()) for n in range(9)]
 
     for taken, fits in ((31, 1), (32, 0)):
         use = NodeUse(100 * taken, 128 * MIB * taken, 100 * taken, 128 * MIB * taken)
-        for together, each in ((fit.rooms_together(node), fits), (fit.scores_together(node), None)):
+        for together, each in ((fit.rooms_together(), fits), (fit.scores_together(), None)):
             assert together is not None
             many = together.pods()
             for lane, pod in enumerate(pods):
                 many.put(lane, pod)
-            found, doubt = many.answers(use)
+            found, doubt = many.answers(use, size)
             assert doubt == 0
             assert each is None or [lane_of(found, lane) for lane in range(9)] == [each] * 9
 
 
-def test_nodes_that_have_too_much_to_count_are_left_to_one_question_a_pod() -> None:
-    handle = FrameworkHandle(Snapshot(), Listers())
-    fit = NodeResourcesFit(NodeResourcesFit.Args(), handle)
-    balance = NodeResourcesBalancedAllocation(NodeResourcesBalancedAllocation.Args(), handle)
-    node = NodeInfo(b.node("n").capacity(cpu="4", memory=str(AMOUNT_MAX)).build())
+@pytest.mark.parametrize("size", [NodeSize(4_000, AMOUNT_MAX), NodeSize(0, 4 << 30), NodeSize(4_000, 0)])
+def test_nodes_that_have_too_much_to_count_or_nothing_are_left_to_one_question_a_pod(size: NodeSize) -> None:
+    _, fit, balance = drawn(0)
 
-    found = [fit.rooms_together(node), fit.scores_together(node), balance.scores_together(node)]
-
-    assert found == [None, None, None]
+    for together in (fit.rooms_together(), fit.scores_together(), balance.scores_together()):
+        assert together is not None
+        assert not together.covers(size)
+        assert together.covers(NodeSize(4_000, 4 << 30))

@@ -176,7 +176,7 @@ class UseRooms(Protocol):
 
 
 class NodeSize(NamedTuple):
-    """What nodes have to give of these."""
+    """Amounts that nodes have to give."""
 
     cpu: int
     memory: int
@@ -206,7 +206,7 @@ class ManyUses(Protocol):
 
 
 class Bounds(Protocol):
-    """What a plugin's score is at most for one pod, for many ranges of uses, each in a lane of its own."""
+    """Bounds of a plugin's score for one pod, for many ranges of uses, each in a lane of its own."""
 
     def put_range(self, lane: int, low: NodeUse, high: NodeUse, size: NodeSize) -> None:
         """Of nodes of this size, uses from one to the other are in this lane from now on, in place of others of the same size."""

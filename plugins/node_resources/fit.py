@@ -120,6 +120,7 @@ class NodeResourcesFit(Plugin):
             _CPU_AND_MEMORY.issuperset(name for name, _ in self._resources)
         )
         """The score is the free part of cpu and memory."""
+        self._weights = dict(self._resources)
 
     @classmethod
     def validate_args(cls, args: Any, path: str, gates: FeatureGates) -> list[FieldError]:
@@ -220,26 +221,21 @@ class NodeResourcesFit(Plugin):
     def scores_together(self) -> Together | None:
         if not self._is_least_of_two or not self._resources:
             return None
-        weights = dict(self._resources)
-        given = weights.get(CPU, 0), weights.get(MEMORY, 0), _scored_amounts
+        given = self._weights.get(CPU, 0), self._weights.get(MEMORY, 0), _scored_amounts
         uses = partial(FreeOfUses, *given)
         return Together(is_countable, partial(FreeOfPods, *given), uses, uses)
-
-    def _weights_on(self, node: NodeInfo) -> dict[str, int]:
-        """Of the resources that the node has."""
-        return {name: weight for name, weight in self._resources if node.allocatable.get(name, 0)}
 
     def use_score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Callable[[NodeUse], int] | None:
         if not self._is_least_of_two:
             return None
-        there = node.allocatable
-        weights = self._weights_on(node)
-        requests = pod.score_requests
-        cpu, memory = there.get(CPU, 0) or 1, there.get(MEMORY, 0) or 1
-        cpu_weight, memory_weight = weights.get(CPU, 0), weights.get(MEMORY, 0)
+        there, weights, requests = node.allocatable, self._weights, pod.score_requests
+        cpu, memory = there.get(CPU, 0), there.get(MEMORY, 0)
+        cpu_weight = weights.get(CPU, 0) if cpu else 0
+        memory_weight = weights.get(MEMORY, 0) if memory else 0
         total = cpu_weight + memory_weight
         if not total:
             return _nothing
+        cpu, memory = cpu or 1, memory or 1
         cpu_free, memory_free = cpu - requests.get(CPU, 0), memory - requests.get(MEMORY, 0)
         return partial(_free_part, (cpu, cpu_free, cpu_weight), (memory, memory_free, memory_weight), total)
 

@@ -1,4 +1,4 @@
-"""What is said of room, free parts and balance, for hundreds of pods or uses of nodes at once, each in a lane (`tidelog.framework.lanes`).
+"""Room, free parts and balance, judged for hundreds of pods or uses of nodes at once, each in a lane (`tidelog.framework.lanes`).
 
 What a pod asks for and what is used are parts of what a node has to give, and these are added. So pods are counted once in each amount of cpu and once
 in each amount of memory that nodes have, which nodes of several sizes share; and uses of nodes of all sizes stand side by side, because what is added differs
@@ -192,7 +192,7 @@ C = TypeVar("C", bound=_Counted)
 
 
 class _OfPods(Generic[C]):
-    """What pods ask for of one resource, each in a lane, counted in each amount that somebody asked for."""
+    """Amounts that pods ask for of one resource, each in a lane, counted in each amount that somebody asked for."""
 
     def __init__(self, make: Callable[[], C]) -> None:
         self._make = make
@@ -330,7 +330,7 @@ class _ManyFree(_Many):
 
 
 class FreeOfPods(_ManyFree):
-    """That of many pods."""
+    """The same for many pods."""
 
     def __init__(self, of_cpu: int, of_memory: int, amounts: Amounts) -> None:
         super().__init__(of_cpu, of_memory, amounts)
@@ -355,7 +355,7 @@ class FreeOfPods(_ManyFree):
 
 
 class FreeOfUses(_ManyFree):
-    """That of many uses. It falls with them, so that no use in a range has more than the lowest."""
+    """The same for many uses. It falls with them, so that no use in a range has more than the lowest."""
 
     def __init__(self, of_cpu: int, of_memory: int, amounts: Amounts) -> None:
         super().__init__(of_cpu, of_memory, amounts)
@@ -400,7 +400,7 @@ class _ManyBalances(_Many):
 
 
 class BalancesOfPods(_ManyBalances):
-    """That of many pods."""
+    """The same for many pods."""
 
     def __init__(self, amounts: Amounts) -> None:
         super().__init__(amounts)
@@ -437,7 +437,7 @@ class BalancesOfPods(_ManyBalances):
 
 
 class BalancesOfUses(_ManyBalances):
-    """That of many uses."""
+    """The same for many uses."""
 
     def __init__(self, amounts: Amounts) -> None:
         super().__init__(amounts)

@@ -11,7 +11,7 @@ It is for shapes whose plugins go by the traits of nodes and their use of cpu an
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 from itertools import repeat
 
@@ -44,7 +44,7 @@ STATES_PER_TRAITS = 40
 """… To put a shape beside others for nodes with some traits costs as much as for so many states; arbitrary within a factor of two."""
 MEMO_MAX = 2_000
 """So many levels of states are remembered for a shape; arbitrary."""
-FEW = 8
+FEW = 4
 """So many nodes of a level are looked for one by one."""
 _LEVEL_MAX = 255
 
@@ -152,14 +152,11 @@ class Board:
         bank = self._banks.get(cell.traits)
         if bank is None:
             bank = self._banks[cell.traits] = _Bank(cell.traits, cell.size)
-        bank.join(self.tables, self._given, self.index.snapshot.nodes[place])
-        passing, doubt, levels = bank.passing.lanes, bank.alone.lanes, bank.fixed.lanes
-        keep = passing
-        for one in self._many.values():
-            if not one.together.covers(cell.size):
-                continue
+        if bank.joined < len(self._given):
+            bank.join(self.tables, self._given, self._many.values(), self.index.snapshot.nodes[place])
+        keep, passing, doubt, levels = bank.passing, bank.passing, bank.alone, bank.fixed
+        for one, members in bank.asked:
             found, unsure = one.pods.answers(use, cell.size)
-            members = one.members.lanes
             if unsure:
                 # In such a lane there may be anything.
                 doubt |= unsure & members
@@ -202,46 +199,53 @@ class _Many:
 
 
 class _Bank:
-    """What is the same for all nodes with equal traits, of all shapes of a board in lanes."""
+    """Answers that all nodes with equal traits have in common, of all shapes of a board in lanes."""
 
     def __init__(self, traits: int, size: NodeSize) -> None:
         self._traits = traits
         self._size = size
-        self._joined = 0
+        self.joined = 0
         """How many of the columns that were given away are known here."""
-        self.passing = Row()
+        self._rows = Row(), Row(), Row()
+        self.passing: Lanes = 0
         """255 for shapes that such nodes may do for."""
-        self.alone = Row()
+        self.alone: Lanes = 0
         """1 for shapes that are always asked alone."""
-        self.fixed = Row()
+        self.fixed: Lanes = 0
         """The least level of such nodes; 0 if they do not do."""
+        self.asked: Sequence[tuple[_Many, Lanes]] = ()
+        """The plugins that answer for such nodes, each with its `members`."""
 
-    def join(self, tables: Sequence[BoardTable | None], given: Sequence[int], node: NodeInfo) -> None:
+    def join(
+        self,
+        tables: Sequence[BoardTable | None],
+        given: Sequence[int],
+        many: Iterable[_Many],
+        node: NodeInfo,
+    ) -> None:
         """Know all of these; `node` has the traits."""
-        if self._joined == len(given):
-            return
-        for column in given[self._joined :]:
+        for column in given[self.joined :]:
             table = tables[column]
             if table is not None:
-                passes, alone, fixed = self._judged(table, node)
-                self.passing.put(column, _LEVEL_MAX if passes else 0)
-                self.alone.put(column, alone)
-                self.fixed.put(column, fixed)
-        self._joined = len(given)
+                for row, value in zip(self._rows, self._judged(table, node), strict=True):
+                    row.put(column, value)
+        self.joined = len(given)
+        self.passing, self.alone, self.fixed = [row.lanes for row in self._rows]
+        self.asked = [(one, one.members.lanes) for one in many if one.together.covers(self._size)]
 
-    def _judged(self, table: BoardTable, node: NodeInfo) -> tuple[bool, bool, int]:
+    def _judged(self, table: BoardTable, node: NodeInfo) -> tuple[int, int, int]:
         try:
             kind = table.kinds.of(self._traits, lambda: node)
         except (NoBounds, NotFast):
             table.is_void = True
-            return False, False, 0
+            return 0, 0, 0
         if not kind.passes:
-            return False, False, 0
+            return 0, 0, 0
         alone = kind.fixed + table.most >= _LEVEL_MAX or not all(
             asked.together is not None and asked.together.covers(self._size)
             for asked in (*table.rooms, *table.scores)
         )
-        return True, alone, kind.fixed + 1
+        return _LEVEL_MAX, alone, kind.fixed + 1
 
 
 class BoardTable:

@@ -340,7 +340,7 @@ class _View:
         sums &= cells.octets
         fixed = [kind.fixed for kind in passing.values()]
         self._base = min(fixed)
-        """That is part of every score."""
+        """The least fixed part of a score."""
         if max(fixed) + asked.most - self._base > _LEVEL_MAX:
             raise NoBounds
         for traits, kind in passing.items():

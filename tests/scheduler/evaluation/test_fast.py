@@ -22,6 +22,7 @@ from tidelog.framework.node_sets import bits_of, first_from, places_in
 from tidelog.framework.node_statuses import resolvable
 from tidelog.framework.results import Feasible, NodeScores
 from tidelog.framework.snapshot import Snapshot
+from tidelog.plugins.node_resources.many_pods import BalanceBounds, _OfAmount
 from tidelog.plugins.registry import Registry
 from tidelog.replay.driver import Driver
 from tidelog.replay.verify import recover, verify
@@ -553,6 +554,43 @@ def test_pods_of_which_no_two_are_alike_are_placed_as_by_the_plain_evaluation(
     assert asked["fast"] + asked["nowhere"] == 120
     assert once[True] > 80
     assert verify(driver.records, driver.registry).first_difference is None
+
+
+def test_nodes_of_many_sizes_are_one_search_for_a_pod_and_put_pods_into_lanes_once_for_each_amount(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Twenty sizes are five amounts of cpu and four of memory. Half of the pods come a second time, when all that wait get columns."""
+    monkeypatch.setattr("tidelog.scheduler.evaluation.board.NODES_PER_TRAITS", 1)
+    calls = Counter[str]()
+    for kind, name in ((BalanceBounds, "bounds_for"), (_OfAmount, "put"), (Board, "fill"), (Search, "find")):
+        monkeypatch.setattr(kind, name, counting(getattr(kind, name), calls, f"{kind.__name__}.{name}"))
+    driver = Driver()
+    driver.start()
+    for i in range(100):
+        size = {"cpu": str(4 + i % 5 * 4), "memory": f"{16 + i % 4 * 16}Gi"}
+        driver.put(b.node(f"n{i}").capacity(**size, pods="110").build())
+    models = [
+        b.pod("p").request(cpu=f"{100 + i}m", memory=f"{100 + i}Mi").label(app=f"a{i}") for i in range(40)
+    ]
+    for i, model in enumerate((*models, *models[:20])):
+        driver.put(model.named(f"p{i}").scheduler("default-scheduler").build())
+        driver.settle()
+        if i == len(models) - 1:
+            assert calls["BalanceBounds.bounds_for"] == calls["Search.find"] == len(models)
+            calls.clear()
+
+    assert calls["Board.fill"] == 1
+    # Free parts only: no node is so full that another sum is needed.
+    assert calls["_OfAmount.put"] == (5 + 4) * len(models)
+    assert verify(driver.records, driver.registry).first_difference is None
+
+
+def counting(function: Callable[..., Any], calls: Counter[str], name: str) -> Callable[..., Any]:
+    def counted(*args: Any, **options: Any) -> Any:
+        calls[name] += 1
+        return function(*args, **options)
+
+    return counted
 
 
 # --- odd clusters, odd profiles, and little room to remember ------------------------------------------------------------

@@ -214,7 +214,7 @@ class Framework:
 
         `turn` breaks ties (see `select`); `candidates` are the nodes of a placement, None for all.
         """
-        if not self.snapshot.nodes:
+        if not self.snapshot.node_count:
             return NO_NODES
         if self.ties_follow_pods:
             turn = tie_of(pod.pod)
@@ -309,7 +309,7 @@ class Framework:
         best = max(scores.totals)
         tied = [node for node, total in zip(scores.nodes, scores.totals, strict=True) if total == best]
         snapshot = self.snapshot
-        chosen = winner(tied, snapshot.place_of, turn, len(snapshot.nodes), fewest=self.ties_follow_pods)
+        chosen = winner(tied, snapshot.place_of, turn, snapshot.node_count, fewest=self.ties_follow_pods)
         return chosen, tied
 
     # --- filtering ----------------------------------------------------------------------------------------------------

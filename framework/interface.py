@@ -196,6 +196,10 @@ class Snapshot(Protocol):
         """All nodes, in the order in which they are examined."""
 
     @property
+    def node_count(self) -> int:
+        """How many nodes there are."""
+
+    @property
     def object_generation(self) -> int:
         """Another number whenever a node is added, removed or its own object changes: what follows from those alone may be kept."""
 

@@ -205,6 +205,7 @@ class NodeInfo:
         "affinity_pods",
         "allocatable",
         "allowed_pods",
+        "arrival",
         "claims",
         "generation",
         "images",
@@ -223,6 +224,8 @@ class NodeInfo:
     def __init__(self, node: Node, pods: Iterable[PodInfo] = ()) -> None:
         self.generation = 0
         """The cache's generation at the last change of this node; grows with each change, over all nodes."""
+        self.arrival = 0
+        """Of nodes in one zone those with a smaller number came earlier; another one when the node comes to another zone."""
         self.pods: dict[str, PodInfo] = {}
         """By uid, in the order in which they came."""
         self.affinity_pods: dict[str, PodInfo] = {}
@@ -329,6 +332,7 @@ class NodeInfo:
         """A copy whose pods can be added and removed without touching this one. What `set_node` computed is shared."""
         other: NodeInfo = NodeInfo.__new__(NodeInfo)
         other.generation = self.generation
+        other.arrival = self.arrival
         other.node = self.node
         other.name = self.name
         other.labels = self.labels

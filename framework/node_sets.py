@@ -1,12 +1,15 @@
 """Sets of nodes that an integer holds, and the domains of topology keys as such sets: what the fast evaluation and plugins speak in.
 
-A set of nodes is an `int` whose bit i stands for the node at place i of `snapshot.nodes`: union, intersection, size and "the first
+A set of nodes is an `int` whose bit i stands for the node at place i: union, intersection, size and "the first
 one at or after" are one machine-level pass over a few hundred bytes, whatever Python costs per step.
+
+Whose places they are must be known. Those of `NodeSets` a node keeps as long as it stays, so that sets need not be made anew when others come or go; there are gaps, and
+they are in no order that means anything. Where the order of examination counts, the places are those in `snapshot.nodes`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import compress
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
@@ -103,9 +106,9 @@ class Topology:
 
     __slots__ = ("bits", "everywhere", "value_at")
 
-    def __init__(self, key: str, nodes: Sequence[NodeInfo]) -> None:
-        self.value_at: list[str | None] = [node.labels.get(key) for node in nodes]
-        """Place → the node's value."""
+    def __init__(self, key: str, nodes: Sequence[NodeInfo | None]) -> None:
+        self.value_at: list[str | None] = [None if node is None else node.labels.get(key) for node in nodes]
+        """Place → the node's value; of places without a node None, too."""
         places: dict[str, list[int]] = {}
         absent: list[int] = []
         for place, value in enumerate(self.value_at):
@@ -151,6 +154,22 @@ class NodeSets(Protocol):
     @property
     def all(self) -> Bits:
         """All nodes."""
+
+    @property
+    def size(self) -> int:
+        """One more than the highest place."""
+
+    def occupied(self) -> Iterable[tuple[int, NodeInfo]]:
+        """Each place with its node."""
+
+    def place_of(self, name: str) -> int:
+        """The place of a node that is there."""
+
+    def in_order(self, nodes: Bits) -> list[NodeInfo]:
+        """These nodes, in the order in which they are examined."""
+
+    def listed(self, nodes: Bits) -> Bits:
+        """The set of these nodes by their places in `snapshot.nodes`."""
 
     def topology(self, key: str) -> Topology:
         """The domains of this key. The first question costs a step a node; later ones nothing."""

@@ -7,23 +7,18 @@ help, is answered from the groups; the mapping itself is made when somebody look
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from tidelog.framework.interface import Code, Status
-from tidelog.framework.node_sets import Bits, bits_of, picked
-
-if TYPE_CHECKING:
-    from tidelog.framework.node_info import NodeInfo
+from tidelog.framework.node_sets import Bits, NodeSets, bits_of
 
 Group = tuple[Status, int]
 """A status, and how many nodes have it."""
 
 
 class NodeStatuses(Mapping[str, Status]):
-    """Each status with the set of the nodes that have it. Holds as long as the list of the nodes is laid out as it is."""
+    """Each status with the set of the nodes that have it. Holds as long as nodes neither come nor go."""
 
-    def __init__(self, groups: Sequence[tuple[Status, Bits]], nodes: Sequence[NodeInfo]) -> None:
-        """`nodes`: all that there are, each at its place."""
+    def __init__(self, groups: Sequence[tuple[Status, Bits]], nodes: NodeSets) -> None:
         self._groups = groups
         self._nodes = nodes
         self._size = sum(bits.bit_count() for _, bits in groups)
@@ -34,21 +29,22 @@ class NodeStatuses(Mapping[str, Status]):
         return ((status, bits.bit_count()) for status, bits in self._groups)
 
     def resolvable(self) -> Bits:
-        """The nodes where removing pods may help."""
+        """The nodes where removing pods may help, by their places in the list of the snapshot."""
         found = 0
         for status, bits in self._groups:
             if status.code is Code.UNSCHEDULABLE:
                 found |= bits
-        return found
+        return self._nodes.listed(found)
 
     def _all(self) -> dict[str, Status]:
         if self._made is None:
             status_of: dict[str, Status] = {}
-            everywhere = 0
             for status, bits in self._groups:
+                status_of.update((node.name, status) for node in self._nodes.in_order(bits))
+            everywhere = 0
+            for _, bits in self._groups:
                 everywhere |= bits
-                status_of.update((node.name, status) for node in picked(self._nodes, bits))
-            self._made = {node.name: status_of[node.name] for node in picked(self._nodes, everywhere)}
+            self._made = {node.name: status_of[node.name] for node in self._nodes.in_order(everywhere)}
         return self._made
 
     def __getitem__(self, name: str) -> Status:
@@ -69,7 +65,7 @@ def grouped(statuses: Mapping[str, Status]) -> Iterable[Group]:
 
 
 def resolvable(statuses: Mapping[str, Status], place_of: Callable[[str], int], nodes: int) -> Bits:
-    """Those of so many nodes where removing pods may help."""
+    """Those of so many nodes where removing pods may help, by their places in the list of the snapshot."""
     if isinstance(statuses, NodeStatuses):
         return statuses.resolvable()
     places = [place_of(name) for name, status in statuses.items() if status.code is Code.UNSCHEDULABLE]

@@ -1,8 +1,8 @@
-"""The cluster as an attempt sees it: the cache's nodes in the order in which they are examined, and what is derived from all of them.
+"""The cluster as an attempt sees it: the cache's nodes, and what is derived from all of them.
 
 There is one snapshot, refreshed before each attempt. Its nodes are the cache's own, not copies: nobody changes the cache between the
-refresh and the decision, as all that an attempt does is done at once. A refresh costs what changed since the last one; only when nodes
-came or went, or moved to another zone, is the list of nodes laid out again. From the moment that a decision is taken over into the cache
+refresh and the decision, as all that an attempt does is done at once. A refresh costs what changed since the last one; the list of nodes
+in the order in which they are examined is laid out again when somebody asks for it after nodes came or went, or moved to another zone. From the moment that a decision is taken over into the cache
 the nodes show it, and what is derived from them shows it at the next refresh. A cycle that must try things (a gang's placements) adds
 pods and takes them away again with `assume` and `forget`, each the other's exact inverse, before it ends: nothing of it is left.
 
@@ -11,7 +11,8 @@ Who keeps tables about nodes (the fast evaluation) brings them up to date with `
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from operator import attrgetter
 from typing import Protocol
 
 from tidelog.api.well_known import HOSTNAME
@@ -19,6 +20,9 @@ from tidelog.framework.changes import ChangeList
 from tidelog.framework.effort import Effort
 from tidelog.framework.label_keys import LabelKeys
 from tidelog.framework.node_info import NodeInfo, PodInfo
+from tidelog.framework.node_order import Zone, round_robin, zone_of
+
+_arrival = attrgetter("arrival")
 
 
 class SnapshotSource(Protocol):
@@ -45,20 +49,30 @@ class SnapshotSource(Protocol):
     def node_names(self) -> Sequence[str]:
         """All nodes, in the order in which they are examined."""
 
-    def nodes(self) -> Iterable[NodeInfo]:
-        """The same, themselves."""
+    @property
+    def zones(self) -> Collection[Zone]:
+        """Those with nodes, in the order in which they are gone round."""
+
+
+class _NodeList:
+    """All nodes in the order in which they are examined."""
+
+    def __init__(self, names: Sequence[str], nodes: Mapping[str, NodeInfo]) -> None:
+        self.names = tuple(names)
+        self.nodes = [nodes[name] for name in names]
+        self.place_of = {name: place for place, name in enumerate(names)}
 
 
 class Snapshot:
     """Implements `tidelog.framework.interface.Snapshot`. Empty until it is first refreshed."""
 
     def __init__(self) -> None:
-        self.nodes: list[NodeInfo] = []
-        """In the order in which they are examined; read-only. A node whose own object has changed is another `NodeInfo`."""
-        self.names: tuple[str, ...] = ()
-        """Of all nodes, in this order."""
-        self._index: dict[str, int] = {}
-        """Name → place in `nodes`."""
+        self._nodes: dict[str, NodeInfo] = {}
+        """By name, in no order that means anything. A node whose own object has changed is another `NodeInfo`."""
+        self._zones: dict[Zone, dict[str, None]] = {}
+        """Zone → names of its nodes, in the order in which they are examined there; zones in the order in which they are gone round."""
+        self._list: _NodeList | None = None
+        """Of these nodes, since somebody asked for it."""
         self._affinity: dict[str, NodeInfo] = {}
         self._anti_affinity: dict[str, NodeInfo] = {}
         self._claims: dict[tuple[str, str], dict[str, None]] = {}
@@ -90,16 +104,37 @@ class Snapshot:
 
     def get(self, name: str) -> NodeInfo | None:
         """The node of this name."""
-        place = self._index.get(name)
-        return None if place is None else self.nodes[place]
+        return self._nodes.get(name)
+
+    @property
+    def node_count(self) -> int:
+        """How many nodes there are."""
+        return len(self._nodes)
+
+    @property
+    def zones(self) -> Collection[Zone]:
+        """Those with nodes, in the order in which they are gone round."""
+        return self._zones.keys()
+
+    @property
+    def nodes(self) -> Sequence[NodeInfo]:
+        """In the order in which they are examined. After nodes came or went the first question costs a step for each node."""
+        return self._listed().nodes
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of all nodes, in this order."""
+        return self._listed().names
 
     def place_of(self, name: str) -> int:
         """The place of a node of the snapshot in `nodes`."""
-        return self._index[name]
+        return self._listed().place_of[name]
 
-    def places_of(self, names: Iterable[str]) -> list[int]:
-        """The places of these nodes of the snapshot."""
-        return list(map(self._index.__getitem__, names))
+    def _listed(self) -> _NodeList:
+        found = self._list
+        if found is None:
+            found = self._list = _NodeList(round_robin(self._zones.values()), self._nodes)
+        return found
 
     def nodes_with_affinity_pods(self) -> Iterable[NodeInfo]:
         """Nodes with a pod that has any pod (anti-)affinity term, in no meaningful order: for counting only."""
@@ -153,23 +188,41 @@ class Snapshot:
         self.label_keys = source.label_keys
         changed = source.changed_since(self._source_generation)
         if changed is None:
-            changed = list(dict.fromkeys((*self._index, *source.node_names())))
-        new_layout = source.layout_generation != self._source_layout
+            changed = list(dict.fromkeys((*self._nodes, *source.node_names())))
+        if source.layout_generation != self._source_layout:
+            self._lay_out(changed, source)
+        nodes = self._nodes
         # Oldest change first, so that the snapshot's own list has the source's order.
         for name in reversed(changed):
-            node = source.get(name)
-            self._note(name, self.get(name), node)
-            if node is not None and not new_layout:
-                self.nodes[self._index[name]] = node
-        if new_layout:
-            self.layout += 1
-            self.nodes = list(source.nodes())
-            self.names = tuple(node.name for node in self.nodes)
-            self._index = {name: place for place, name in enumerate(self.names)}
-            self._changes.drop_removed(self._index)
-            self._object_changes.drop_removed(self._index)
+            old, new = nodes.get(name), source.get(name)
+            self._note(name, old, new)
+            if new is None:
+                nodes.pop(name, None)
+            elif old is not new:
+                nodes[name] = new
+                if self._list is not None:
+                    self._list.nodes[self._list.place_of[name]] = new
+        self._changes.drop_removed(nodes)
+        self._object_changes.drop_removed(nodes)
         self._source_generation = source.generation
         self._source_layout = source.layout_generation
+
+    def _lay_out(self, changed: Iterable[str], source: SnapshotSource) -> None:
+        """Have the zones as the source has them."""
+        zones, came = self._zones, []
+        for name in changed:
+            old, new = self._nodes.get(name), source.get(name)
+            if old is not None and new is not None and old.arrival == new.arrival:
+                continue
+            if old is not None:
+                del zones[zone_of(old.node)][name]
+            if new is not None:
+                came.append(new)
+        for node in sorted(came, key=_arrival):
+            zones.setdefault(zone_of(node.node), {})[node.name] = None
+        self._zones = {zone: zones[zone] for zone in source.zones}
+        self._list = None
+        self.layout += 1
 
     def _note(self, name: str, old: NodeInfo | None, new: NodeInfo | None) -> None:
         """Keep what is derived from all nodes exact while `old` becomes `new`."""
@@ -239,7 +292,7 @@ class Snapshot:
 
     def assume(self, pod: PodInfo, node_name: str) -> None:
         """Put a pod on a node, for a trial. It must be taken away with `forget` before the attempt goes on to anything else."""
-        node = self.nodes[self._index[node_name]]
+        node = self._nodes[node_name]
         node.add_pod(pod)
         if pod.has_affinity:
             self.label_keys.note(pod)
@@ -248,21 +301,22 @@ class Snapshot:
 
     def forget(self, pod: PodInfo, node_name: str) -> None:
         """Take back what `assume` did."""
-        node = self.nodes[self._index[node_name]]
+        node = self._nodes[node_name]
         node.remove_pod(pod)
         self.generation = self._changes.touch(node_name)
         self._index_pods(node_name, node)
 
     def hide(self, uid: str, node_name: str) -> None:
         """Show a node without the pod of this uid until the next refresh: as it was before the last attempt put the pod there."""
-        place = self._index[node_name]
-        node = self.nodes[place]
+        node = self._nodes[node_name]
         if uid in node.pods:
-            self.nodes[place] = node = node.clone()
+            self._nodes[node_name] = node = node.clone()
+            if self._list is not None:
+                self._list.nodes[self._list.place_of[node_name]] = node
             node.remove_pod(node.pods[uid])
             self._index_pods(node_name, node)
 
     def touch(self, name: str) -> None:
         """Something has changed that counts as the node's own, though it is told elsewhere; a node that is not known is not an error."""
-        if name in self._index:
+        if name in self._nodes:
             self.generation = self._changes.touch(name)

@@ -57,7 +57,7 @@ class ImageLocality(Plugin):
     def total(self, held: Iterable[tuple[str, int]]) -> int:
         """Bytes that these images of these sizes count for."""
         snapshot = self.handle.snapshot
-        nodes, found = len(snapshot.nodes), 0
+        nodes, found = snapshot.node_count, 0
         for image, own in held:
             size = snapshot.image_size(image) if self._one_size else own
             found += int(size * (snapshot.image_nodes(image) / nodes))
@@ -88,7 +88,7 @@ class ImageDomains:
         self._sets: dict[_Holding, Bits] = {}
         snapshot = nodes.snapshot
         if any(snapshot.image_nodes(image) for image in images):
-            for place, node in enumerate(snapshot.nodes):
+            for place, node in nodes.occupied():
                 if node.images:
                     self.follow(place, node)
 

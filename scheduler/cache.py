@@ -10,8 +10,7 @@ A pod that is *assumed* was placed by an attempt whose outcome is not in the log
 restores exactly what was before. A terminating pod counts until it is deleted; a finished one leaves at once. Pods bound to a node
 that is not known are kept aside, without influence, until the node comes.
 
-Nodes are listed in the order in which they are examined: round-robin over the zones, zones in the order in which they first
-appeared, nodes in the order in which they were added to their zone. It follows from the order of the log's records alone.
+Nodes are listed in the order in which they are examined (`tidelog.framework.node_order`).
 
 Every operation costs the size of the pod or node it is about. What changed since a generation is told by `changed_since`, which
 costs the number of changes; `tidelog.framework.snapshot` lives on it.
@@ -20,7 +19,7 @@ costs the number of changes; `tidelog.framework.snapshot` lives on it.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -28,10 +27,10 @@ from msgspec.structs import replace
 
 from tidelog.api.objects import Condition, Node, Object, Pod, PodSpec
 from tidelog.api.pod_status import is_terminal
-from tidelog.api.well_known import REGION, ZONE
 from tidelog.framework.changes import ChangeList
 from tidelog.framework.label_keys import LabelKeys
 from tidelog.framework.node_info import NodeInfo, PodInfo
+from tidelog.framework.node_order import Zone, round_robin, zone_of
 
 
 class AssumedAs(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,8 +70,10 @@ class Cache:
 
     def __init__(self) -> None:
         self._nodes: dict[str, NodeInfo] = {}
-        self._zones: dict[tuple[str, str], dict[str, None]] = {}
-        """(region, zone) → names of its nodes; both in the order of their first appearance. No zone is empty."""
+        self._zones: dict[Zone, dict[str, None]] = {}
+        """Zone → names of its nodes; both in the order of their first appearance. No zone is empty."""
+        self._arrivals = 0
+        """How often nodes have come to a zone."""
         self._order: list[str] | None = []
         """The last answer of `node_names`, until nodes come or go."""
         self._place: dict[str, str] = {}
@@ -113,8 +114,13 @@ class Cache:
     def node_names(self) -> Sequence[str]:
         """All known nodes, in the order in which they are examined."""
         if self._order is None:
-            self._order = _round_robin([list(names) for names in self._zones.values()])
+            self._order = round_robin(self._zones.values())
         return self._order
+
+    @property
+    def zones(self) -> Collection[Zone]:
+        """Those with nodes, in the order in which they first appeared."""
+        return self._zones.keys()
 
     def changed_since(self, generation: int) -> Sequence[str] | None:
         """Names of the nodes that changed after `generation`, latest first, removed ones included.
@@ -152,24 +158,26 @@ class Cache:
         """
         node = _as_plugins_see_it(node)
         name = node.metadata.name
-        zone = _zone(node)
+        zone = zone_of(node)
         known = self._nodes.get(name)
+        moves = True
         if known is None:
             known = NodeInfo(node, self._aside.pop(name, {}).values())
             self._nodes[name] = known
-            self._enter_zone(name, zone)
+            self._enter_zone(known, zone)
         elif node == known.node:
             return
         else:
-            old_zone = _zone(known.node)
+            old_zone = zone_of(known.node)
+            moves = old_zone != zone
             # Another `NodeInfo`: by that the snapshot tells that the node's own object has changed, and not only the pods on it.
             known = self._nodes[name] = known.clone()
             known.set_node(node)
-            if old_zone != zone:
+            if moves:
                 self._leave_zone(name, old_zone)
-                self._enter_zone(name, zone)
+                self._enter_zone(known, zone)
         self._touch(known)
-        if self._order is None:
+        if moves:
             self.layout_generation = self.generation
 
     def touch(self, name: str) -> None:
@@ -185,15 +193,17 @@ class Cache:
             return
         if node.pods:
             self._aside[name] = node.pods
-        self._leave_zone(name, _zone(node.node))
+        self._leave_zone(name, zone_of(node.node))
         self.generation = self.layout_generation = self._changes.touch(name)
         self._changes.drop_removed(self._nodes)
 
-    def _enter_zone(self, name: str, zone: tuple[str, str]) -> None:
-        self._zones.setdefault(zone, {})[name] = None
+    def _enter_zone(self, node: NodeInfo, zone: Zone) -> None:
+        self._arrivals += 1
+        node.arrival = self._arrivals
+        self._zones.setdefault(zone, {})[node.name] = None
         self._order = None
 
-    def _leave_zone(self, name: str, zone: tuple[str, str]) -> None:
+    def _leave_zone(self, name: str, zone: Zone) -> None:
         names = self._zones[zone]
         del names[name]
         if not names:
@@ -361,19 +371,3 @@ def _as_plugins_see_it(node: Node) -> Node:
         metadata=replace(node.metadata, resource_version=""),
         status=replace(node.status, conditions=conditions),
     )
-
-
-def _zone(node: Node) -> tuple[str, str]:
-    labels = node.metadata.labels
-    return labels.get(REGION, ""), labels.get(ZONE, "")
-
-
-def _round_robin(zones: list[list[str]]) -> list[str]:
-    """The first of each zone, then the second of each, and so on."""
-    found: list[str] = []
-    turn = 0
-    while zones:
-        zones = [names for names in zones if turn < len(names)]
-        found.extend(names[turn] for names in zones)
-        turn += 1
-    return found

@@ -161,6 +161,10 @@ class WorldCluster:
     def get(self, name: str) -> NodeInfo | None:
         return self._nodes.get(name)
 
+    @property
+    def node_count(self) -> int:
+        return len(self.nodes)
+
     def nodes_with_affinity_pods(self) -> Iterable[NodeInfo]:
         return [info for info in self.nodes if info.affinity_pods]
 

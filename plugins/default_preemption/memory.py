@@ -178,7 +178,7 @@ class Memory:
         if answers is None:
             return Recollection(Answers(), port, allowances, state, pod, keeps=False)
         answers.follow(port.snapshot, _others_nominated(port, pod), allowances)
-        if len(answers.by_node) > 2 * len(port.snapshot.nodes):
+        if len(answers.by_node) > 2 * port.snapshot.node_count:
             answers.by_node.clear()  # Most of them are gone: nodes come and go, and nobody tells.
         return Recollection(answers, port, allowances, state, pod, keeps=True)
 

@@ -185,7 +185,7 @@ class AffinityDomains:
         # Sets of nodes do not depend on the order in which they are filled.
         nodes = snapshot.nodes if self._asks or self._prefers else snapshot.nodes_with_affinity_pods()
         for node in nodes:
-            self.follow(snapshot.place_of(node.name), node)
+            self.follow(index.place_of(node.name), node)
         self._weights.settle()
 
     @property

@@ -37,7 +37,7 @@ class _Nodes:
         self.peers: dict[tuple[tuple[str, str], ...], tuple[Labels, list[int]]] = {}
         """Labels, as pairs → these, and a place for each pod that has them and may count. Of pods there are many, of labels few."""
         peers = self.peers
-        for place, node in enumerate(index.snapshot.nodes):
+        for place, node in index.occupied():
             if node.pods:
                 for labels in countable(node.pods.values(), pod.namespace):
                     key = tuple(labels.items())
@@ -52,16 +52,16 @@ class _Nodes:
             return self.index.all
         known = self._admitted.get(constraint.policies)
         if known is None:
-            pod, nodes = self._pod.pod, self.index.snapshot.nodes
-            places = [place for place, node in enumerate(nodes) if constraint.admits(pod, node.node)]
-            known = self._admitted[constraint.policies] = bits_of(places, len(nodes))
+            pod = self._pod.pod
+            places = [place for place, node in self.index.occupied() if constraint.admits(pod, node.node)]
+            known = self._admitted[constraint.policies] = bits_of(places, self.index.size)
         return known
 
     def zeros(self, counting: Bits) -> list[int]:
         """Place → 0 for a node that counts, -1 for another. Not to be changed: most constraints share it."""
         known = self._zeros.get(counting)
         if known is None:
-            size = len(self.index.snapshot.nodes)
+            size = self.index.size
             known = [0 if bit == "1" else -1 for bit in reversed(f"{counting:0{size}b}")]
             self._zeros[counting] = known
         return known

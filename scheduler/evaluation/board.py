@@ -44,17 +44,20 @@ STATES_PER_TRAITS = 40
 """… To put a shape beside others for nodes with some traits costs as much as for so many states; arbitrary within a factor of two."""
 MEMO_MAX = 2_000
 """So many levels of states are remembered for a shape; arbitrary."""
+SPARE_SHARE, SPARE_MIN = 16, 64
+"""So many places more than there are, in proportion and at least, are for nodes that come; arbitrary."""
 FEW = 4
 """So many nodes of a level are looked for one by one."""
 _LEVEL_MAX = 255
 
 
 class Board:
-    """Of one framework, while nodes neither come nor go."""
+    """Of one framework, while no more nodes come than it has places for."""
 
     def __init__(self, index: NodeIndex) -> None:
         self.index = index
-        self.size = len(index.state_at)
+        self.size = index.size + index.size // SPARE_SHARE + SPARE_MIN
+        """Places, those included that nodes may get as long as it serves."""
         self.levels = bytearray()
         """Column by column, in each the nodes from the last place to the first: 0 where a node is rejected, else one more than the sum of plain scores."""
         self.tables: list[BoardTable | None] = []
@@ -153,7 +156,7 @@ class Board:
         if bank is None:
             bank = self._banks[cell.traits] = _Bank(cell.traits, cell.size)
         if bank.joined < len(self._given):
-            bank.join(self.tables, self._given, self._many.values(), self.index.snapshot.nodes[place])
+            bank.join(self.tables, self._given, self._many.values(), self.index.node_at(place))
         keep, passing, doubt, levels = bank.passing, bank.passing, bank.alone, bank.fixed
         for one, members in bank.asked:
             found, unsure = one.pods.answers(use, cell.size)
@@ -268,7 +271,8 @@ class BoardTable:
         """Get a column that is as the nodes are, if it has none."""
         if self._column < 0 and not self._board.fill():
             del self._board.waiting[self]
-            self.take(bytes(map(self._known_levels().__getitem__, reversed(self._index.state_at))))
+            levels = bytes(map(self._known_levels().__getitem__, reversed(self._index.state_at)))
+            self.take(bytes(self._board.size - len(levels)) + levels)
         self.follow(self._index.changed_since(self._seen))
 
     def take(self, levels: bytes) -> None:
@@ -293,11 +297,11 @@ class BoardTable:
 
     def _known_levels(self) -> dict[NodeState, int]:
         """As `_level`, of each state that nodes are in, with one look at the room for states that are about equally full."""
-        nodes, known = self._index.snapshot.nodes, {}
+        node_in, known = self._index.node_in, {self._index.nowhere: 0}
         for cell in self._index.cells.values():
             if not cell.states:
                 continue
-            kind = self.kinds.of(cell.traits, lambda cell=cell: nodes[first_place(cell.bits)])  # type: ignore[misc]
+            kind = self.kinds.of(cell.traits, lambda cell=cell: node_in(cell.bits))  # type: ignore[misc]
             if self._is_easy(cell, kind):
                 for state in cell.states:
                     known[state] = kind.fixed + 1 + kind.score(state.use)
@@ -325,7 +329,8 @@ class BoardTable:
     @property
     def fit(self) -> Bits:
         """The nodes that pass the filters that go by states."""
-        return self._index.all ^ self._with(0)
+        everything = self._index.all
+        return everything ^ (everything & self._with(0))
 
     # --- keeping up ---------------------------------------------------------------------------------------------------
 
@@ -392,7 +397,7 @@ class BoardTable:
         for partition in self.partitions:
             partition.sets.clear()
         for traits, bits in index.by_traits.items():
-            kind = self.kinds.of(traits, lambda bits=bits: index.snapshot.nodes[first_place(bits)])  # type: ignore[misc]
+            kind = self.kinds.of(traits, lambda bits=bits: index.node_in(bits))  # type: ignore[misc]
             if kind.passes:
                 for partition, raw in zip(self.partitions, kind.raws, strict=True):
                     partition.add(raw, bits)

@@ -61,12 +61,11 @@ class AnswerColumn(Generic[A]):
         missing = among & ~self.known
         if not missing:
             return
-        ask, snapshot = self._ask, self._index.snapshot
-        nodes, effort = snapshot.nodes, snapshot.effort
+        ask, node_at, effort = self._ask, self._index.node_at, self._index.snapshot.effort
         found: dict[A, list[int]] = {}
         try:
             for place in places_in(missing):
-                found.setdefault(ask(nodes[place]), []).append(place)
+                found.setdefault(ask(node_at(place)), []).append(place)
                 effort.spend(1)
         except Paused:
             self._keep(found)
@@ -74,7 +73,7 @@ class AnswerColumn(Generic[A]):
         self._keep(found)
 
     def _keep(self, found: Mapping[A, Sequence[int]]) -> None:
-        size = len(self._index.snapshot.nodes)
+        size = self._index.size
         for answer, places in found.items():
             for place in places:
                 self._answers[place] = answer

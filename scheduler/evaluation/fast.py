@@ -22,11 +22,10 @@ from tidelog.api.selectors import SelectorError
 from tidelog.framework.diagnosis import Diagnosis, FitError
 from tidelog.framework.interface import Code, CycleState, Status
 from tidelog.framework.node_info import NodeInfo, PodInfo
-from tidelog.framework.node_sets import Bits, bits_of, picked
+from tidelog.framework.node_sets import Bits
 from tidelog.framework.node_statuses import NodeStatuses
 from tidelog.framework.offers import NotCountable
 from tidelog.framework.placements import future_pod
-from tidelog.framework.snapshot import Snapshot
 from tidelog.framework.tie_break import scan_start
 from tidelog.queue.nominator import Nominator
 from tidelog.scheduler.evaluation.asking import (
@@ -98,11 +97,11 @@ class FastEvaluation:
         """Of the shapes there."""
         self._search = Search(self._index)
         self._candidates: tuple[Sequence[NodeInfo], int, Bits] = ((), -1, 0)
-        """The latest candidates, for which epoch, and as a set."""
+        """The latest candidates, for which moves of nodes, and as a set."""
         self._valid_for = (-1, -1, -1, -1)
         """Epoch of the index, generations of listers, of the labels that are asked for, and of device classes, for which the tables hold."""
         self._nominated: tuple[tuple[int, int], Bits] = ((-1, -1), 0)
-        """The nodes to which somebody is nominated, and for which nominations and epoch."""
+        """The nodes to which somebody is nominated, and for which nominations and moves of nodes."""
         self._noted = -1
         """The nominations whose terms are known."""
         self.rekeyed = 0
@@ -147,13 +146,12 @@ class FastEvaluation:
         prepared = self._prepared(state, pod)
         if prepared is None:
             return None
-        nodes = self._framework.snapshot.nodes
-        start = scan_start(turn, len(nodes))
+        start = scan_start(turn, self._framework.snapshot.node_count)
         if prepared.shape is None and candidates is None and not nominated_node:
             found = self._find_once(prepared, start)
             if found is not None:
                 self._leave(state, pod, found, prepared, prepared.skip_filter())
-                return nodes[found.place].name, found
+                return self._index.node_at(found.place).name, found
         attempt = _Attempt(self, prepared, state, pod, candidates)
         feasible = attempt.feasible()
         if not feasible:
@@ -162,14 +160,14 @@ class FastEvaluation:
             return attempt.nowhere()
         if nominated_node:
             node = self._framework.snapshot.get(nominated_node)
-            bit = 0 if node is None else 1 << self._framework.snapshot.place_of(nominated_node)
+            bit = 0 if node is None else 1 << self._index.place_of(nominated_node)
             feasible = feasible & bit or feasible
         also = attempt.anew.scores(feasible) if attempt.anew is not None and feasible & (feasible - 1) else ()
         found = attempt.shape.choose(feasible, start, also, fewest=self._framework.ties_follow_pods)
         if self.watch is not None:
             self.watch.chosen(found.tied, found.place)
         self._leave(state, pod, found, prepared, attempt.skipped, feasible)
-        return nodes[found.place].name, found
+        return self._index.node_at(found.place).name, found
 
     def _leave(
         self,
@@ -183,17 +181,18 @@ class FastEvaluation:
         """The state as the rest of the cycle needs it: plugins that take part in that find what they wrote."""
         state.skip_filter = skipped
         state.later = prepared.plan.later
-        framework = self._framework
-        nodes = framework.snapshot.nodes
+        framework, node = self._framework, self._index.node_at(found.place)
         for plugin in prepared.plan.settling:
-            if plugin in framework.pre_filter and is_skipped(pre_filtered(plugin, state, pod, nodes)):
+            if plugin in framework.pre_filter and is_skipped(
+                pre_filtered(plugin, state, pod, framework.snapshot.nodes)
+            ):
                 continue
             asked = next(one for one in self._ways.filters if one.plugin is plugin)
-            asked.verdict(state, pod, nodes[found.place])
+            asked.verdict(state, pod, node)
             if plugin in framework.pre_score and found.feasible > 1:
-                skips_score(plugin, state, pod, picked(nodes, feasible))
+                skips_score(plugin, state, pod, self._index.in_order(feasible))
         if framework.observer is not None:
-            self._show(framework.observer, state, pod, nodes[found.place], prepared)
+            self._show(framework.observer, state, pod, node, prepared)
 
     def _show(
         self, observer: Observer, state: CycleState, pod: PodInfo, node: NodeInfo, prepared: Prepared
@@ -254,7 +253,7 @@ class FastEvaluation:
     def starts(self, members: Sequence[PodInfo], attempt: int) -> Callable[[int], int]:
         """Where the scan for one of several equally good nodes begins in a group's attempt, by the number of the try: the members come
         one by one, and then pods that are still to come."""
-        framework, nodes = self._framework, len(self._framework.snapshot.nodes)
+        framework, nodes = self._framework, self._framework.snapshot.node_count
         if not framework.ties_follow_pods:
             start = scan_start(attempt, nodes)
             return lambda _: start
@@ -316,7 +315,7 @@ class FastEvaluation:
         state: CycleState,
         pod: PodInfo,
     ) -> Prepared | None:
-        shapes, places = self._shapes, len(self._framework.snapshot.nodes)
+        shapes, places = self._shapes, self._index.size
         if len(shapes) >= SHAPES_MAX and (len(shapes) + 1) * places > PLACES_MAX:
             oldest = shapes.pop(next(iter(shapes)))
             if isinstance(oldest, Prepared):
@@ -370,7 +369,7 @@ class FastEvaluation:
         keys = framework.snapshot.label_keys.generation
         listers = framework.handle.listers
         valid_for = (self._index.epoch, listers.generation, keys, listers.devices.classes_generation)
-        if valid_for == self._valid_for:
+        if valid_for == self._valid_for and self._board.size >= self._index.size:
             return
         self._forget_shapes()
         if valid_for[1:] != self._valid_for[1:]:
@@ -386,9 +385,9 @@ class FastEvaluation:
 
     def nominated_bits(self, nominator: Nominator) -> Bits:
         """The nodes to which somebody is nominated."""
-        made_for = (nominator.generation, self._index.epoch)
+        made_for = (nominator.generation, self._index.moved)
         if self._nominated[0] != made_for:
-            self._nominated = (made_for, bits_of_names(self._framework.snapshot, nominator.nodes()))
+            self._nominated = (made_for, self._index.bits_of_names(nominator.nodes()))
         return self._nominated[1]
 
     def _note_nominated(self) -> None:
@@ -436,19 +435,12 @@ class FastEvaluation:
     def bits_of(self, candidates: Sequence[NodeInfo]) -> Bits:
         """A placement's nodes, which every member of its group asks for."""
         index = self._index
-        latest, epoch, bits = self._candidates
-        if latest is not candidates or epoch != index.epoch:
-            nodes, place_of = self._framework.snapshot.nodes, self._framework.snapshot.place_of
-            everything = len(candidates) == len(nodes)
-            bits = index.all if everything else bits_of([place_of(n.name) for n in candidates], len(nodes))
-            self._candidates = (candidates, index.epoch, bits)
+        latest, moved, bits = self._candidates
+        if latest is not candidates or moved != index.moved:
+            everything = len(candidates) == self._framework.snapshot.node_count
+            bits = index.all if everything else index.bits_of_names([node.name for node in candidates])
+            self._candidates = (candidates, index.moved, bits)
         return bits
-
-
-def bits_of_names(snapshot: Snapshot, names: Sequence[str]) -> Bits:
-    """The nodes of these names, as far as they are there."""
-    places = [snapshot.place_of(name) for name in names if snapshot.get(name) is not None]
-    return bits_of(places, len(snapshot.nodes)) if places else 0
 
 
 class _Attempt:
@@ -553,10 +545,10 @@ class _Attempt:
 
     def _forget_beside_others(self, column: AnswerColumn[Status | None], nominator: Nominator) -> None:
         """Other pods than before are nominated to some nodes."""
-        snapshot, before = self._framework.snapshot, self._prepared.beside_whom
+        before = self._prepared.beside_whom
         now: dict[str, Sequence[PodInfo]] = {name: nominator.pods_on(name) for name in nominator.nodes()}
         others = [name for name, pods in now.items() if before.get(name) != pods]
-        column.forget([snapshot.place_of(name) for name in others if snapshot.get(name) is not None])
+        column.forget(self._index.places.of_those_there(others))
         self._prepared.beside_whom = now
 
     def _verdict_beside(self, node: NodeInfo) -> Status | None:
@@ -592,18 +584,18 @@ class _Attempt:
 
     def _as_error(self, rejected: list[tuple[Status, Bits]]) -> FitError:
         prepared, examined, anew = self._prepared, self.examined, self.anew
-        if prepared.nowhere is None or prepared.nowhere[:2] != (examined, rejected) or anew is not None:
+        seen = (self._index.moved, examined, rejected)
+        if prepared.nowhere is None or prepared.nowhere[:3] != seen or anew is not None:
             narrowers = tuple(sorted((*prepared.narrowers, *(anew.narrowers if anew else ()))))
             diagnosis = Diagnosis(narrowers)
             if narrowers:
                 diagnosis.leave_out(narrowers)
-            # Where the nodes get other places or names, everything that was prepared goes.
-            diagnosis.reject_nodes(NodeStatuses(rejected, self._framework.snapshot.nodes))
-            prepared.nowhere = (examined, rejected, diagnosis)
+            diagnosis.reject_nodes(NodeStatuses(rejected, self._index))
+            prepared.nowhere = (*seen, diagnosis)
         count = (
-            len(self._framework.snapshot.nodes) if self.among is self._index.all else self.among.bit_count()
+            self._framework.snapshot.node_count if self.among is self._index.all else self.among.bit_count()
         )
-        return FitError(count, prepared.nowhere[2])
+        return FitError(count, prepared.nowhere[3])
 
     def _rejections_beside_nominated(self) -> dict[Status, Bits]:
         """Return the verdicts on the nodes to which pods are nominated. Raises NotFast if a plugin fails."""

@@ -4,14 +4,14 @@ Nodes that no resource, taint or host port tells apart are one *state*: what a p
 all. In a cluster of replicas there are a few dozen states for thousands of nodes; in the worst case each node is a state of its own.
 
 A changed node costs about two microseconds, its own object included: it moves to another state, and in the topologies that somebody
-asked for to another domain. Only nodes that come, go or change their zone make a new index, two microseconds a node, because then places
-are other ones.
+asked for to another domain. So does one that comes, goes or changes its zone, and a step of C for each node beside. Only when places are
+given anew (`node_places`) the index is made anew, too, at two microseconds a node.
 """
 
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from tidelog.api.objects import Node
 from tidelog.api.resources import CPU, MEMORY
@@ -19,6 +19,7 @@ from tidelog.framework.node_info import NodeInfo
 from tidelog.framework.node_sets import Bits, Topology, bits_of, first_place
 from tidelog.framework.offers import NodeSize, NodeUse
 from tidelog.framework.snapshot import Snapshot
+from tidelog.scheduler.evaluation.node_places import NodePlaces
 
 GRID = 48
 """Nodes are about equally full if so many steps of cpu and memory do not tell them apart; arbitrary within a factor of two."""
@@ -75,15 +76,34 @@ class Cell:
         return False
 
 
+_NO_TRAITS = _NO_PODS = -1
+
+
+def _nowhere() -> NodeState:
+    """The state of places that no node has: full, so that nobody asks about it."""
+    use = NodeUse(0, 0, 0, 0)
+    return NodeState(Cell(_NO_TRAITS, NodeSize(0, 0), use, is_full=True), _NO_PODS, use)
+
+
+def _use(node: NodeInfo) -> NodeUse:
+    requested = node.requested
+    return NodeUse(requested.get(CPU, 0), requested.get(MEMORY, 0), node.non_zero_cpu, node.non_zero_memory)
+
+
 class NodeIndex:
     """Follows one snapshot. Implements `tidelog.framework.node_sets.NodeSets`."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self.snapshot = snapshot
+        self.places = NodePlaces(snapshot)
         self.epoch = 0
-        """Grows when nodes come, go or move in the list: places are other ones then."""
+        """Grows when places are given anew."""
+        self.moved = 0
+        """`objects_changed` when nodes came, went, or got other places."""
+        self.nowhere = _nowhere()
+        """The state of places that no node has."""
         self.objects_changed = 0
-        """Grows when a node's own object changes."""
+        """Grows when a node's own object changes, and when a node comes or goes."""
         self.relabelled: dict[str, int] = {}
         """Topology key that somebody asked for → `objects_changed` when a node got another value of it."""
         self.revised = 0
@@ -92,7 +112,6 @@ class NodeIndex:
         """Number of traits → the nodes with them, as far as there are any."""
         self.traits_changed = 0
         """Grows when a node gets other traits."""
-        self.all: Bits = 0
         self.state_at: list[NodeState] = []
         """Place → state."""
         self.states: dict[tuple[object, ...], NodeState] = {}
@@ -109,11 +128,10 @@ class NodeIndex:
         self._pod_counts: list[int] = []
         """The keys of that, ascending."""
         self._topologies: dict[str, Topology] = {}
-        self._objects: list[Node] = []
+        self._objects: list[Node | None] = []
         self._traits: list[int] = []
         """Place → number of the node's traits."""
         self._traits_numbers: dict[tuple[object, ...], int] = {}
-        self._layout = -1
         self._generation = -1
         self._changes: list[int] = []
         """Places of nodes that changed, in that order."""
@@ -126,19 +144,63 @@ class NodeIndex:
         if snapshot.generation == self._generation:
             return
         changed = None
-        if snapshot.layout == self._layout and len(self._traits_numbers) <= len(self._traits) + TRAITS_SPARE:
+        if not self.places.is_worn and len(self._traits_numbers) <= len(self._traits) + TRAITS_SPARE:
             changed = snapshot.changed_since(self._generation)
-        if changed is None:
+        if changed is None or len(changed) > len(self.state_at):
             self._rebuild()
         else:
-            places = snapshot.places_of(changed)
-            for place in places:
-                self._follow(place)
-            self._changes += places
-            if len(self._changes) > 2 * len(self.state_at) + CHANGES_SPARE:
-                self._dropped += len(self._changes)
-                self._changes = []
+            self._follow_all(changed)
         self._generation = snapshot.generation
+
+    def _follow_all(self, names: Sequence[str]) -> None:
+        places = self.places.follow(names)
+        more = len(self.places.nodes) - len(self.state_at)
+        if more:
+            bits = ((1 << more) - 1) << len(self.state_at)
+            self.nowhere.bits |= bits
+            self.nowhere.cell.bits |= bits
+            self.nowhere.cell.states[self.nowhere] = None
+            self.state_at += [self.nowhere] * more
+            self._objects += [None] * more
+            self._traits += [_NO_TRAITS] * more
+            for topology in self._topologies.values():
+                topology.value_at += [None] * more
+        for place in places:
+            self._follow(place)
+        self._changes += places
+        if len(self._changes) > 2 * len(self.state_at) + CHANGES_SPARE:
+            self._dropped += len(self._changes)
+            self._changes = []
+
+    # --- as plugins see it --------------------------------------------------------------------------------------------
+
+    @property
+    def all(self) -> Bits:
+        """All nodes."""
+        return self.places.all
+
+    @property
+    def size(self) -> int:
+        """One more than the highest place."""
+        return len(self.state_at)
+
+    def occupied(self) -> Iterable[tuple[int, NodeInfo]]:
+        """Each place with its node."""
+        return self.places.occupied()
+
+    def place_of(self, name: str) -> int:
+        """The place of a node that is there."""
+        return self.places.of(name)
+
+    def in_order(self, nodes: Bits) -> list[NodeInfo]:
+        """These nodes, in the order in which they are examined."""
+        return self.places.in_order(nodes)
+
+    def listed(self, nodes: Bits) -> Bits:
+        """The set of these nodes by their places in `snapshot.nodes`."""
+        return self.places.listed(nodes)
+
+    # --- looking ------------------------------------------------------------------------------------------------------
 
     @property
     def changes(self) -> int:
@@ -159,12 +221,26 @@ class NodeIndex:
         """The domains of this key. The first question costs a step a node; the index follows it from then on."""
         found = self._topologies.get(key)
         if found is None:
-            found = self._topologies[key] = Topology(key, self.snapshot.nodes)
+            found = self._topologies[key] = Topology(key, self.places.nodes)
         return found
 
     def sample(self, state: NodeState) -> NodeInfo:
         """One of the nodes in this state, of which there must be one."""
-        return self.snapshot.nodes[first_place(state.bits)]
+        return self.node_in(state.bits)
+
+    def node_in(self, nodes: Bits) -> NodeInfo:
+        """One of these nodes, of which there must be one."""
+        return self.node_at(first_place(nodes))
+
+    def node_at(self, place: int) -> NodeInfo:
+        """The node at a place that some node has."""
+        found = self.places.nodes[place]
+        assert found is not None, f"no node is at place {place}"
+        return found
+
+    def first(self, nodes: Bits, start: int) -> int:
+        """The place of the first of these nodes at or after the `start`-th one in the order of examination, going round. There must be one."""
+        return self.places.first(nodes, start)
 
     def fewest(self, nodes: Bits) -> Bits:
         """Those of these nodes that have the fewest pods."""
@@ -176,11 +252,18 @@ class NodeIndex:
                     return found
         return nodes
 
+    def bits_of_names(self, names: Iterable[str]) -> Bits:
+        """The nodes of these names, as far as they are there."""
+        places = self.places.of_those_there(names)
+        return bits_of(places, self.size) if places else 0
+
     def _rebuild(self) -> None:
         self.epoch += 1
         self.objects_changed += 1
+        self.moved = self.objects_changed
+        self.places.lay_out()
         nodes = self.snapshot.nodes
-        self.all = (1 << len(nodes)) - 1
+        self.nowhere = _nowhere()
         self._topologies = {}
         self.relabelled = {}
         self._traits_numbers = {}
@@ -209,13 +292,12 @@ class NodeIndex:
             self._by_pods[state.pods] = self._by_pods.get(state.pods, 0) | state.bits
         self._pod_counts = sorted(self._by_pods)
         self._states_max = 2 * len(self.states) + EMPTY_STATES_MAX
-        self._layout = self.snapshot.layout
 
     def _follow(self, place: int) -> None:
-        node = self.snapshot.nodes[place]
-        if node.node is not self._objects[place]:
+        node = self.places.nodes[place]
+        if node is None or node.node is not self._objects[place]:
             self._follow_object(place, node)
-        old, new = self.state_at[place], self._state(place, node)
+        old, new = self.state_at[place], self.nowhere if node is None else self._state(place, node)
         if old is new:
             return
         bit = 1 << place
@@ -241,27 +323,32 @@ class NodeIndex:
 
     def _recount(self, bit: Bits, old: int, new: int) -> None:
         by_pods = self._by_pods
-        left = by_pods[old] ^ bit
-        if left:
-            by_pods[old] = left
-        else:
-            del by_pods[old]
-            self._pod_counts.remove(old)
-        known = by_pods.get(new)
-        if known is None:
-            insort(self._pod_counts, new)
-            known = 0
-        by_pods[new] = known | bit
+        if old != _NO_PODS:
+            left = by_pods[old] ^ bit
+            if left:
+                by_pods[old] = left
+            else:
+                del by_pods[old]
+                self._pod_counts.remove(old)
+        if new != _NO_PODS:
+            known = by_pods.get(new)
+            if known is None:
+                insort(self._pod_counts, new)
+                known = 0
+            by_pods[new] = known | bit
 
-    def _follow_object(self, place: int, node: NodeInfo) -> None:
-        before, now = self._objects[place], node.node
+    def _follow_object(self, place: int, node: NodeInfo | None) -> None:
+        before, now = self._objects[place], None if node is None else node.node
         self._objects[place] = now
         self.objects_changed += 1
-        number = self._traits_number(node)
-        relabelled = before.metadata.labels != now.metadata.labels
+        number = _NO_TRAITS if node is None else self._traits_number(node)
+        labels = None if now is None else now.metadata.labels
+        if before is None or now is None:
+            self.moved = self.objects_changed
+        relabelled = before is None or before.metadata.labels != labels
         if relabelled:
             for key, topology in self._topologies.items():
-                if topology.move(place, node.labels.get(key)):
+                if topology.move(place, None if labels is None else labels.get(key)):
                     self.relabelled[key] = self.objects_changed
         if relabelled or number != self._traits[place]:
             self.revised = self.objects_changed
@@ -271,12 +358,14 @@ class NodeIndex:
 
     def _move_traits(self, bit: Bits, old: int, new: int) -> None:
         self.traits_changed += 1
-        left = self.by_traits[old] ^ bit
-        if left:
-            self.by_traits[old] = left
-        else:
-            del self.by_traits[old]
-        self.by_traits[new] = self.by_traits.get(new, 0) | bit
+        if old != _NO_TRAITS:
+            left = self.by_traits[old] ^ bit
+            if left:
+                self.by_traits[old] = left
+            else:
+                del self.by_traits[old]
+        if new != _NO_TRAITS:
+            self.by_traits[new] = self.by_traits.get(new, 0) | bit
 
     def _drop_empty_states(self) -> None:
         self.drops += 1
@@ -298,10 +387,7 @@ class NodeIndex:
         )
         state = self.states.get(key)
         if state is None:
-            requested = node.requested
-            use = NodeUse(
-                requested.get(CPU, 0), requested.get(MEMORY, 0), node.non_zero_cpu, node.non_zero_memory
-            )
+            use = _use(node)
             state = self.states[key] = NodeState(self._cell(place, node, use), len(node.pods), use)
         return state
 

@@ -57,7 +57,7 @@ class Outline(NamedTuple):
 
 
 class Counted:
-    """A plugin that counts domains, for all pods that it signs alike; counted anew when labels by which it counts have changed."""
+    """A plugin that counts domains, for all pods that it signs alike; counted anew when nodes came or went, or labels by which it counts have changed."""
 
     def __init__(
         self, index: NodeIndex, name: str, weight: int, first: Domains, count: Callable[[], Domains | None]
@@ -81,18 +81,20 @@ class Counted:
         has_new_objects = index.objects_changed != self._made_at
         if (has_new_objects and self._renew()) or not (has_new_objects or self.now.reads_pods):
             return
-        follow, nodes = self.now.follow, index.snapshot.nodes
+        follow, node_at = self.now.follow, index.node_at
         for place in index.changed_since(since):
-            follow(place, nodes[place])
+            follow(place, node_at(place))
 
     def _renew(self) -> bool:
-        """Count again, if nodes were relabelled so that it matters; whether that was so."""
+        """Count again, if nodes came or went, or were relabelled so that it matters; whether that was so."""
         index = self._index
         since, domains = self._made_at, self.now
         self._made_at = index.objects_changed
         relabelled = index.relabelled
-        if not (domains.reads_nodes and index.revised > since) and not any(
-            relabelled.get(key, 0) > since for key in domains.reads_labels
+        if (
+            index.moved <= since
+            and not (domains.reads_nodes and index.revised > since)
+            and not any(relabelled.get(key, 0) > since for key in domains.reads_labels)
         ):
             return False
         now = self._count()

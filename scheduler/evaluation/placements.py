@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from tidelog.framework.interface import Placement
 from tidelog.framework.node_info import PodInfo
-from tidelog.framework.node_sets import Bits, bits_of, first_from, first_place
+from tidelog.framework.node_sets import Bits, bits_of, first_place
 from tidelog.scheduler.evaluation.node_index import NodeIndex, NodeState
 
 if TYPE_CHECKING:
@@ -139,9 +139,8 @@ class _Layout:
         """The sets of nodes that members tell apart by labels."""
         self._index = index
         self._generation = index.snapshot.generation
-        get, place_of = index.snapshot.get, index.snapshot.place_of
-        self._places = [[place_of(name) for name in p.nodes if get(name) is not None] for p in placements]
-        self._bits = [bits_of(places, len(index.state_at)) for places in self._places]
+        self._places = [index.places.of_those_there(p.nodes) for p in placements]
+        self._bits = [bits_of(places, index.size) for places in self._places]
         self._marks = [[tuple(b >> place & 1 for b in apart) for place in places] for places in self._places]
         self._kinds: list[Kind | None] = [None] * len(placements)
         self._holding: dict[str, list[int]] = {}
@@ -184,6 +183,10 @@ class _Layout:
     def members(self, number: int, found: Class) -> Bits:
         """The placement's nodes of this class."""
         return members_of(found, self.apart) & self._bits[number]
+
+    def first(self, nodes: Bits, start: int) -> int:
+        """The place of the first of these nodes at or after a start."""
+        return self._index.first(nodes, start)
 
 
 class Outlook:
@@ -228,7 +231,7 @@ class Outlook:
             everyone = 0
             for one in found.among:
                 everyone |= of(one)
-            bit = 1 << first_from(everyone, self._start_of(found.number))
+            bit = 1 << self._layout.first(everyone, self._start_of(found.number))
             taken = next(one for one in found.among if members[one] & bit)
             way = found.ways.get(taken)
             if way is None:
@@ -288,7 +291,7 @@ class PlacementMemory:
         self._keep_up()
         layout = self._layout(placements, apart)
         excluded = layout.holding(self.fast.nominated_nodes())
-        everywhere = len(self._index.snapshot.nodes)
+        everywhere = self._index.snapshot.node_count
         excluded.update(i for i, p in enumerate(placements) if len(p.nodes) == everywhere or p.allocations)
         return Outlook(
             self, layout, self._signature(members, more), excluded, self.fast.starts(members, turn)

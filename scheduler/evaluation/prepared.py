@@ -8,7 +8,7 @@ from tidelog.framework.diagnosis import Diagnosis
 from tidelog.framework.framework import Framework
 from tidelog.framework.interface import CycleState, Status
 from tidelog.framework.node_info import PodInfo
-from tidelog.framework.node_sets import Bits, Groups, bits_of, picked
+from tidelog.framework.node_sets import Bits, Groups, bits_of
 from tidelog.framework.offers import NotCountable
 from tidelog.scheduler.evaluation.asking import Asked, Way, Ways, is_skipped, pre_filtered, skips_score
 from tidelog.scheduler.evaluation.board import FAR, Board, BoardTable
@@ -66,8 +66,8 @@ class Prepared:
         """Of the nominations and the pod's priority for which the table's `beside` holds."""
         self.beside_whom: dict[str, Sequence[PodInfo]] = {}
         """These nominations: node → pods."""
-        self.nowhere: tuple[Bits, list[tuple[Status, Bits]], Diagnosis] | None = None
-        """The last time that no node was left: among which, who rejected which of them, and that as a diagnosis, which pods share."""
+        self.nowhere: tuple[int, Bits, list[tuple[Status, Bits]], Diagnosis] | None = None
+        """The last time that no node was left: after which moves of nodes, among which of them, who rejected which of them, and that as a diagnosis, which pods share."""
         self._narrowed_bits: tuple[int, Bits] = (-1, 0)
 
     def _narrow(self, part: Part, names: frozenset[str]) -> None:
@@ -154,18 +154,16 @@ class Prepared:
         """The nodes of these names; None: all."""
         if names is None:
             return self._index.all
-        snapshot = self._index.snapshot
-        places = [snapshot.place_of(name) for name in names if snapshot.get(name) is not None]
-        return bits_of(places, len(snapshot.nodes)) if places else 0
+        return self._index.bits_of_names(names)
 
     def narrowed_bits(self) -> Bits:
         """The nodes that PreFilter leaves."""
         if self.narrowed is None:
             return self._index.all
-        epoch, bits = self._narrowed_bits
-        if epoch != self._index.epoch:
+        moved, bits = self._narrowed_bits
+        if moved != self._index.moved:
             bits = self.bits(self.narrowed)
-            self._narrowed_bits = (self._index.epoch, bits)
+            self._narrowed_bits = (self._index.moved, bits)
         return bits
 
     def complete(self, state: CycleState) -> None:
@@ -242,8 +240,8 @@ class Anew:
         if not scorers:
             return []
         index, state, pod = self._index, self._state, self._pod
-        nodes = picked(index.snapshot.nodes, feasible)
-        places = picked(range(len(index.snapshot.nodes)), feasible)
+        nodes = index.in_order(feasible)
+        places = [index.place_of(node.name) for node in nodes]
         unscored = {
             p.name
             for p in self._ways.plain_pre_scores
@@ -259,6 +257,6 @@ class Anew:
             at: dict[int, list[int]] = {}
             for place, score in zip(places, raws, strict=True):
                 at.setdefault(score, []).append(place)
-            size = len(index.snapshot.nodes)
+            size = index.size
             found.append((asked.weight, [(score, bits_of(those, size)) for score, those in at.items()]))
         return found

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from tidelog.framework.interface import CycleState, Status
 from tidelog.framework.node_info import NodeInfo, PodInfo
-from tidelog.framework.node_sets import Bits, Groups, SizeMemo, first_from
+from tidelog.framework.node_sets import Bits, Groups, SizeMemo
 from tidelog.scheduler.evaluation.asking import Asked, Evaluation, NotFast, Way
 from tidelog.scheduler.evaluation.board import FAR, BoardTable
 from tidelog.scheduler.evaluation.columns import AnswerColumn
@@ -135,7 +135,8 @@ class Shape:
         changed = snapshot.objects_changed_since(self._object_generation)
         if changed is None:
             raise NotFast("too many changes")
-        places = snapshot.places_of(changed)
+        # Places that nodes have left are not asked about any more.
+        places = self._index.places.of_those_there(changed)
         for column in self._by_object:
             column.forget(places)
         self._object_generation = snapshot.object_generation
@@ -174,8 +175,8 @@ class Shape:
         columns: list[AnswerColumn[Status | None] | AnswerColumn[int]] = [*self.filters, *self.scorers]
         for column in columns:
             column.learn(everything)
-            found.update(dict.fromkeys(column.sets.values()))
-        return tuple(bits for bits in found if bits != everything)
+            found.update(dict.fromkeys([bits & everything for bits in column.sets.values()]))
+        return tuple(bits for bits in found if bits and bits != everything)
 
     def choose(
         self, feasible: Bits, start: int, also: Sequence[tuple[int, Groups]] = (), *, fewest: bool
@@ -191,7 +192,7 @@ class Shape:
         best, tied = self._table.best(groups)
         if fewest:
             tied = self._index.fewest(tied)
-        return Found(first_from(tied, start), count, tied, best)
+        return Found(self._index.first(tied, start), count, tied, best)
 
     def _scores(self, feasible: Bits) -> Iterable[tuple[int, Groups]]:
         evaluation = self._evaluation

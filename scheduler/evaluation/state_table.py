@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Sequence
 
-from tidelog.framework.interface import Status
+from tidelog.framework.interface import Code, Status
 from tidelog.framework.node_info import NodeInfo
 from tidelog.framework.node_sets import Bits, Groups, bits_of
 from tidelog.scheduler.evaluation.asking import Asked, Evaluation, Way
@@ -23,6 +23,9 @@ MEMO_SPARE = 1_000
 """So many verdicts on states that no node is in any more are remembered."""
 
 
+_NO_NODE = Status(Code.UNSCHEDULABLE)
+"""Of places that no node has; no filter says so, and nobody asks."""
+
 _Verdict = tuple[int, ...] | Status
 """Of the nodes in a state: their sum of plain scores and the raw scores to be normalised, or what the first filter says that they do not pass."""
 
@@ -34,7 +37,7 @@ class StateTable:
         """`kinds`: what is known of nodes by their traits, if the plugins offer that."""
         self._index = index
         self._evaluation = evaluation
-        self._memo: dict[NodeState, _Verdict] = {}
+        self._memo: dict[NodeState, _Verdict] = {index.nowhere: _NO_NODE}
         self._kinds = kinds
         self._once: dict[str, Status | None] = {}
         """Answers of filters that look at nothing but the pod."""
@@ -51,6 +54,8 @@ class StateTable:
         for found in index.states.values():
             if found.bits:
                 self._put(self._verdict(found), found.bits)
+        if index.nowhere.bits:
+            self._put(_NO_NODE, index.nowhere.bits)
 
     def rejections(self, name: str, among: Bits) -> list[tuple[Status, Bits]]:
         """The rejections of these nodes by the filter of this name."""
@@ -64,11 +69,18 @@ class StateTable:
 
     def follow(self, places: Sequence[int]) -> None:
         """The nodes at these places have changed."""
+        if len(self._state_at) < self._index.size:
+            self._know_new_places()
         if len(places) < MANY:
             for place in places:
                 self._follow(place)
         else:
             self._follow_many(places)
+
+    def _know_new_places(self) -> None:
+        index, known = self._index, len(self._state_at)
+        self._state_at += [index.nowhere] * (index.size - known)
+        self._put(_NO_NODE, (1 << index.size) - (1 << known))
 
     def _follow(self, place: int) -> None:
         old, new = self._state_at[place], self._index.state_at[place]
@@ -164,7 +176,7 @@ class StateTable:
         return self._ask(self._index.sample(state))
 
     def _forget_old_states(self) -> None:
-        used = dict.fromkeys((*self._state_at, *self._index.states.values()))
+        used = dict.fromkeys((self._index.nowhere, *self._state_at, *self._index.states.values()))
         self._memo = {state: verdict for state, verdict in self._memo.items() if state in used}
 
     def _ask(self, node: NodeInfo) -> _Verdict:

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from tidelog.framework.lanes import Row, marked, octets, ones
 from tidelog.framework.node_info import NodeInfo, PodInfo
-from tidelog.framework.node_sets import Bits, Groups, first_from, first_place
+from tidelog.framework.node_sets import Bits, Groups, first_place
 from tidelog.framework.offers import Bounds, ManyUses, Together
 from tidelog.scheduler.evaluation.asking import Asked, Evaluation
 from tidelog.scheduler.evaluation.kinds import (
@@ -71,7 +71,7 @@ class Search:
         self._followed = len(changed)
 
     def _sample_of(self, traits: int) -> NodeInfo:
-        return self._index.snapshot.nodes[first_place(self._index.by_traits[traits])]
+        return self._index.node_in(self._index.by_traits[traits])
 
     def _find(
         self,
@@ -107,7 +107,7 @@ class Search:
         groups = combined(feasible, self._normalized(evaluation, domains, passing, feasible))
         best, winners = _best(view, groups, index.all)
         tied = winners.nodes(fewest=fewest)
-        return Found(first_from(tied, start), count, tied, best)
+        return Found(index.first(tied, start), count, tied, best)
 
     def _normalized(
         self,

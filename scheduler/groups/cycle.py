@@ -350,7 +350,7 @@ class _Cycle:
     def _candidates(self, placement: Placement) -> list[NodeInfo] | None:
         """The placement's nodes in the snapshot's order, so that ties between nodes are broken as for a single pod; None for all."""
         snapshot = self.framework.snapshot
-        if len(placement.nodes) == len(snapshot.nodes):
+        if len(placement.nodes) == snapshot.node_count:
             return None
         nodes = [node for node in map(snapshot.get, placement.nodes) if node is not None]
         nodes.sort(key=lambda node: snapshot.place_of(node.name))
@@ -555,7 +555,7 @@ class _Cycle:
                 Rejection(plugin=plugin, reason=reason, nodes=nodes)
                 for (plugin, reason), nodes in sorted(counts.items(), key=lambda item: (-item[1], item[0]))
             ),
-            nodes=len(self.framework.snapshot.nodes),
+            nodes=self.framework.snapshot.node_count,
             explanation=(
                 *placement_lines(evaluations),
                 *lines_of_members((step.pod.key, step.state) for e in evaluations for step in e.steps),

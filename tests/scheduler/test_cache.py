@@ -258,7 +258,7 @@ def test_changes_are_told_from_any_generation_on() -> None:
 
 NODES = [f"n{i}" for i in range(5)]
 PODS = [f"p{i}" for i in range(7)]
-SLOTS = [name for name in NodeInfo.__slots__ if name != "generation"]
+SLOTS = [name for name in NodeInfo.__slots__ if name not in ("arrival", "generation")]
 
 
 def contents(found: NodeInfo) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -72,7 +72,7 @@ class Cluster:
             self.listers.delete(obj)
 
     @property
-    def nodes(self) -> list[NodeInfo]:
+    def nodes(self) -> Sequence[NodeInfo]:
         """The nodes as an attempt sees them now."""
         self._snapshot.refresh(self._cache)
         return self._snapshot.nodes

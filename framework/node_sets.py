@@ -162,6 +162,9 @@ class NodeSets(Protocol):
     def occupied(self) -> Iterable[tuple[int, NodeInfo]]:
         """Each place with its node."""
 
+    def node_or_none(self, place: int) -> NodeInfo | None:
+        """The node at a place, if there is one."""
+
     def place_of(self, name: str) -> int:
         """The place of a node that is there."""
 

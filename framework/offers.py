@@ -21,6 +21,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from enum import Flag, auto
 from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol, runtime_checkable
 
+from tidelog.api.selectors import Labels
 from tidelog.framework.lanes import Lanes
 from tidelog.framework.node_sets import Bits, Groups, NodeSets
 
@@ -110,7 +111,7 @@ class Domains(Protocol):
 
     @property
     def reads_labels(self) -> Sequence[str]:
-        """The labels of nodes by which it counts. When one of them changes on some node, everything is counted anew."""
+        """The labels of nodes by which it counts. When one of them changes on some node, or nodes come or go, everything is counted anew, unless it is `FollowsMoves`."""
 
     @property
     def reads_nodes(self) -> bool:
@@ -134,6 +135,16 @@ class Domains(Protocol):
 
     def fill(self, state: CycleState) -> None:
         """Leave in the state what PreFilter would leave."""
+
+
+@runtime_checkable
+class FollowsMoves(Protocol):
+    """For `Domains` that need not be counted anew when nodes come, go, or get other labels or taints."""
+
+    def follow_moves(self, moves: Mapping[int, Labels | None]) -> bool:
+        """Be as the nodes at these places are: place → the labels of the node there until now, None where none was. The topologies are as the nodes are already.
+        The pods there are told of afterwards, with `follow`, of nodes that are there. False: everything has to be counted anew.
+        """
 
 
 @runtime_checkable
@@ -258,6 +269,7 @@ __all__: Sequence[str] = (
     "ConcernsPods",
     "CountsDomains",
     "Domains",
+    "FollowsMoves",
     "LooksBeyond",
     "ManyPods",
     "ManyUses",

@@ -6,10 +6,11 @@ that uses it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from tidelog.api.objects import Pod
+from tidelog.api.selectors import Labels
 from tidelog.framework.behaviours import ONE_IMAGE_SIZE
 from tidelog.framework.interface import CycleState, Depends, Handle, Plugin, ScorePlugin, Status
 from tidelog.framework.node_info import NodeInfo, PodInfo
@@ -83,6 +84,7 @@ class ImageDomains:
     def __init__(self, plugin: ImageLocality, images: Sequence[str], nodes: NodeSets) -> None:
         self._plugin = plugin
         self._images = images
+        self._nodes = nodes
         self._at: dict[int, _Holding] = {}
         """Place → what the node holds; nodes that hold nothing are left out."""
         self._sets: dict[_Holding, Bits] = {}
@@ -96,8 +98,16 @@ class ImageDomains:
     def has_no_say(self) -> bool:
         return not self._sets
 
+    def follow_moves(self, moves: Mapping[int, Labels | None]) -> bool:
+        for place in moves:
+            if self._nodes.node_or_none(place) is None:
+                self._hold(place, ())
+        return True
+
     def follow(self, place: int, node: NodeInfo) -> None:
-        held = _held(self._images, node) if node.images else ()
+        self._hold(place, _held(self._images, node) if node.images else ())
+
+    def _hold(self, place: int, held: _Holding) -> None:
         before = self._at.get(place, ())
         if held == before:
             return

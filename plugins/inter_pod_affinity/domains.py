@@ -7,12 +7,12 @@ or unwanted, and of those with each weight. A question costs a few operations on
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from tidelog.api.selectors import Labels
 from tidelog.framework.interface import CycleState, Status
 from tidelog.framework.node_info import NodeInfo, PodInfo
-from tidelog.framework.node_sets import Bits, Groups, NodeSets
+from tidelog.framework.node_sets import Bits, Groups, NodeSets, bits_of
 from tidelog.plugins.domain_counts import PairCounts, TopologyPair
 from tidelog.plugins.inter_pod_affinity.counts import (
     FILTER_STATE,
@@ -41,6 +41,26 @@ class _Pairs:
         """Place → what its pods contribute; nodes whose pods contribute nothing are left out."""
         self.sets: dict[str, Bits] = {}
         """Key → nodes of its pairs with a count. Keys without any are left out."""
+        self._moving: Bits = 0
+        """Places that are in no set for the time being."""
+
+    def begin_moves(self, places: Bits) -> None:
+        """Take these places out of all sets, until `end_moves`."""
+        self._moving = places
+        self.sets = {key: left for key, bits in self.sets.items() if (left := bits & ~places)}
+
+    def end_moves(self, places: Iterable[int]) -> None:
+        """Put them where they belong."""
+        self._moving = 0
+        for key in self._keys:
+            values = self._index.topology(key).value_at
+            found = self.sets.get(key, 0)
+            for place in places:
+                value = values[place]
+                if value is not None and (key, value) in self._counts:
+                    found |= 1 << place
+            if found:
+                self.sets[key] = found
 
     def set(self, place: int, new: Counter[TopologyPair]) -> None:
         """The node at this place contributes this from now on."""
@@ -70,11 +90,11 @@ class _Pairs:
         if bool(old) != bool(new):
             key, value = pair
             self._keys[key] = None
-            bits = self.sets.get(key, 0) ^ self._index.topology(key).bits[value]
+            bits = self.sets.get(key, 0) ^ (self._index.topology(key).bits.get(value, 0) & ~self._moving)
             if bits:
                 self.sets[key] = bits
             else:
-                del self.sets[key]
+                self.sets.pop(key, None)
 
     def as_counts(self) -> PairCounts:
         """For a state that can be changed."""
@@ -101,6 +121,28 @@ class _Weights:
         self.sets: dict[str, dict[int, Bits]] = {}
         self._is_settled = False
         """The sets are as the pairs are. While all nodes are counted for the first time, only the pairs are kept."""
+        self._moving: Bits = 0
+        """Places that are in no set for the time being."""
+
+    def begin_moves(self, places: Bits) -> None:
+        """Take these places out of all sets, until `end_moves`."""
+        self._moving = places
+        self.sets = {
+            key: {weight: left for weight, bits in sets.items() if (left := bits & ~places)}
+            for key, sets in self.sets.items()
+        }
+
+    def end_moves(self, places: Iterable[int]) -> None:
+        """Put them where they belong."""
+        self._moving = 0
+        for key in self._keys:
+            values, sets = self._index.topology(key).value_at, self.sets.setdefault(key, {})
+            for place in places:
+                value = values[place]
+                weight = 0 if value is None else self._pairs.get((key, value), 0)
+                if weight:
+                    sets[weight] = sets.get(weight, 0) | 1 << place
+        self.sets = {key: sets for key, sets in self.sets.items() if sets}
 
     def settle(self) -> None:
         """All nodes have been counted."""
@@ -139,7 +181,9 @@ class _Weights:
         if not self._is_settled:
             return
         key, value = pair
-        bits = self._index.topology(key).bits[value]
+        bits = self._index.topology(key).bits.get(value, 0) & ~self._moving
+        if not bits:
+            return
         sets = self.sets.setdefault(key, {})
         if old:
             left = sets[old] ^ bits
@@ -207,6 +251,24 @@ class AffinityDomains:
     @property
     def reads_labels(self) -> Sequence[str]:
         return tuple(self._keys)
+
+    def follow_moves(self, moves: Mapping[int, Labels | None]) -> bool:
+        all_counted = (self._near, self._too_near, self._unwanted, self._weights)
+        places = bits_of(list(moves), self._index.size) if moves else 0
+        for counted in all_counted:
+            counted.begin_moves(places)
+        for place in moves:
+            node = self._index.node_or_none(place)
+            if node is not None:
+                self.follow(place, node)
+            else:
+                self._near.set(place, Counter())
+                self._too_near.set(place, Counter())
+                self._unwanted.set(place, Counter())
+                self._weights.set(place, _NOTHING)
+        for counted in all_counted:
+            counted.end_moves(moves)
+        return True
 
     def follow(self, place: int, node: NodeInfo) -> None:
         if not (

@@ -7,7 +7,7 @@ The rules themselves are those of `filter.py` and `score.py`, which the tests ho
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from tidelog.api.selectors import Labels
 from tidelog.api.well_known import HOSTNAME
@@ -66,24 +66,27 @@ class _Nodes:
             self._zeros[counting] = known
         return known
 
-    def with_keys(self, constraints: Iterable[Constraint]) -> Bits:
-        """The nodes that have the keys of all these."""
+    def with_keys(self, keys: Iterable[str]) -> Bits:
+        """The nodes that have all these keys."""
         found = self.index.all
-        for constraint in constraints:
-            found &= self.index.topology(constraint.topology_key).everywhere
+        for key in keys:
+            found &= self.index.topology(key).everywhere
         return found
 
 
 class _Counted:
     """One constraint's matching pods, per domain, and the nodes of all domains with the same count."""
 
-    def __init__(self, pod: PodInfo, constraint: Constraint, among: Bits, nodes: _Nodes) -> None:
-        """`among`: the nodes that have the keys which this constraint asks for."""
+    def __init__(self, pod: PodInfo, constraint: Constraint, keys: Sequence[str], nodes: _Nodes) -> None:
+        """`keys`: a node counts only if it has these."""
         self.constraint = constraint
+        self._pod = pod.pod
+        self._keys = keys
         self.topology: Topology = nodes.index.topology(constraint.topology_key)
         self.itself = int(constraint.matches(pod.labels))
         self._values = self.topology.value_at
-        counting = among & self.topology.everywhere & nodes.admitted(constraint)
+        counting = nodes.with_keys(keys) & self.topology.everywhere & nodes.admitted(constraint)
+        self._counting: Bits = counting
         self._here = nodes.zeros(counting).copy()
         """Place → matching pods on a node that counts; -1 on one that does not."""
         counts = {value: 0 for value, bits in self.topology.bits.items() if bits & counting}
@@ -105,6 +108,66 @@ class _Counted:
         for value, bits in self.topology.bits.items():
             count = counts.get(value, 0)
             self.sets[count] = self.sets.get(count, 0) | bits
+
+    def follow_moves(self, moves: Mapping[int, Labels | None], nodes: NodeSets) -> None:
+        """As `FollowsMoves`. Pods that may count at these places are to be told afterwards, also if there are as many as before."""
+        key, bits_now, here = self.constraint.topology_key, self.topology.bits, self._here
+        here += [-1] * (nodes.size - len(here))
+        before: dict[str, Bits] = {}
+        counts: dict[str, int] = {}
+        """Domain that some node leaves or comes to → its nodes and its count until now, and without the pods on these nodes."""
+        moving = 0
+        for place, labels in moves.items():
+            bit = 1 << place
+            moving |= bit
+            for value, own in ((None if labels is None else labels.get(key), bit), (self._values[place], 0)):
+                if value is not None:
+                    before[value] = before.get(value, 0) | own
+        for value, own in before.items():
+            counts[value] = self._drop(value, own | bits_now.get(value, 0) & ~moving)
+        for place, labels in moves.items():
+            if here[place] > 0:
+                assert labels is not None, "pods count where a node is"
+                counts[labels[key]] -= here[place]
+            counts_here = self._counts_at(place, nodes)
+            here[place] = 0 if counts_here else -1
+            if counts_here != bool(self._counting >> place & 1):
+                self._counting ^= 1 << place
+        for value, count in counts.items():
+            self._put(value, count, bits_now.get(value, 0))
+        self.domains = len(self._counts)
+
+    def _drop(self, value: str, nodes: Bits) -> int:
+        """Forget a domain of these nodes; returns its count."""
+        count = self._counts.pop(value, None)
+        if count is not None:
+            self.frequency[count] -= 1
+            if not self.frequency[count]:
+                del self.frequency[count]
+        if nodes:
+            left = self.sets[count or 0] ^ nodes
+            if left:
+                self.sets[count or 0] = left
+            else:
+                del self.sets[count or 0]
+        return count or 0
+
+    def _put(self, value: str, count: int, nodes: Bits) -> None:
+        """Know a domain of these nodes."""
+        if nodes & self._counting:
+            self._counts[value] = count
+            self.frequency[count] = self.frequency.get(count, 0) + 1
+        if nodes:
+            self.sets[count] = self.sets.get(count, 0) | nodes
+
+    def _counts_at(self, place: int, nodes: NodeSets) -> bool:
+        node = nodes.node_or_none(place)
+        return (
+            node is not None
+            and self._values[place] is not None
+            and all(key in node.labels for key in self._keys)
+            and (not any(self.constraint.policies) or self.constraint.admits(self._pod, node.node))
+        )
 
     def follow(self, place: int, labels: list[Labels]) -> None:
         """Set what may count at this place from now on."""
@@ -200,16 +263,30 @@ class SpreadDomains:
         self._size = SizeMemo()
         """Of the nodes that are scored."""
         nodes = _Nodes(pod, index)
-        with_keys = nodes.with_keys(hard)
-        self._hard = [_Counted(pod, constraint, with_keys, nodes) for constraint in hard]
-        with_keys = nodes.with_keys(soft if needs_all_keys else ())
+        keys = [one.topology_key for one in hard]
+        self._hard = [_Counted(pod, constraint, keys, nodes) for constraint in hard]
+        keys = [one.topology_key for one in soft] if needs_all_keys else []
         self._soft = [
             # Of a host name's pods those of each node count alone, whatever other keys it has.
-            _Counted(pod, _for_score(one), index.all if one.topology_key == HOSTNAME else with_keys, nodes)
+            _Counted(pod, _for_score(one), () if one.topology_key == HOSTNAME else keys, nodes)
             for one in soft
         ]
-        if not needs_all_keys and any("" in counted.topology.bits for counted in self._soft):
+        if self._has_shared_domain():
             raise NotCountable("nodes without a key share a domain with those whose value is empty")
+
+    def _has_shared_domain(self) -> bool:
+        return not self._needs_all_keys and any("" in counted.topology.bits for counted in self._soft)
+
+    def follow_moves(self, moves: Mapping[int, Labels | None]) -> bool:
+        if self._has_shared_domain():
+            return False
+        for counted in (*self._hard, *self._soft):
+            counted.follow_moves(moves, self._index)
+        for place in moves:
+            node = self._index.node_or_none(place)
+            if node is not None:
+                self.follow(place, node)
+        return True
 
     has_no_say = False
 

@@ -11,10 +11,11 @@ given anew (`node_places`) the index is made anew, too, at two microseconds a no
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from tidelog.api.objects import Node
 from tidelog.api.resources import CPU, MEMORY
+from tidelog.api.selectors import Labels
 from tidelog.framework.node_info import NodeInfo
 from tidelog.framework.node_sets import Bits, Topology, bits_of, first_place
 from tidelog.framework.offers import NodeSize, NodeUse
@@ -29,6 +30,9 @@ EMPTY_STATES_MAX = 1_000
 
 CHANGES_SPARE = 10_000
 """Twice as many changes as there are nodes are remembered, and so many more: who comes later looks at all nodes."""
+
+MOVES_MAX = 1_000
+"""So many moves of nodes are remembered: who comes later counts all nodes."""
 
 TRAITS_SPARE = 1_000
 """So many sets of traits that no node has any more are remembered at most before the index is made anew."""
@@ -104,6 +108,10 @@ class NodeIndex:
         """The state of places that no node has."""
         self.objects_changed = 0
         """Grows when a node's own object changes, and when a node comes or goes."""
+        self._moves: list[tuple[int, int, Labels | None]] = []
+        """`objects_changed`, place, and the labels there before: of nodes that came, went or got other labels or traits, in that order."""
+        self._moves_from = 0
+        """Those later than this `objects_changed` are remembered."""
         self.relabelled: dict[str, int] = {}
         """Topology key that somebody asked for → `objects_changed` when a node got another value of it."""
         self.revised = 0
@@ -217,6 +225,21 @@ class NodeIndex:
         first = changes - self._dropped
         return self._changes[first : first + most] if first >= 0 else None
 
+    def moves_since(self, objects_changed: int) -> Mapping[int, Labels | None] | None:
+        """Place → the labels there before, None where no node was, of nodes that came, went, or got other labels or taints since; None if it is too long ago to be known."""
+        if objects_changed < self._moves_from:
+            return None
+        found: dict[int, Labels | None] = {}
+        for at, place, before in reversed(self._moves):
+            if at <= objects_changed:
+                break
+            found[place] = before
+        return found
+
+    def node_or_none(self, place: int) -> NodeInfo | None:
+        """The node at a place, if there is one."""
+        return self.places.nodes[place]
+
     def topology(self, key: str) -> Topology:
         """The domains of this key. The first question costs a step a node; the index follows it from then on."""
         found = self._topologies.get(key)
@@ -260,7 +283,8 @@ class NodeIndex:
     def _rebuild(self) -> None:
         self.epoch += 1
         self.objects_changed += 1
-        self.moved = self.objects_changed
+        self.moved = self._moves_from = self.objects_changed
+        self._moves = []
         self.places.lay_out()
         nodes = self.snapshot.nodes
         self.nowhere = _nowhere()
@@ -352,9 +376,17 @@ class NodeIndex:
                     self.relabelled[key] = self.objects_changed
         if relabelled or number != self._traits[place]:
             self.revised = self.objects_changed
+            self._note_move(place, before)
         if number != self._traits[place]:
             self._move_traits(1 << place, self._traits[place], number)
             self._traits[place] = number
+
+    def _note_move(self, place: int, before: Node | None) -> None:
+        if len(self._moves) >= MOVES_MAX:
+            self._moves_from = self._moves[-1][0]
+            self._moves = []
+        labels = None if before is None else before.metadata.labels
+        self._moves.append((self.objects_changed, place, labels))
 
     def _move_traits(self, bit: Bits, old: int, new: int) -> None:
         self.traits_changed += 1

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from tidelog.framework.framework import Framework
 from tidelog.framework.interface import CycleState
 from tidelog.framework.node_info import PodInfo
-from tidelog.framework.offers import Domains
+from tidelog.framework.offers import Domains, FollowsMoves
 from tidelog.scheduler.evaluation.asking import (
     Bundle,
     Evaluation,
@@ -57,7 +57,7 @@ class Outline(NamedTuple):
 
 
 class Counted:
-    """A plugin that counts domains, for all pods that it signs alike; counted anew when nodes came or went, or labels by which it counts have changed."""
+    """A plugin that counts domains, for all pods that it signs alike; counted anew when nodes came or went, or labels by which it counts have changed, unless it follows that itself."""
 
     def __init__(
         self, index: NodeIndex, name: str, weight: int, first: Domains, count: Callable[[], Domains | None]
@@ -79,14 +79,16 @@ class Counted:
             return
         since, self._changes = self._changes, changes
         has_new_objects = index.objects_changed != self._made_at
-        if (has_new_objects and self._renew()) or not (has_new_objects or self.now.reads_pods):
+        if (has_new_objects and self._is_renewed()) or not (has_new_objects or self.now.reads_pods):
             return
-        follow, node_at = self.now.follow, index.node_at
-        for place in index.changed_since(since):
-            follow(place, node_at(place))
+        follow, node_at = self.now.follow, index.node_or_none
+        for place in dict.fromkeys(index.changed_since(since)):
+            node = node_at(place)
+            if node is not None:
+                follow(place, node)
 
-    def _renew(self) -> bool:
-        """Count again, if nodes came or went, or were relabelled so that it matters; whether that was so."""
+    def _is_renewed(self) -> bool:
+        """Whether nodes came or went, or were relabelled, so that it had to be counted anew."""
         index = self._index
         since, domains = self._made_at, self.now
         self._made_at = index.objects_changed
@@ -97,6 +99,10 @@ class Counted:
             and not any(relabelled.get(key, 0) > since for key in domains.reads_labels)
         ):
             return False
+        if isinstance(domains, FollowsMoves):
+            moves = index.moves_since(since)
+            if moves is not None and domains.follow_moves(moves):
+                return False
         now = self._count()
         assert now is not None, f"{self.name} had something to say about such pods"
         self.now = now

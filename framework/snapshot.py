@@ -12,17 +12,15 @@ Who keeps tables about nodes (the fast evaluation) brings them up to date with `
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from operator import attrgetter
+from functools import cached_property
 from typing import Protocol
 
 from tidelog.api.well_known import HOSTNAME
 from tidelog.framework.changes import ChangeList
-from tidelog.framework.effort import Effort
+from tidelog.framework.effort import Effort, Paused
 from tidelog.framework.label_keys import LabelKeys
 from tidelog.framework.node_info import NodeInfo, PodInfo
 from tidelog.framework.node_order import Zone, round_robin, zone_of
-
-_arrival = attrgetter("arrival")
 
 
 class SnapshotSource(Protocol):
@@ -31,10 +29,6 @@ class SnapshotSource(Protocol):
     @property
     def generation(self) -> int:
         """Of the latest change."""
-
-    @property
-    def layout_generation(self) -> int:
-        """Of the latest change of the list of nodes."""
 
     @property
     def label_keys(self) -> LabelKeys:
@@ -59,8 +53,11 @@ class _NodeList:
 
     def __init__(self, names: Sequence[str], nodes: Mapping[str, NodeInfo]) -> None:
         self.names = tuple(names)
-        self.nodes = [nodes[name] for name in names]
-        self.place_of = {name: place for place, name in enumerate(names)}
+        self.nodes = list(map(nodes.__getitem__, names))
+
+    @cached_property
+    def place_of(self) -> Mapping[str, int]:
+        return dict(zip(self.names, range(len(self.names)), strict=True))
 
 
 class Snapshot:
@@ -90,7 +87,12 @@ class Snapshot:
         self.layout = 0
         """Grows when nodes come, go or move in the list."""
         self._source_generation = 0
-        self._source_layout = 0
+        self._left: Sequence[str] | None = None
+        """Nodes that have changed, which a refresh did not come to before its turn was over; None if it came to the end."""
+        self._is_laid_out = True
+        """Zones and list are as the nodes are."""
+        self._mixed: dict[Zone, None] = {}
+        """Zones whose nodes may be in another order."""
         self.generation = 0
         """Grows with each change of the snapshot."""
         self.object_generation = 0
@@ -112,9 +114,9 @@ class Snapshot:
         return len(self._nodes)
 
     @property
-    def zones(self) -> Collection[Zone]:
-        """Those with nodes, in the order in which they are gone round."""
-        return self._zones.keys()
+    def zones(self) -> Mapping[Zone, Collection[str]]:
+        """Those with nodes, in the order in which they are gone round, and the nodes of each in the order of examination."""
+        return self._zones
 
     @property
     def nodes(self) -> Sequence[NodeInfo]:
@@ -182,47 +184,66 @@ class Snapshot:
     # --- following the cache ------------------------------------------------------------------------------------------
 
     def refresh(self, source: SnapshotSource) -> None:
-        """Be as the source is now."""
-        if source.generation == self._source_generation:
+        """Be as the source is now. Raises Paused when the turn of the attempt is over: after thousands of nodes came, say; the next refresh goes on."""
+        if source.generation == self._source_generation and self._left is None:
             return
         self.label_keys = source.label_keys
         changed = source.changed_since(self._source_generation)
         if changed is None:
             changed = list(dict.fromkeys((*self._nodes, *source.node_names())))
-        if source.layout_generation != self._source_layout:
-            self._lay_out(changed, source)
-        nodes = self._nodes
         # Oldest change first, so that the snapshot's own list has the source's order.
-        for name in reversed(changed):
+        left = changed[::-1] if self._left is None else list(dict.fromkeys((*self._left, *reversed(changed))))
+        self._source_generation = source.generation
+        nodes, effort = self._nodes, self.effort
+        for number, name in enumerate(left, 1):
             old, new = nodes.get(name), source.get(name)
             self._note(name, old, new)
-            if new is None:
-                nodes.pop(name, None)
-            elif old is not new:
-                nodes[name] = new
-                if self._list is not None:
-                    self._list.nodes[self._list.place_of[name]] = new
-        self._changes.drop_removed(nodes)
-        self._object_changes.drop_removed(nodes)
-        self._source_generation = source.generation
-        self._source_layout = source.layout_generation
+            if old is not new:
+                self._replace(name, old, new)
+            try:
+                effort.spend(1)
+            except Paused:
+                self._left = left[number:]
+                raise
+        self._left = None
+        if not self._is_laid_out:
+            self._lay_out(source)
 
-    def _lay_out(self, changed: Iterable[str], source: SnapshotSource) -> None:
-        """Have the zones as the source has them."""
-        zones, came = self._zones, []
-        for name in changed:
-            old, new = self._nodes.get(name), source.get(name)
-            if old is not None and new is not None and old.arrival == new.arrival:
-                continue
+    def _replace(self, name: str, old: NodeInfo | None, new: NodeInfo | None) -> None:
+        if new is None:
+            del self._nodes[name]
+        else:
+            self._nodes[name] = new
+        if old is None or new is None or old.arrival != new.arrival:
+            self._is_laid_out = False
             if old is not None:
-                del zones[zone_of(old.node)][name]
+                del self._zones[zone_of(old.node)][name]
             if new is not None:
-                came.append(new)
-        for node in sorted(came, key=_arrival):
-            zones.setdefault(zone_of(node.node), {})[node.name] = None
+                self._enter(new)
+        if self._list is not None and self._is_laid_out:
+            assert new is not None, "no node has gone"
+            self._list.nodes[self._list.place_of[name]] = new
+
+    def _enter(self, node: NodeInfo) -> None:
+        zone = zone_of(node.node)
+        names = self._zones.setdefault(zone, {})
+        # They come in the order of their last change, which is mostly that in which they arrived.
+        if names and self._nodes[next(reversed(names))].arrival > node.arrival:
+            self._mixed[zone] = None
+        names[node.name] = None
+
+    def _lay_out(self, source: SnapshotSource) -> None:
+        """Have the zones as the source has them."""
+        nodes, zones = self._nodes, self._zones
+        for zone in self._mixed:
+            zones[zone] = dict.fromkeys(sorted(zones[zone], key=lambda name: nodes[name].arrival))
+        self._mixed = {}
         self._zones = {zone: zones[zone] for zone in source.zones}
         self._list = None
         self.layout += 1
+        self._changes.drop_removed(nodes)
+        self._object_changes.drop_removed(nodes)
+        self._is_laid_out = True
 
     def _note(self, name: str, old: NodeInfo | None, new: NodeInfo | None) -> None:
         """Keep what is derived from all nodes exact while `old` becomes `new`."""

@@ -89,8 +89,6 @@ class Cache:
         self._changes = ChangeList()
         self.generation = 0
         """The number of the latest change; grows with each."""
-        self.layout_generation = 0
-        """The generation of the latest change of the list of nodes."""
 
     # --- reading ----------------------------------------------------------------------------------------------------
 
@@ -177,8 +175,6 @@ class Cache:
                 self._leave_zone(name, old_zone)
                 self._enter_zone(known, zone)
         self._touch(known)
-        if moves:
-            self.layout_generation = self.generation
 
     def touch(self, name: str) -> None:
         """Something has changed that counts as the node's own, though it is told elsewhere; a node that is not known is not an error."""
@@ -194,7 +190,7 @@ class Cache:
         if node.pods:
             self._aside[name] = node.pods
         self._leave_zone(name, zone_of(node.node))
-        self.generation = self.layout_generation = self._changes.touch(name)
+        self.generation = self._changes.touch(name)
         self._changes.drop_removed(self._nodes)
 
     def _enter_zone(self, node: NodeInfo, zone: Zone) -> None:

@@ -150,8 +150,7 @@ class FastEvaluation:
         if prepared.shape is None and candidates is None and not nominated_node:
             found = self._find_once(prepared, start)
             if found is not None:
-                self._leave(state, pod, found, prepared, prepared.skip_filter())
-                return self._index.node_at(found.place).name, found
+                return self._leave(state, pod, found, prepared, prepared.skip_filter()), found
         attempt = _Attempt(self, prepared, state, pod, candidates)
         feasible = attempt.feasible()
         if not feasible:
@@ -166,8 +165,7 @@ class FastEvaluation:
         found = attempt.shape.choose(feasible, start, also, fewest=self._framework.ties_follow_pods)
         if self.watch is not None:
             self.watch.chosen(found.tied, found.place)
-        self._leave(state, pod, found, prepared, attempt.skipped, feasible)
-        return self._index.node_at(found.place).name, found
+        return self._leave(state, pod, found, prepared, attempt.skipped, feasible), found
 
     def _leave(
         self,
@@ -177,8 +175,8 @@ class FastEvaluation:
         prepared: Prepared,
         skipped: set[str],
         feasible: Bits = 0,
-    ) -> None:
-        """The state as the rest of the cycle needs it: plugins that take part in that find what they wrote."""
+    ) -> str:
+        """The state as the rest of the cycle needs it: plugins that take part in that find what they wrote. Returns the node's name."""
         state.skip_filter = skipped
         state.later = prepared.plan.later
         framework, node = self._framework, self._index.node_at(found.place)
@@ -193,6 +191,7 @@ class FastEvaluation:
                 skips_score(plugin, state, pod, self._index.in_order(feasible))
         if framework.observer is not None:
             self._show(framework.observer, state, pod, node, prepared)
+        return node.name
 
     def _show(
         self, observer: Observer, state: CycleState, pod: PodInfo, node: NodeInfo, prepared: Prepared

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from bisect import insort
 from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from tidelog.api.objects import Node
 from tidelog.api.resources import CPU, MEMORY
@@ -94,12 +95,22 @@ def _use(node: NodeInfo) -> NodeUse:
     return NodeUse(requested.get(CPU, 0), requested.get(MEMORY, 0), node.non_zero_cpu, node.non_zero_memory)
 
 
+class _Building(NamedTuple):
+    """The places of the nodes that have been looked at."""
+
+    by_state: dict[NodeState, list[int]]
+    by_traits: dict[int, list[int]]
+
+
 class NodeIndex:
     """Follows one snapshot. Implements `tidelog.framework.node_sets.NodeSets`."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self.snapshot = snapshot
         self.places = NodePlaces(snapshot)
+        self.all: Bits = 0
+        self.size = 0
+        """One more than the highest place."""
         self.epoch = 0
         """Grows when places are given anew."""
         self.moved = 0
@@ -141,56 +152,55 @@ class NodeIndex:
         """Place → number of the node's traits."""
         self._traits_numbers: dict[tuple[object, ...], int] = {}
         self._generation = -1
+        self._building: _Building | None = None
+        """While all nodes are looked at: for some of them that has been done."""
         self._changes: list[int] = []
         """Places of nodes that changed, in that order."""
         self._dropped = 0
         """How many of these have been dropped."""
 
     def refresh(self) -> None:
-        """Be as the snapshot is."""
+        """Be as the snapshot is. Raises Paused when the turn of the attempt is over; the next one goes on."""
         snapshot = self.snapshot
-        if snapshot.generation == self._generation:
+        if snapshot.generation == self._generation and self._building is None:
             return
-        changed = None
         if not self.places.is_worn and len(self._traits_numbers) <= len(self._traits) + TRAITS_SPARE:
-            changed = snapshot.changed_since(self._generation)
-        if changed is None or len(changed) > len(self.state_at):
-            self._rebuild()
+            changed = self._changed()
         else:
-            self._follow_all(changed)
-        self._generation = snapshot.generation
-
-    def _follow_all(self, names: Sequence[str]) -> None:
-        places = self.places.follow(names)
-        more = len(self.places.nodes) - len(self.state_at)
-        if more:
-            bits = ((1 << more) - 1) << len(self.state_at)
-            self.nowhere.bits |= bits
-            self.nowhere.cell.bits |= bits
-            self.nowhere.cell.states[self.nowhere] = None
-            self.state_at += [self.nowhere] * more
-            self._objects += [None] * more
-            self._traits += [_NO_TRAITS] * more
-            for topology in self._topologies.values():
-                topology.value_at += [None] * more
+            changed = None
+        while changed is None:
+            self._build()
+            changed = self._changed()
+        places = self.places.follow(changed)
+        if self.all is not self.places.all:
+            self._grow(len(self.places.nodes) - self.size)
         for place in places:
             self._follow(place)
         self._changes += places
-        if len(self._changes) > 2 * len(self.state_at) + CHANGES_SPARE:
+        if len(self._changes) > 2 * self.size + CHANGES_SPARE:
             self._dropped += len(self._changes)
             self._changes = []
+        self._generation = snapshot.generation
+
+    def _changed(self) -> Sequence[str] | None:
+        """The nodes that have changed; None if it is better to look at all."""
+        changed = None if self._building is not None else self.snapshot.changed_since(self._generation)
+        return None if changed is not None and len(changed) > len(self.state_at) else changed
+
+    def _grow(self, more: int) -> None:
+        """Nodes have come or gone, and there are more places than before, all in the state of those without a node."""
+        bits = ((1 << more) - 1) << self.size
+        self.nowhere.bits |= bits
+        self.nowhere.cell.bits |= bits
+        self.nowhere.cell.states[self.nowhere] = None
+        self.state_at += [self.nowhere] * more
+        self._objects += [None] * more
+        self._traits += [_NO_TRAITS] * more
+        for topology in self._topologies.values():
+            topology.value_at += [None] * more
+        self.all, self.size = self.places.all, self.size + more
 
     # --- as plugins see it --------------------------------------------------------------------------------------------
-
-    @property
-    def all(self) -> Bits:
-        """All nodes."""
-        return self.places.all
-
-    @property
-    def size(self) -> int:
-        """One more than the highest place."""
-        return len(self.state_at)
 
     def occupied(self) -> Iterable[tuple[int, NodeInfo]]:
         """Each place with its node."""
@@ -258,12 +268,8 @@ class NodeIndex:
     def node_at(self, place: int) -> NodeInfo:
         """The node at a place that some node has."""
         found = self.places.nodes[place]
-        assert found is not None, f"no node is at place {place}"
+        assert found is not None
         return found
-
-    def first(self, nodes: Bits, start: int) -> int:
-        """The place of the first of these nodes at or after the `start`-th one in the order of examination, going round. There must be one."""
-        return self.places.first(nodes, start)
 
     def fewest(self, nodes: Bits) -> Bits:
         """Those of these nodes that have the fewest pods."""
@@ -280,42 +286,62 @@ class NodeIndex:
         places = self.places.of_those_there(names)
         return bits_of(places, self.size) if places else 0
 
-    def _rebuild(self) -> None:
+    def _build(self) -> None:
+        """Begin anew, or go on with that: what changes meanwhile is followed afterwards."""
+        effort = self.snapshot.effort
+        if self._building is None:
+            effort.spend(0)
+            self._begin()
+            effort.charge(self.size // 4)
+        building = self._building
+        assert building is not None
+        nodes, traits = self.places.nodes, self._traits
+        for place in range(len(traits), len(nodes)):
+            node = nodes[place]
+            assert node is not None, "just laid out"
+            self._objects[place] = node.node
+            number = self._traits_number(node)
+            traits.append(number)
+            building.by_traits.setdefault(number, []).append(place)
+            state = self.state_at[place] = self._state(place, node)
+            building.by_state.setdefault(state, []).append(place)
+            effort.spend(1)
+        self._end(building)
+
+    def _begin(self) -> None:
         self.epoch += 1
         self.objects_changed += 1
         self.moved = self._moves_from = self.objects_changed
         self._moves = []
         self.places.lay_out()
-        nodes = self.snapshot.nodes
+        self.all, self.size = self.places.all, len(self.places.nodes)
         self.nowhere = _nowhere()
         self._topologies = {}
         self.relabelled = {}
         self._traits_numbers = {}
-        self._objects = [node.node for node in nodes]
-        self._traits = [self._traits_number(node) for node in nodes]
+        self._objects = [None] * self.size
+        self._traits = []
         self.states = {}
         self.cells = {}
         self.changed_cells = []
-        self.state_at = []
-        places: dict[NodeState, list[int]] = {}
-        for place, node in enumerate(nodes):
-            state = self._state(place, node)
-            self.state_at.append(state)
-            places.setdefault(state, []).append(place)
-        for state, found in places.items():
-            state.bits = bits_of(found, len(nodes))
+        self.state_at = [self.nowhere] * self.size
+        self._building = _Building({}, {})
+        self._generation = self.snapshot.generation
+
+    def _end(self, building: _Building) -> None:
+        size = self.size
+        for state, places in building.by_state.items():
+            state.bits = bits_of(places, size)
             state.cell.states[state] = None
             state.cell.bits |= state.bits
-        traits: dict[int, list[int]] = {}
-        for place, number in enumerate(self._traits):
-            traits.setdefault(number, []).append(place)
-        self.by_traits = {number: bits_of(found, len(nodes)) for number, found in traits.items()}
+        self.by_traits = {number: bits_of(places, size) for number, places in building.by_traits.items()}
         self.traits_changed += 1
         self._by_pods = {}
-        for state in places:
+        for state in building.by_state:
             self._by_pods[state.pods] = self._by_pods.get(state.pods, 0) | state.bits
         self._pod_counts = sorted(self._by_pods)
         self._states_max = 2 * len(self.states) + EMPTY_STATES_MAX
+        self._building = None
 
     def _follow(self, place: int) -> None:
         node = self.places.nodes[place]

@@ -49,6 +49,8 @@ class NodePlaces:
         """In the order in which they are gone round."""
         self._in_order = True
         """Places are those in the list of the snapshot."""
+        self.is_worn = False
+        """It would be cheaper to lay them out."""
         self._detours = 0
         """Steps by zones since places were given anew."""
         self._turns: list[tuple[int, int, list[int]]] = []
@@ -61,42 +63,43 @@ class NodePlaces:
         snapshot = self._snapshot
         self.nodes = list(snapshot.nodes)
         self.all = (1 << len(self.nodes)) - 1
-        self._place_of = {name: place for place, name in enumerate(snapshot.names)}
+        self._place_of = dict(zip(snapshot.names, range(len(self.nodes)), strict=True))
         self._zones = {zone: _Zone() for zone in snapshot.zones}
-        for place, node in enumerate(snapshot.nodes):
-            self._zones[zone_of(node.node)].places.append(place)
-        for zone in self._zones.values():
+        zones = list(self._zones.values())
+        self._turns = list(_turns(list(map(len, snapshot.zones.values()))))
+        ends = [*(first for first, _, _ in self._turns[1:]), len(self.nodes)]
+        for (first, _, numbers), end in zip(self._turns, ends, strict=True):
+            for place, number in enumerate(numbers, first):
+                zones[number].places += range(place, end, len(numbers))
+        for zone in zones:
             zone.bits = bits_of(zone.places, len(self.nodes))
         self._in_order = True
+        self.is_worn = False
         self._detours = 0
-        self._turns = []
-
-    @property
-    def is_worn(self) -> bool:
-        """It would be cheaper to lay them out."""
-        size, count = len(self.nodes), self._snapshot.node_count
-        return size > 2 * count + GAPS_SPARE or self._detours > DETOURS_PER_NODE * count
 
     def follow(self, names: Iterable[str]) -> list[int]:
         """These nodes have changed, come or gone: return their places, those left included."""
-        snapshot, nodes, place_of = self._snapshot, self.nodes, self._place_of
+        snapshot, nodes = self._snapshot, self.nodes
         found: list[int] = []
         came: list[NodeInfo] = []
         for name in names:
-            node, place = snapshot.get(name), place_of.get(name)
-            old = None if place is None else nodes[place]
-            if old is not None and node is not None and old.arrival == node.arrival:
-                nodes[place] = node  # type: ignore[index] # There is an old one.
-                found.append(place)  # type: ignore[arg-type]
-                continue
-            if old is not None:
+            node, place = snapshot.get(name), self._place_of.get(name)
+            if place is not None:
+                old = nodes[place]
+                assert old is not None, f"{name} has a place"
+                if node is not None and node.arrival == old.arrival:
+                    nodes[place] = node
+                    found.append(place)
+                    continue
                 found.append(self._leave(old))
             if node is not None:
                 came.append(node)
-        # In this order, because in its zone each of them is examined after those that are there.
-        found += [self._enter(node) for node in sorted(came, key=_arrival)]
-        if came or len(self._zones) != len(snapshot.zones):
+        if came:
+            # In this order, because in its zone each of them is examined after those that are there.
+            found += [self._enter(node) for node in sorted(came, key=_arrival)]
+        if not self._turns and not self._in_order:
             self._zones = {zone: self._zones[zone] for zone in snapshot.zones}
+            self.is_worn = len(nodes) > 2 * snapshot.node_count + GAPS_SPARE
         return found
 
     def _enter(self, node: NodeInfo) -> int:
@@ -141,7 +144,7 @@ class NodePlaces:
         """These nodes, in the order of examination."""
         found: list[NodeInfo] = picked(self.nodes, nodes)  # type: ignore[arg-type] # A set of nodes has no gaps.
         if not self._in_order:
-            self._detours += len(found)
+            self._detour(len(found))
             place_of = self._snapshot.place_of
             found.sort(key=lambda node: place_of(node.name))
         return found
@@ -151,7 +154,7 @@ class NodePlaces:
         if self._in_order:
             return nodes
         found = picked(self.nodes, nodes)
-        self._detours += len(found)
+        self._detour(len(found))
         place_of, count = self._snapshot.place_of, self._snapshot.node_count
         return bits_of([place_of(node.name) for node in found], count) if found else 0  # type: ignore[union-attr]
 
@@ -159,7 +162,7 @@ class NodePlaces:
         """The first of these nodes at or after a position in the list of the snapshot, going round. There must be one."""
         if self._in_order:
             return first_from(nodes, start)
-        self._detours += len(self._zones)
+        self._detour(len(self._zones))
         turn, passed = self._turn_at(start)
         found, least = -1, (2, 0, 0)
         for number, zone in enumerate(self._zones.values()):
@@ -175,20 +178,26 @@ class NodePlaces:
                 found, least = place, key
         return found
 
+    def _detour(self, steps: int) -> None:
+        self._detours += steps
+        if self._detours > DETOURS_PER_NODE * len(self._place_of):
+            self.is_worn = True
+
     def _turn_at(self, position: int) -> tuple[int, Sequence[int]]:
         """The turn round the zones to which a position in the list belongs, and the numbers of the zones that are over in it by then."""
         if not self._turns:
-            self._turns = list(self._made_turns())
+            self._turns = list(_turns([len(zone.places) for zone in self._zones.values()]))
         at = bisect_right(self._turns, position, key=lambda one: one[0]) - 1
         first, turn, zones = self._turns[at]
         turns, over = divmod(position - first, len(zones))
         return turn + turns, zones[:over]
 
-    def _made_turns(self) -> Iterator[tuple[int, int, list[int]]]:
-        sizes = [len(zone.places) for zone in self._zones.values()]
-        position = turn = 0
-        for size in sorted(set(sizes)):
-            zones = [number for number, own in enumerate(sizes) if own > turn]
-            yield position, turn, zones
-            position += (size - turn) * len(zones)
-            turn = size
+
+def _turns(sizes: Sequence[int]) -> Iterator[tuple[int, int, list[int]]]:
+    """As `NodePlaces._turns`, of zones of these sizes."""
+    position = turn = 0
+    for size in sorted(set(sizes)):
+        zones = [number for number, own in enumerate(sizes) if own > turn]
+        yield position, turn, zones
+        position += (size - turn) * len(zones)
+        turn = size

@@ -186,7 +186,7 @@ class _Layout:
 
     def first(self, nodes: Bits, start: int) -> int:
         """The place of the first of these nodes at or after a start."""
-        return self._index.first(nodes, start)
+        return self._index.places.first(nodes, start)
 
 
 class Outlook:

@@ -192,7 +192,7 @@ class Shape:
         best, tied = self._table.best(groups)
         if fewest:
             tied = self._index.fewest(tied)
-        return Found(self._index.first(tied, start), count, tied, best)
+        return Found(self._index.places.first(tied, start), count, tied, best)
 
     def _scores(self, feasible: Bits) -> Iterable[tuple[int, Groups]]:
         evaluation = self._evaluation

@@ -107,7 +107,7 @@ class Search:
         groups = combined(feasible, self._normalized(evaluation, domains, passing, feasible))
         best, winners = _best(view, groups, index.all)
         tied = winners.nodes(fewest=fewest)
-        return Found(index.first(tied, start), count, tied, best)
+        return Found(index.places.first(tied, start), count, tied, best)
 
     def _normalized(
         self,

@@ -8,6 +8,7 @@ from collections import Counter
 import pytest
 
 from tests.thorough import cases
+from tidelog.framework.effort import Paused
 from tidelog.framework.node_info import NodeInfo
 from tidelog.framework.node_sets import bits_of
 from tidelog.framework.snapshot import Snapshot
@@ -107,7 +108,7 @@ def test_gaps_and_detours_are_bounded() -> None:
     cluster.refresh()
     index.refresh()
     for start in range(node_places.DETOURS_PER_NODE * 20):
-        index.first(index.all, start % cluster.snapshot.node_count)
+        index.places.first(index.all, start % cluster.snapshot.node_count)
     cluster.put("last of all")
     cluster.refresh()
     index.refresh()
@@ -148,3 +149,51 @@ def test_only_the_node_that_comes_goes_or_moves_is_looked_at(
 
     assert len(driver.placements()) == 4
     assert sum(looked.values()) <= 2  # That one, and the one that the last attempt changed.
+
+
+def names_of(index: NodeIndex, nodes: int) -> frozenset[str]:
+    return frozenset(node.name for node in index.in_order(nodes))
+
+
+def contents(index: NodeIndex) -> object:
+    """All that is known of the nodes, by their names."""
+    return (
+        [node.name for node in index.in_order(index.all)],
+        Counter(
+            (state.pods, state.use, names_of(index, state.bits))
+            for state in index.states.values()
+            if state.bits
+        ),
+        Counter(names_of(index, bits) for bits in index.by_traits.values()),
+        {pods: names_of(index, bits) for pods, bits in index._by_pods.items()},
+        {value: names_of(index, bits) for value, bits in index.topology(b.ZONE).bits.items()},
+    )
+
+
+@pytest.mark.parametrize("seed", range(cases(8)))
+def test_what_takes_longer_than_a_turn_goes_on_in_the_next_one_whatever_changes_between(seed: int) -> None:
+    cluster = Cluster(seed, 3)
+    snapshot, index = cluster.snapshot, NodeIndex(cluster.snapshot)
+    pauses = 0
+    for _ in range(12):
+        for _ in range(cluster.random.choice([1, 3, 40])):
+            cluster.step()
+        while True:
+            snapshot.effort.left = cluster.random.choice([3, 10, 50])
+            try:
+                snapshot.refresh(cluster.cache)
+                index.refresh()
+                break
+            except Paused:
+                pauses += 1
+                if cluster.random.random() < 0.2:
+                    cluster.step()
+        snapshot.effort.left = None
+        fresh = Snapshot()
+        fresh.refresh(cluster.cache)
+        anew = NodeIndex(fresh)
+        anew.refresh()
+
+        assert [node.name for node in snapshot.nodes] == [node.name for node in fresh.nodes]
+        assert contents(index) == contents(anew)
+    assert pauses > 5

@@ -273,13 +273,16 @@ class NodeIndex:
 
     def fewest(self, nodes: Bits) -> Bits:
         """Those of these nodes that have the fewest pods."""
-        if nodes & (nodes - 1):
-            by_pods = self._by_pods
-            for count in self._pod_counts:
-                found = nodes & by_pods[count]
-                if found:
-                    return found
-        return nodes
+        by_pods, counts = self._by_pods, self._pod_counts
+        # Mostly some of them are among those that have the fewest of all; then it need not be known whether there are several.
+        found = nodes & by_pods[counts[0]]
+        if found or not nodes & (nodes - 1):
+            return found or nodes
+        for count in counts[1:]:
+            found = nodes & by_pods[count]
+            if found:
+                break
+        return found
 
     def bits_of_names(self, names: Iterable[str]) -> Bits:
         """The nodes of these names, as far as they are there."""

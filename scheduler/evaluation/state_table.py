@@ -91,9 +91,7 @@ class StateTable:
         after = self._verdict(new)
         if before == after:
             return
-        bit = 1 << place
-        self._take(before, bit)
-        self._put(after, bit)
+        self._change(before, after, 1 << place)
 
     def _follow_many(self, places: Sequence[int]) -> None:
         """As `_follow` of each, with one operation on sets for all nodes that fare alike."""
@@ -118,17 +116,26 @@ class StateTable:
         for one, those in come.items():
             self._put(one, bits_of(those, size))
 
+    def _change(self, before: _Verdict, after: _Verdict, bits: Bits) -> None:
+        """As `_take` and `_put`, where only what is different costs an operation on sets: mostly that is the level alone."""
+        if isinstance(before, Status) or isinstance(after, Status):
+            self._take(before, bits)
+            self._put(after, bits)
+            return
+        if before[0] != after[0]:
+            self._leave_level(before[0], bits)
+            self._join_level(after[0], bits)
+        for number, partition in enumerate(self.partitions, 1):
+            if before[number] != after[number]:
+                partition.remove(before[number], bits)
+                partition.add(after[number], bits)
+
     def _put(self, verdict: _Verdict, bits: Bits) -> None:
         if isinstance(verdict, Status):
             self._rejected[verdict] = self._rejected.get(verdict, 0) | bits
             return
-        level = verdict[0]
         self.fit |= bits
-        known = self._levels.get(level)
-        if known is None:
-            insort(self._order, level)
-            known = 0
-        self._levels[level] = known | bits
+        self._join_level(verdict[0], bits)
         for number, partition in enumerate(self.partitions, 1):
             partition.add(verdict[number], bits)
 
@@ -140,16 +147,25 @@ class StateTable:
             else:
                 del self._rejected[verdict]
             return
-        level = verdict[0]
         self.fit ^= bits
+        self._leave_level(verdict[0], bits)
+        for number, partition in enumerate(self.partitions, 1):
+            partition.remove(verdict[number], bits)
+
+    def _join_level(self, level: int, bits: Bits) -> None:
+        known = self._levels.get(level)
+        if known is None:
+            insort(self._order, level)
+            known = 0
+        self._levels[level] = known | bits
+
+    def _leave_level(self, level: int, bits: Bits) -> None:
         left = self._levels[level] ^ bits
         if left:
             self._levels[level] = left
         else:
             del self._levels[level]
             del self._order[bisect_left(self._order, level)]
-        for number, partition in enumerate(self.partitions, 1):
-            partition.remove(verdict[number], bits)
 
     # --- asking the plugins -------------------------------------------------------------------------------------------
 

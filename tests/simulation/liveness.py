@@ -127,8 +127,7 @@ def _by_rules(judge: Judge, now: int) -> Iterator[str]:
 
 def _by_trial(records: Sequence[Record], core: Core, now: int) -> Iterator[list[tuple[str, Body]]]:
     """What a plain scheduler with this log would do for somebody, if it tried everybody; (key, outcome), an attempt at a time."""
-    driver = Driver(core.registry, now=now)
-    driver.core, driver.records = core, [records[-1]]
+    driver = Driver(now=now, core=core, digest=records[-1].digest)
     again = ConfigurationLoaded(configuration=msgspec.to_builtins(core.configuration))
     driver.append(Draft(body=again, author="liveness"))
     assert core.queue is not None

@@ -30,6 +30,8 @@ class State(NamedTuple):
     core: Core
     table: ObjectTable | None = None
     """As it is after the same record; it shares the core's objects. None if the state had its objects in it."""
+    whole: int | None = None
+    """The newest record at which the log has a state with objects that later states can be put together with; None if it has to be kept anew."""
 
 
 async def newest_state(log: LogReader, registry: Registry, at_most: int | None = None) -> State | None:
@@ -41,7 +43,9 @@ async def newest_state(log: LogReader, registry: Registry, at_most: int | None =
     while (found := await log.snapshot(SNAPSHOT, limit, between=SNAPSHOT + BETWEEN)) is not None:
         state = await loaded(log, registry, found)
         if state is not None:
-            return state
+            if state.table is None:
+                return state
+            return state._replace(whole=max(await beginnings(log, log.head.seq), default=log.anchor.seq))
         limit, other = found.seq - 1, True
     if log.anchor.seq and other:
         raise another_version(log.name, log.anchor.seq)

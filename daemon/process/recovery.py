@@ -69,7 +69,7 @@ async def _beginning(log: LogReader, registry: Registry, seq: int | None) -> Sta
         if log.anchor.seq:
             why = "they were compacted, and no usable snapshot of the scheduler's state is left"
             raise LogDamaged(log.name, 1, log.anchor.seq, why)
-        state = State(Core(registry))
+        state = State(Core(registry), whole=0)
     _log.debug("recovering", extra=fields(snapshot=state.core.seq, head=log.head.seq))
     return state
 

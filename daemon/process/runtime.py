@@ -166,7 +166,9 @@ class Runtime:
         actors: Sequence[Actor] = (),
         limits: Limits | None = None,
         watcher: Watcher | None = None,
+        whole: int | None = None,
     ) -> None:
+        """`whole`: the newest record at which the log has a state with objects, as in `tidelog.replay.states`."""
         self.log = log
         self.core = core
         self.facts = facts
@@ -202,7 +204,7 @@ class Runtime:
         """A decision was aborted: nothing is decided until all that was made beside it is through. Each abort takes the ground from those who saw
         its pod in its place; decided at once, two pods could go on aborting each other for ever."""
         self._stopping = False
-        self._keeper = Keeper(log, core.seq, self.limits.snapshot_every)
+        self._keeper = Keeper(log, core.seq, self.limits.snapshot_every, whole)
         self._has_begun = False
         self._begun = core.seq
         """Up to here the core had consumed the log when the tasks began."""
@@ -566,7 +568,7 @@ class Runtime:
             if not self._keeper.is_due(self.core):
                 await self.changed.wait()
                 continue
-            await self.keep_snapshot()
+            await self.keep_snapshot(whole=self._keeper.is_whole_due(self.core))
 
     async def _retain(self) -> None:
         while (keep := self.limits.keep) is not None:
@@ -583,14 +585,14 @@ class Runtime:
             while self.log.head.seq - seen < self.limits.retain_every:
                 await self.changed.wait()
 
-    async def keep_snapshot(self) -> int:
-        """Put the state into the log, for the next start; returns its seq. Decisions pause until nothing is in flight."""
+    async def keep_snapshot(self, *, whole: bool = True) -> int:
+        """Put the state into the log, for the next start, `whole`: with its objects; returns its seq. Decisions pause until nothing is in flight."""
         mark = None
         self._holding = True
         try:
             while self.core.in_flight:
                 await self.changed.wait()
-            if self._keeper.is_whole_due(self.core):
+            if whole:
                 mark = await self._mark()
             self._stop = self.core.seq if mark is None else mark.seq
             while self.core.seq < self._stop:

@@ -224,7 +224,7 @@ async def assembled(
     state: State | None = None,
 ) -> Runtime:
     """A runtime that stands at the end of the log, ready to be entered. `state`: one whose core has consumed the log, if there is one."""
-    core, table = state or await recovered_state(log, registry)
+    core, table, whole = state or await recovered_state(log, registry)
     if table is None:
         table = await load_objects(log)
     facts = FactService(log, table, configuration.feature_gates)
@@ -241,4 +241,5 @@ async def assembled(
         actors=actors,
         limits=limits,
         watcher=watcher,
+        whole=whole,
     )

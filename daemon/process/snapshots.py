@@ -2,9 +2,8 @@
 
 Often what the objects do not say, which costs what is pending. Seldom the objects, and the state after the same record: that costs a microsecond
 an object, and as many bytes as there are objects. A state in between is loaded with the objects of the last whole one, onto which the records since
-are folded (`tidelog.replay.states`); the records behind it are played back, which costs three times as much a record.
-
-The first one of a process is whole.
+are folded (`tidelog.replay.states`); the records behind it are played back, which costs three times as much a record. A log whose states are of an
+older form begins with a whole one.
 """
 
 from __future__ import annotations
@@ -46,12 +45,12 @@ def state_every(objects: int) -> int:
 class Keeper:
     """Knows what was kept, and writes what is to be kept next."""
 
-    def __init__(self, log: Log, begin: int, every: int) -> None:
-        """`begin`: the record at which the process began. `every`: a whole state after so many records."""
+    def __init__(self, log: Log, begin: int, every: int, whole: int | None) -> None:
+        """`begin`: the record at which the process began. `every`: a whole state after so many records. `whole`: where the last one is, if there is one."""
         self._log = log
         self._every = every
         self._kept = begin
-        self._whole: int | None = None
+        self._whole = whole
 
     def is_due(self, core: Core) -> bool:
         """Whether so much has happened that something should be kept.
@@ -63,7 +62,7 @@ class Keeper:
         return core.seq - self._kept >= min(enough, max(self._every, pending))
 
     def is_whole_due(self, core: Core) -> bool:
-        """Whether what is kept next should be whole: since the last time there were as many records as there are objects."""
+        """Whether what is kept next should be whole: since the last one there were as many records as there are objects."""
         return self._whole is None or core.seq - self._whole >= max(self._every, len(core.objects))
 
     async def keep(self, capture: Capture, mark: Mark | None) -> None:

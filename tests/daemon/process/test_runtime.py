@@ -27,7 +27,7 @@ from tidelog.eventlog.verify import verify as verify_log
 from tidelog.framework.interface import Code, CycleState, Handle, PermitResult, Plugin, Status
 from tidelog.framework.node_info import PodInfo
 from tidelog.plugins.registry import IN_TREE, Registry
-from tidelog.replay.states import NAMES, loaded, newest_state
+from tidelog.replay.states import NAMES, beginnings, loaded, newest_state
 from tidelog.replay.verify import recover
 from tidelog.scheduler.core import Core
 from tidelog.scheduler.decision import Decision
@@ -288,6 +288,24 @@ async def test_restart_from_a_snapshot_gives_the_same_state(tidelog_sandbox: Mak
     await cluster.restart()
     await cluster.settled()
     assert len(cluster.placements) == 8
+
+
+async def test_restart_goes_on_from_the_whole_state_that_the_log_has(tidelog_sandbox: MakeSandbox) -> None:
+    cluster = await tidelog_sandbox(limits=Limits(snapshot_every=50))
+    await cluster.apply(a_node("n1", cpu="640"))
+    await cluster.runtime.keep_snapshot()
+
+    for _ in range(6):
+        await cluster.restart()
+        for i in range(30):
+            await cluster.apply(a_pod(f"p{cluster.core.seq}-{i}"))
+
+    stored = await cluster.log.snapshots()
+    wholes = [s.seq for s in stored if s.name == SNAPSHOT]
+    assert wholes == await beginnings(cluster.log, cluster.core.seq)
+    assert len(wholes) >= 3
+    assert min(later - earlier for earlier, later in pairwise(wholes)) >= 50
+    assert len([s for s in stored if s.name in NAMES]) > len(wholes)
 
 
 async def test_every_state_is_loaded_from_what_was_kept(tidelog_sandbox: MakeSandbox) -> None:

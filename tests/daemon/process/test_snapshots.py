@@ -41,11 +41,14 @@ class Kept:
         self.names.append(name)
 
 
-async def test_first_state_of_a_process_is_whole_and_so_is_one_after_as_many_records_as_objects() -> None:
+@pytest.mark.parametrize("whole", [None, 0])
+async def test_state_is_whole_if_the_log_has_none_to_go_on_from_and_after_as_many_records_as_objects(
+    whole: int | None,
+) -> None:
     driver, kept, table = Driver(), Kept(), ObjectTable()
     driver.start()
     anything: Any = kept
-    keeper = Keeper(anything, begin=driver.core.seq, every=4)
+    keeper = Keeper(anything, begin=driver.core.seq, every=4, whole=whole)
 
     async def keep() -> None:
         for record in driver.records[table.seq :]:
@@ -54,10 +57,12 @@ async def test_first_state_of_a_process_is_whole_and_so_is_one_after_as_many_rec
         await keeper.keep(capture_state(driver.core), mark)
 
     await keep()
-    assert kept.names == ["objects", "scheduler"]
-    driver.put(*(node(f"n{i}") for i in range(3)))
+    assert kept.names == (["objects", "scheduler"] if whole is None else ["scheduler-changes"])
+    kept.names.clear()
+    last = driver.core.seq if whole is None else whole
+    driver.put(*(node(f"n{i}") for i in range(last + 3 - driver.core.seq)))
     await keep()
-    assert kept.names[2:] == ["scheduler-changes"]
+    assert kept.names == ["scheduler-changes"]
     driver.put(node("n3"))
     await keep()
-    assert kept.names[3:] == ["objects", "scheduler"]
+    assert kept.names[1:] == ["objects", "scheduler"]

@@ -135,7 +135,12 @@ class StateRenaming:
         return self._each(cache, {
             "zones": lambda zones: [(name(region), name(zone), self._all(nodes)) for region, zone, nodes in zones],
             "assumed": lambda assumed: {self._name(uid): name(node) for uid, node in assumed.items()},
+            "changed": lambda changed: {self._name(uid): self._assumed_as(was) for uid, was in changed.items()},
         })  # fmt: skip
+
+    def _assumed_as(self, was: dict[str, Any]) -> dict[str, Any]:
+        pod = self._names.value({"metadata": {"labels": was["labels"]}, "spec": was["spec"]}, "Pod")
+        return {"labels": pod["metadata"]["labels"], "spec": pod["spec"]}
 
     def _queue(self, queue: dict[str, Any] | None) -> dict[str, Any] | None:
         if queue is None:

@@ -161,7 +161,7 @@ class Cluster:
         self._drop_groups(groups)
 
     def _as_assumed(self, uid: str, now: Pod) -> AssumedAs | None:
-        """What has changed of the pod while it waited, which others have not seen yet."""
+        """The part of the pod that has changed while it waited, as others still see it; None if none has."""
         known = self.cache.pod(uid)
         return None if known is None else AssumedAs.of(known.pod, now)
 

@@ -25,7 +25,7 @@ NAMES = (SNAPSHOT, SNAPSHOT + BETWEEN)
 
 
 class State(NamedTuple):
-    """What was loaded."""
+    """A state that was loaded."""
 
     core: Core
     table: ObjectTable | None = None

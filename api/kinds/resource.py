@@ -23,8 +23,12 @@ from tidelog.api.validation.devices import (
 )
 
 GROUP = "resource.k8s.io"
+_BINDING = ("bindingConditions", "bindingFailureConditions")
+"""Types of conditions, which are kept where they are told."""
+
 _CLAIM_REDACTION = Redaction(
     kept=(
+        *_BINDING,
         "allocationMode", "apiGroup", "capacity", "distinctAttribute", "driver", "expression", "matchAttribute", "resource",
         "allocationTimestamp", "consumedCapacity", "effect", "operator", "source",
     ),
@@ -48,7 +52,9 @@ RESOURCE_SLICE = Kind(
         column(ResourceSlice, "POOL", lambda s: s.spec.pool.name),
         column(ResourceSlice, "DEVICES", lambda s: len(s.spec.devices)),
     ),
-    redaction=Redaction(kept=("attributes", "capacity", "counters", "driver", "effect", "timeAdded")),
+    redaction=Redaction(
+        kept=(*_BINDING, "attributes", "capacity", "counters", "driver", "effect", "timeAdded")
+    ),
 )
 DEVICE_CLASS = Kind(
     name="DeviceClass",

@@ -184,7 +184,11 @@ class NodeIndex:
 
     def _changed(self) -> Sequence[str] | None:
         """The nodes that have changed; None if it is better to look at all."""
-        changed = None if self._building is not None else self.snapshot.changed_since(self._generation)
+        if self._building is not None:
+            return None
+        if self._generation == self.snapshot.generation:
+            return ()
+        changed = self.snapshot.changed_since(self._generation)
         return None if changed is not None and len(changed) > len(self.state_at) else changed
 
     def _grow(self, more: int) -> None:

@@ -36,9 +36,9 @@ GROUP_SCHEDULED = "PodGroupInitiallyScheduled"
 GRACE_SECONDS = 30
 """Kubernetes' default grace period."""
 
-SHARED = 20_480
-"""Number of changed pods that are kept in case they are asked for again: a little more than the records by which the table of objects may be behind
-the core. Some ten MiB."""
+SHARED = 24_000
+"""Number of changed pods that are kept in case they are asked for again. When there are more an eighth goes, and what is left are a few more than the
+records by which the table of objects may be behind the core. Some ten MiB."""
 
 Ts = TypeVarTuple("Ts")
 

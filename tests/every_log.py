@@ -165,7 +165,7 @@ class EveryLog:
         registry = self._registries.get(name) or self._registry_for(records)
         if not anchor.seq:
             return WrittenLog(records, registry)
-        begin = _beginning(records, kept, registry)
+        begin = beginning(records, kept, registry)
         if begin is None:
             if any(record.author == AUTHOR for record in records):
                 return Unreadable(
@@ -184,7 +184,7 @@ class EveryLog:
         return next((r for r in around if all(r.get(name) for name in names)), around[0])
 
 
-def _beginning(
+def beginning(
     records: Sequence[Record], kept: Sequence[Snapshot], registry: Registry
 ) -> tuple[int, bytes] | None:
     """The oldest state that can be loaded, with its objects in it, and its record."""

@@ -15,8 +15,9 @@ import asyncpg
 import pytest
 
 from tests.conftest import _FAILED, Replays
-from tests.every_log import WrittenLog
+from tests.every_log import WrittenLog, beginning
 from tests.postgres.server import PostgresServer, missing
+from tidelog.eventlog.objects import SNAPSHOT as OBJECTS
 from tidelog.eventlog.postgres.schema import initialize
 from tidelog.eventlog.reader import open_reader
 from tidelog.plugins.registry import Registry, installed_plugins
@@ -72,16 +73,16 @@ class Logs:
 async def written(url: str, registry: Registry | None = None) -> WrittenLog:
     """Read what is in it."""
     async with open_reader(url) as log:
-        snapshot = b""
-        if log.anchor.seq:
-            kept = [info for info in await log.snapshots() if info.name == SNAPSHOT]
-            found = await log.stored_snapshot(kept[0])
-            assert found is not None
-            snapshot = found.blob
-            records = [record async for record in log.read(found.seq + 1)]
-        else:
-            records = [record async for record in log.read()]
-        return WrittenLog(records, registry or installed_plugins(), snapshot)
+        registry = registry or installed_plugins()
+        records = [record async for record in log.read()]
+        if not log.anchor.seq:
+            return WrittenLog(records, registry)
+        infos = [info for info in await log.snapshots() if info.name in (SNAPSHOT, OBJECTS)]
+        kept = [await log.stored_snapshot(info) for info in infos]
+        begin = beginning(records, [snapshot for snapshot in kept if snapshot is not None], registry)
+        assert begin is not None
+        seq, state = begin
+        return WrittenLog([record for record in records if record.seq > seq], registry, state)
 
 
 @pytest.fixture

@@ -439,7 +439,7 @@ def add_unused(new: Catalogue) -> None:
         new.histogram(
             f"scheduler_{name}_duration_seconds", meaning, BATCH_BUCKETS, *labels, unused=no_batches
         )
-    no_devices = "devices with binding conditions are not supported"
+    no_devices = "what waits for binding conditions is not told apart from what waits for other answers"
     driver = ("profile", "driver", "status")
     new.counter(
         "scheduler_dra_bindingconditions_allocations_total",

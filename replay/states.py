@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from tidelog.api.errors import LogDamaged, LogError
 from tidelog.eventlog.objects import SNAPSHOT as OBJECTS
 from tidelog.eventlog.objects import ObjectTable, another_version, load_objects
 from tidelog.eventlog.reader import LogReader
@@ -37,16 +38,28 @@ class State(NamedTuple):
 async def newest_state(log: LogReader, registry: Registry, at_most: int | None = None) -> State | None:
     """The newest state that a snapshot holds, at or before a record; None if there is none.
 
+    One whose objects are gone, because a snapshot of the table is damaged, is passed over as long as an older state is whole.
+
     Raises LogError if the log begins with a state that another version of tidelog wrote.
     """
     limit, other = at_most, False
+    gone: LogError | None = None
     while (found := await log.snapshot(SNAPSHOT, limit, between=SNAPSHOT + BETWEEN)) is not None:
-        state = await loaded(log, registry, found)
+        limit = found.seq - 1
+        try:
+            state = await loaded(log, registry, found)
+        except LogError as error:
+            if not log.anchor.seq or (isinstance(error, LogDamaged) and error.first > log.anchor.seq):
+                raise  # Records are damaged that every older state needs, too.
+            gone = gone or error
+            continue
         if state is not None:
             if state.table is None:
                 return state
             return state._replace(whole=max(await beginnings(log, log.head.seq), default=log.anchor.seq))
-        limit, other = found.seq - 1, True
+        other = True
+    if gone is not None:
+        raise gone
     if log.anchor.seq and other:
         raise another_version(log.name, log.anchor.seq)
     return None

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from tests.worlds.histories import node, pod
 from tidelog.api.errors import LogError
-from tidelog.daemon.process.recovery import recovered_core
+from tidelog.daemon.process.recovery import recovered_core, recovered_state
 from tidelog.eventlog.log import Log
 from tidelog.eventlog.memory import MemoryStore
 from tidelog.eventlog.objects import SNAPSHOT as OBJECTS
@@ -144,6 +144,30 @@ async def test_compacted_log_of_an_older_version_still_opens(story: Story) -> No
         assert await whole_states(log) == [story.ends[1]]
         assert await story.digest(log) == story.digests[1]
         assert (await recovered_core(log, Registry())).digest() == story.digests[4]
+
+
+async def test_state_of_an_older_version_stands_in_for_later_ones_whose_objects_are_damaged(
+    story: Story,
+) -> None:
+    """The table that is left does not know the order of its objects, but that state has them in it, and every record since is there."""
+    async with await story.log() as log:
+        await story.keep(SNAPSHOT, 0, story.with_objects[0])
+        await story.keep(OBJECTS, 0, story.sorted_tables[0])
+        await log.compact(story.ends[0])
+        await story.keep(OBJECTS, 2, story.tables[2])
+        await story.keep(SNAPSHOT, 2, story.states[2])
+        await story.keep(SNAPSHOT + BETWEEN, 3, story.states[3])
+        assert await story.digest(log) == story.digests[3]
+
+        story.damage(OBJECTS, 2)
+
+        state = await recovered_state(log, Registry())
+        assert state.core.digest() == story.digests[4]
+        assert state.whole is None  # The next one that is kept is.
+        del story.store._snapshots[SNAPSHOT, story.ends[0]]
+        with pytest.raises(LogError, match="written by another version of tidelog"):
+            await newest_state(log, Registry())
+        await story.keep(SNAPSHOT, 0, story.with_objects[0])
 
 
 async def test_objects_in_the_order_of_their_names_make_no_state(story: Story) -> None:

@@ -588,6 +588,10 @@ class Runtime:
     async def keep_snapshot(self, *, whole: bool = True) -> int:
         """Put the state into the log, for the next start, `whole`: with its objects; returns its seq. Decisions pause until nothing is in flight."""
         mark = None
+        if whole:
+            await (
+                self.facts.catch_up()
+            )  # Now: while nothing is decided, only what came meanwhile is left to be read.
         self._holding = True
         try:
             while self.core.in_flight:

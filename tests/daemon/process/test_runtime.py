@@ -21,7 +21,7 @@ from tidelog.daemon.intake.messages import Delete
 from tidelog.daemon.process.runtime import Limits, Stopped, Watcher
 from tidelog.eventlog.memory import MemoryStore
 from tidelog.eventlog.objects import ObjectTable
-from tidelog.eventlog.records import AttemptAborted, Record, Scheduled, decode_body
+from tidelog.eventlog.records import AttemptAborted, Body, Record, Scheduled, decode_body
 from tidelog.eventlog.store import BETWEEN, Head
 from tidelog.eventlog.verify import verify as verify_log
 from tidelog.framework.interface import Code, CycleState, Handle, PermitResult, Plugin, Status
@@ -341,6 +341,26 @@ async def test_snapshot_waits_until_nothing_is_in_flight(tidelog_sandbox: MakeSa
         "objects",
         "scheduler-changes",
     }
+
+
+async def test_table_is_brought_up_to_date_before_decisions_pause(
+    tidelog_sandbox: MakeSandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody has handed anything in for a while: it may be twenty thousand records behind."""
+    cluster = await tidelog_sandbox(limits=Limits(snapshot_every=0))
+    await cluster.apply([a_node("n1", cpu="64"), *(a_pod(f"p{i}") for i in range(50))])
+    runtime, apply, paused = cluster.runtime, ObjectTable.apply, []
+
+    def applied(table: ObjectTable, record: Record, body: Body | None = None) -> None:
+        paused.append(runtime._holding)
+        apply(table, record, body)
+
+    monkeypatch.setattr(ObjectTable, "apply", applied)
+
+    await runtime.keep_snapshot()
+
+    assert len(paused) >= 50
+    assert not any(paused)
 
 
 async def test_state_of_many_that_wait_is_captured_in_steps_of_one_moment(

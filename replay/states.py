@@ -16,7 +16,7 @@ from tidelog.api.errors import LogDamaged, LogError
 from tidelog.eventlog.objects import SNAPSHOT as OBJECTS
 from tidelog.eventlog.objects import ObjectTable, another_version, load_objects
 from tidelog.eventlog.reader import LogReader
-from tidelog.eventlog.store import BETWEEN, Snapshot, SnapshotInfo
+from tidelog.eventlog.store import BETWEEN, Snapshot, SnapshotInfo, SnapshotsUnreadable
 from tidelog.plugins.registry import Registry
 from tidelog.scheduler.core import Core
 from tidelog.scheduler.state import SNAPSHOT, has_objects, load_state, needs_objects
@@ -71,6 +71,16 @@ async def loaded(log: LogReader, registry: Registry, snapshot: Snapshot) -> Stat
     table = await load_objects(log, snapshot.seq, in_order=True) if needs_objects(blob) else None
     core = load_state(blob, registry, None if table is None else table.objects())
     return None if core is None else State(core, table)
+
+
+async def last_kept(log: LogReader) -> int:
+    """The newest record after which a state was kept, whether or not it can be loaded; where the log begins if none was."""
+    try:
+        stored = await log.snapshots()
+    except SnapshotsUnreadable:
+        return log.head.seq
+    kept = (info.seq for info in stored if info.name in NAMES and info.seq <= log.head.seq)
+    return max(kept, default=log.anchor.seq)
 
 
 async def whole_states(log: LogReader) -> list[int]:

@@ -166,9 +166,11 @@ class Runtime:
         actors: Sequence[Actor] = (),
         limits: Limits | None = None,
         watcher: Watcher | None = None,
+        kept: int | None = None,
         whole: int | None = None,
     ) -> None:
-        """`whole`: the newest record at which the log has a state with objects, as in `tidelog.replay.states`."""
+        """`kept`: the newest record at which the log has a state, by default where `core` is; `whole`: at which it has one with objects, as in
+        `tidelog.replay.states`."""
         self.log = log
         self.core = core
         self.facts = facts
@@ -204,7 +206,7 @@ class Runtime:
         """A decision was aborted: nothing is decided until all that was made beside it is through. Each abort takes the ground from those who saw
         its pod in its place; decided at once, two pods could go on aborting each other for ever."""
         self._stopping = False
-        self._keeper = Keeper(log, core.seq, self.limits.snapshot_every, whole)
+        self._keeper = Keeper(log, core.seq if kept is None else kept, self.limits.snapshot_every, whole)
         self._has_begun = False
         self._begun = core.seq
         """Up to here the core had consumed the log when the tasks began."""

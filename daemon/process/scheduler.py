@@ -42,7 +42,7 @@ from tidelog.eventlog.objects import load_objects
 from tidelog.eventlog.records import Record
 from tidelog.eventlog.socket import serve
 from tidelog.plugins.registry import Registry, installed_plugins
-from tidelog.replay.states import State
+from tidelog.replay.states import State, last_kept
 
 if TYPE_CHECKING:
     from tidelog.replay.why import Why
@@ -241,5 +241,6 @@ async def assembled(
         actors=actors,
         limits=limits,
         watcher=watcher,
+        kept=await last_kept(log),
         whole=whole,
     )

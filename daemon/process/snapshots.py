@@ -45,11 +45,11 @@ def state_every(objects: int) -> int:
 class Keeper:
     """Knows what was kept, and writes what is to be kept next."""
 
-    def __init__(self, log: Log, begin: int, every: int, whole: int | None) -> None:
-        """`begin`: the record at which the process began. `every`: a whole state after so many records. `whole`: where the last one is, if there is one."""
+    def __init__(self, log: Log, kept: int, every: int, whole: int | None) -> None:
+        """`kept`: where the last state is. `every`: a whole state after so many records. `whole`: where the last one is, if there is one."""
         self._log = log
         self._every = every
-        self._kept = begin
+        self._kept = kept
         self._whole = whole
 
     def is_due(self, core: Core) -> bool:

@@ -308,6 +308,24 @@ async def test_restart_goes_on_from_the_whole_state_that_the_log_has(tidelog_san
     assert len([s for s in stored if s.name in NAMES]) > len(wholes)
 
 
+async def test_states_are_kept_of_a_log_whose_scheduler_is_restarted_often(
+    tidelog_sandbox: MakeSandbox,
+) -> None:
+    """No process lives through as many records as a state takes: without one every start would begin with the first record, and no record could be dropped."""
+    cluster = await tidelog_sandbox(limits=Limits(snapshot_every=50))
+    await cluster.apply(a_node("n1", cpu="640"))
+
+    for number in range(20):
+        await cluster.restart()
+        await cluster.apply([a_pod(f"p{number}-{i}") for i in range(10)])
+
+    kept = sorted({s.seq for s in await cluster.log.snapshots() if s.name in NAMES})
+    gaps = [later - earlier for earlier, later in pairwise([0, *kept, cluster.core.seq])]
+    assert min(gaps[:-1]) >= 50
+    assert max(gaps) <= 100
+    assert len(await beginnings(cluster.log, cluster.core.seq)) >= 3
+
+
 async def test_every_state_is_loaded_from_what_was_kept(tidelog_sandbox: MakeSandbox) -> None:
     cluster = await tidelog_sandbox(limits=Limits(snapshot_every=10))
     await cluster.apply([a_node(f"n{i}", cpu="2") for i in range(4)])

@@ -48,7 +48,7 @@ async def test_state_is_whole_if_the_log_has_none_to_go_on_from_and_after_as_man
     driver, kept, table = Driver(), Kept(), ObjectTable()
     driver.start()
     anything: Any = kept
-    keeper = Keeper(anything, begin=driver.core.seq, every=4, whole=whole)
+    keeper = Keeper(anything, kept=driver.core.seq, every=4, whole=whole)
 
     async def keep() -> None:
         for record in driver.records[table.seq :]:

@@ -56,13 +56,21 @@ async def newest_state(log: LogReader, registry: Registry, at_most: int | None =
         if state is not None:
             if state.table is None:
                 return state
-            return state._replace(whole=max(await beginnings(log, log.head.seq), default=log.anchor.seq))
+            return state._replace(whole=await _last_whole(log))
         other = True
     if gone is not None:
         raise gone
     if log.anchor.seq and other:
         raise another_version(log.name, log.anchor.seq)
     return None
+
+
+async def _last_whole(log: LogReader) -> int:
+    """Where the newest state is whose objects are those of the table; where the log begins if there is none. No snapshot is read for it."""
+    seqs: dict[str, set[int]] = {SNAPSHOT: set(), OBJECTS: set()}
+    for info in await log.snapshots():
+        seqs.get(info.name, set()).add(info.seq)
+    return max((seq for seq in seqs[SNAPSHOT] & seqs[OBJECTS] if seq <= log.head.seq), default=log.anchor.seq)
 
 
 async def loaded(log: LogReader, registry: Registry, snapshot: Snapshot) -> State | None:

@@ -170,6 +170,31 @@ async def test_state_of_an_older_version_stands_in_for_later_ones_whose_objects_
         await story.keep(SNAPSHOT, 0, story.with_objects[0])
 
 
+async def test_states_of_older_versions_are_not_read_where_there_is_a_newer_one(
+    story: Story, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They have their objects in them: a dozen of them can be a GiB, and whoever asks for a state loads the newest one."""
+    async with await story.log() as log:
+        for number in (0, 1, 2):
+            await story.keep(SNAPSHOT, number, story.with_objects[number])
+        await story.keep(OBJECTS, 3, story.tables[3])
+        await story.keep(SNAPSHOT, 3, story.states[3])
+        read: list[tuple[str, int]] = []
+        get_snapshot = story.store.get_snapshot
+
+        async def reading(name: str, seq: int) -> Snapshot | None:
+            read.append((name, seq))
+            return await get_snapshot(name, seq)
+
+        monkeypatch.setattr(story.store, "get_snapshot", reading)
+
+        state = await newest_state(log, Registry())
+
+        assert state is not None
+        assert state.whole == story.ends[3]
+        assert read == [(SNAPSHOT, story.ends[3]), (OBJECTS, story.ends[3])]
+
+
 async def test_objects_in_the_order_of_their_names_make_no_state(story: Story) -> None:
     async with await story.log() as log:
         await story.keep(OBJECTS, 1, story.sorted_tables[1])

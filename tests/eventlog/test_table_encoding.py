@@ -79,6 +79,19 @@ def test_table_of_a_version_that_did_not_know_the_order_is_read_and_brought_into
     assert older.encode() == table.encode()
 
 
+def test_tables_are_alike_whichever_kind_came_first_and_not_if_objects_of_one_kind_stand_otherwise() -> None:
+    table = ObjectTable()
+    node = ObjectPut(object=b.node("n").build())
+    table.apply(Record(1, 1, "test", "ObjectPut", "Node//n", 0, encode_body(node), bytes(32)))
+    put(table, "b", "a")
+
+    assert ObjectTable.decode(table.encode()).is_like(table)
+    mark = table.mark()
+    pods = dict(reversed(mark.kinds["Pod"].items()))
+    turned = ObjectTable.decode(encoded(mark._replace(kinds={**mark.kinds, "Pod": pods})))
+    assert not turned.is_like(table)
+
+
 def test_few_objects_are_one_step() -> None:
     assert counted(encoding(of_pods(OBJECTS_PER_STEP).mark()))[1] == 0
 

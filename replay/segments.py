@@ -22,7 +22,7 @@ from tidelog.eventlog import password
 from tidelog.eventlog.store import Snapshot, SnapshotInfo
 from tidelog.plugins.registry import Registry
 from tidelog.replay.history import History, open_history
-from tidelog.replay.states import NAMES, loaded
+from tidelog.replay.states import NAMES, ObjectsGone, loaded
 from tidelog.replay.verify import Difference, Progress, Report, verify
 from tidelog.scheduler.core import Core
 from tidelog.scheduler.state import SNAPSHOT, capture_state
@@ -158,9 +158,12 @@ class _Passage:
     async def _is_this(self, stored: Snapshot, blob: bytes) -> bool:
         if blob == stored.blob and stored.name != SNAPSHOT:
             return True
-        state = await loaded(self.history.log, self.history.registry, stored)
+        try:
+            state = await loaded(self.history.log, self.history.registry, stored)
+        except ObjectsGone:
+            state = None
         if state is None:
-            return True  # One of another version is passed over by everybody.
+            return True  # It is passed over by everybody, as is one of another version.
         if blob != stored.blob:
             return state.core.digest() == self.core.digest()
         return state.core.objects == self.core.objects

@@ -35,6 +35,14 @@ class State(NamedTuple):
     """The newest record at which the log has a state with objects that later states can be put together with; None if it has to be kept anew."""
 
 
+class ObjectsGone(LogError):
+    """No table is left to put a state of a compacted log together with: its snapshots are damaged, or do not know the order of the objects."""
+
+    def __init__(self, why: LogError) -> None:
+        super().__init__(str(why))
+        self.why = why
+
+
 async def newest_state(log: LogReader, registry: Registry, at_most: int | None = None) -> State | None:
     """The newest state that a snapshot holds, at or before a record; None if there is none.
 
@@ -48,10 +56,8 @@ async def newest_state(log: LogReader, registry: Registry, at_most: int | None =
         limit = found.seq - 1
         try:
             state = await loaded(log, registry, found)
-        except LogError as error:
-            if not log.anchor.seq or (isinstance(error, LogDamaged) and error.first > log.anchor.seq):
-                raise  # Records are damaged that every older state needs, too.
-            gone = gone or error
+        except ObjectsGone as error:
+            gone = gone or error.why
             continue
         if state is not None:
             if state.table is None:
@@ -74,11 +80,20 @@ async def _last_whole(log: LogReader) -> int:
 
 
 async def loaded(log: LogReader, registry: Registry, snapshot: Snapshot) -> State | None:
-    """The state of this snapshot; None if another version of tidelog wrote it."""
+    """The state of this snapshot; None if another version of tidelog wrote it. Raises ObjectsGone."""
     blob = snapshot.blob
-    table = await load_objects(log, snapshot.seq, in_order=True) if needs_objects(blob) else None
+    table = await _objects_of(log, snapshot) if needs_objects(blob) else None
     core = load_state(blob, registry, None if table is None else table.objects())
     return None if core is None else State(core, table)
+
+
+async def _objects_of(log: LogReader, snapshot: Snapshot) -> ObjectTable:
+    try:
+        return await load_objects(log, snapshot.seq, in_order=True)
+    except LogError as error:
+        if not log.anchor.seq or (isinstance(error, LogDamaged) and error.first > log.anchor.seq):
+            raise  # It is records that are damaged: older states need them, too.
+        raise ObjectsGone(error) from error
 
 
 async def last_kept(log: LogReader) -> int:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
 import msgspec
 import pytest
 from msgspec.structs import replace
@@ -9,15 +13,17 @@ from msgspec.structs import replace
 from tests.worlds.histories import node, pod
 from tidelog.api.errors import LogError
 from tidelog.daemon.process.recovery import recovered_core, recovered_state
-from tidelog.eventlog.log import Log
+from tidelog.eventlog.log import Log, open_log
 from tidelog.eventlog.memory import MemoryStore
 from tidelog.eventlog.objects import SNAPSHOT as OBJECTS
 from tidelog.eventlog.objects import ObjectTable
-from tidelog.eventlog.store import BETWEEN, Snapshot, advance
+from tidelog.eventlog.store import BETWEEN, EMPTY, Snapshot, advance
 from tidelog.eventlog.table_encoding import SORTED, encoded
 from tidelog.eventlog.verify import verify
 from tidelog.plugins.registry import Registry
 from tidelog.replay.driver import Driver
+from tidelog.replay.files import FirstState, write_log
+from tidelog.replay.segments import verify_log
 from tidelog.replay.states import beginnings, newest_state, whole_states
 from tidelog.scheduler.state import SNAPSHOT, capture_state, encode_state
 
@@ -168,6 +174,28 @@ async def test_state_of_an_older_version_stands_in_for_later_ones_whose_objects_
         with pytest.raises(LogError, match="written by another version of tidelog"):
             await newest_state(log, Registry())
         await story.keep(SNAPSHOT, 0, story.with_objects[0])
+
+
+async def test_state_whose_objects_are_damaged_is_passed_over_by_a_verification(
+    story: Story, tmp_path: Path
+) -> None:
+    path, ends, records = tmp_path / "c.db", story.ends, story.driver.records
+    head = EMPTY
+    for record in records[: ends[0]]:
+        head = advance(head, record)
+    first = FirstState(head, story.with_objects[0], story.sorted_tables[0])
+    await write_log(path, records[ends[0] :], first=first)
+    async with await open_log(path) as log:
+        await log.put_snapshot(OBJECTS, ends[2], story.tables[2])
+        await log.put_snapshot(SNAPSHOT, ends[2], story.states[2])
+        await log.put_snapshot(SNAPSHOT + BETWEEN, ends[3], story.states[3])
+    assert (await verify_log(path, registry=Registry())).is_identical
+
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE parts SET data = x'00' WHERE name = ? AND seq = ?", (OBJECTS, ends[2]))
+
+    assert (await verify_log(path, registry=Registry())).is_identical
+    assert (await verify_log(path, registry=Registry(), from_snapshot=True)).is_identical
 
 
 async def test_states_of_older_versions_are_not_read_where_there_is_a_newer_one(

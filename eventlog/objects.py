@@ -440,7 +440,7 @@ def _allocated(claim: ResourceClaim, result: AllocationResult, pod: Pod) -> Reso
 
 
 async def load_objects(log: LogReader, seq: int | None = None, *, in_order: bool = False) -> ObjectTable:
-    """The table after record `seq` (by default the newest): the nearest snapshot before it, and the records since.
+    """The table after record `seq` (by default the newest): the nearest snapshot before it that can be used, and the records since.
 
     `in_order`: a snapshot that does not know the order of the objects is of no use.
     """
@@ -448,9 +448,12 @@ async def load_objects(log: LogReader, seq: int | None = None, *, in_order: bool
         raise LogError(
             f"{log.name}: the state at record {seq} is gone: the log was compacted to {log.anchor.seq}"
         )
-    found = await log.snapshot(SNAPSHOT, seq)
-    table = ObjectTable.from_snapshot(found)
-    if table is None or (in_order and not table.is_in_order):
+    table, limit, other = None, seq, False
+    while table is None and (found := await log.snapshot(SNAPSHOT, limit)) is not None:
+        table, limit = ObjectTable.from_snapshot(found), found.seq - 1
+        if table is None or (in_order and not table.is_in_order):
+            table, other = None, True
+    if table is None:
         table = ObjectTable()
     if table.seq < log.anchor.seq:
         later = [info.seq for info in await log.snapshots() if info.name == SNAPSHOT and info.seq > table.seq]
@@ -458,7 +461,7 @@ async def load_objects(log: LogReader, seq: int | None = None, *, in_order: bool
             raise LogError(
                 f"{log.name}: the state at record {seq} is gone: the log was compacted to {log.anchor.seq}, and its oldest state is that of record {min(later)}"
             )
-        if found is not None:
+        if other:
             raise another_version(log.name, log.anchor.seq)
         raise LogDamaged(
             log.name, 1, log.anchor.seq, "they were compacted, and no usable snapshot of the objects is left"

@@ -235,6 +235,17 @@ async def test_objects_in_the_order_of_their_names_make_no_state(story: Story) -
             await newest_state(log, Registry())
 
 
+async def test_objects_in_the_order_of_their_names_do_not_hide_older_ones_in_their_own(story: Story) -> None:
+    async with await story.log() as log:
+        await story.keep(OBJECTS, 1, story.tables[1])
+        await story.keep(SNAPSHOT, 1, story.states[1])
+        await story.keep(OBJECTS, 2, story.sorted_tables[2])
+        await story.keep(SNAPSHOT + BETWEEN, 3, story.states[3])
+        await log.compact(story.ends[1])
+
+        assert await story.digest(log) == story.digests[3]
+
+
 async def test_log_can_begin_where_a_state_is_with_its_objects(story: Story) -> None:
     async with await story.log() as log:
         for number in range(ROUNDS):

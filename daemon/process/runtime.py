@@ -591,9 +591,8 @@ class Runtime:
         """Put the state into the log, for the next start, `whole`: with its objects; returns its seq. Decisions pause until nothing is in flight."""
         mark = None
         if whole:
-            await (
-                self.facts.catch_up()
-            )  # Now: while nothing is decided, only what came meanwhile is left to be read.
+            # Now, so that only what comes meanwhile is left to be read while nothing is decided.
+            await self.facts.catch_up()
         self._holding = True
         try:
             while self.core.in_flight:

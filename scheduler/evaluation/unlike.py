@@ -344,7 +344,8 @@ class _View:
         if max(fixed) + asked.most - self._base > _LEVEL_MAX:
             raise NoBounds
         for traits, kind in passing.items():
-            if kind.fixed > self._base:
+            # Of nodes with some traits there may be none that takes another pod.
+            if kind.fixed > self._base and traits in cells.of_traits:
                 sums += (kind.fixed - self._base) * cells.of_traits[traits].lanes
         self._bounds = octets(sums, len(cells.cells))
         """Of cells for which the pod may do, how much is added to that at most."""

@@ -13,8 +13,9 @@ from tests.scheduler.evaluation.foreign_plugins import configured, registry_with
 from tests.scheduler.evaluation.test_fast import SEEDS, STEPS, World, asked, copies, step
 from tidelog.api.objects import Condition, Node
 from tidelog.framework.framework import Framework
-from tidelog.framework.interface import Depends, Plugin
-from tidelog.framework.node_info import NodeInfo
+from tidelog.framework.interface import CycleState, Depends, Plugin
+from tidelog.framework.node_info import NodeInfo, PodInfo
+from tidelog.framework.offers import PodParts
 from tidelog.plugins.inter_pod_affinity.domains import AffinityDomains
 from tidelog.plugins.inter_pod_affinity.plugin import InterPodAffinity
 from tidelog.plugins.node_affinity import NodeAffinity
@@ -74,6 +75,36 @@ def test_log_is_the_same_with_foreign_plugins_without_the_fast_evaluation(
         step(again, plain)
 
     assert [record.body for record in plain.records] == [record.body for record in driver.records]
+
+
+class Tainted(Plugin):
+    """Rather a node with a taint."""
+
+    name = "Tainted"
+    score_depends = Depends.TRAITS
+    signed_parts = PodParts.SPEC
+
+    def sign_pod(self, pod: PodInfo) -> object:
+        return None
+
+    def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
+        return len(node.node.spec.taints)
+
+
+def test_first_pods_are_placed_though_all_nodes_with_the_best_traits_are_full(asked: Counter[str]) -> None:
+    registry = registry_with([Tainted])
+    driver = Driver(registry)
+    driver.start(configured(registry, [Tainted]))
+    driver.put(*(b.node(f"n{i}").build() for i in range(20)))
+    driver.put(b.node("full").capacity(pods="1").taint("slow", "", "PreferNoSchedule").build())
+    driver.put(b.pod("there").on("full").build())
+
+    for number in range(3):
+        driver.put(b.pod(f"p{number}").scheduler("default-scheduler").request(cpu=f"{number + 1}00m").build())
+        driver.settle()
+
+    assert asked["fast"] == 3
+    assert "full" not in [driver.placements()[f"default/p{number}"] for number in range(3)]
 
 
 # --- how often they are asked --------------------------------------------------------------------------------------------

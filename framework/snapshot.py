@@ -109,6 +109,11 @@ class Snapshot:
         return self._nodes.get(name)
 
     @property
+    def source_generation(self) -> int:
+        """The source's as of the last refresh: while an attempt lasts it stays the same, whatever is tried."""
+        return self._source_generation
+
+    @property
     def node_count(self) -> int:
         """How many nodes there are."""
         return len(self._nodes)

@@ -152,6 +152,8 @@ class NodeIndex:
         """Place → number of the node's traits."""
         self._traits_numbers: dict[tuple[object, ...], int] = {}
         self._generation = -1
+        self._source_generation = -1
+        """The snapshot's, when this was last as it is."""
         self._building: _Building | None = None
         """While all nodes are looked at: for some of them that has been done."""
         self._changes: list[int] = []
@@ -164,10 +166,7 @@ class NodeIndex:
         snapshot = self.snapshot
         if snapshot.generation == self._generation and self._building is None:
             return
-        if not self.places.is_worn and len(self._traits_numbers) <= len(self._traits) + TRAITS_SPARE:
-            changed = self._changed()
-        else:
-            changed = None
+        changed = None if self._is_worn() else self._changed()
         while changed is None:
             self._build()
             changed = self._changed()
@@ -181,6 +180,12 @@ class NodeIndex:
             self._dropped += len(self._changes)
             self._changes = []
         self._generation = snapshot.generation
+        self._source_generation = snapshot.source_generation
+
+    def _is_worn(self) -> bool:
+        """It is time to begin anew. Never while an attempt tries things: it knows nodes by their places, and by sets of these."""
+        is_worn = self.places.is_worn or len(self._traits_numbers) > len(self._traits) + TRAITS_SPARE
+        return is_worn and self.snapshot.source_generation != self._source_generation
 
     def _changed(self) -> Sequence[str] | None:
         """The nodes that have changed; None if it is better to look at all."""

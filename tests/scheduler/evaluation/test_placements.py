@@ -316,6 +316,34 @@ def test_every_placement_is_tried_where_an_unknown_plugin_has_a_say(
     assert foreseen == []
 
 
+def told_while_nodes_come_and_go(seed: int, *, fast: bool) -> Driver:
+    driver = driver_with(fast=fast)
+    world = World(seed, driver)
+    for _ in range(STEPS):
+        number = world.random.randrange(world.nodes + 1)
+        known = driver.core.objects.get(f"Node//n{number}")
+        if known is not None and world.chance(0.4):
+            driver.delete(known)
+        else:
+            world.nodes = max(world.nodes, number + 1)
+            driver.put(world.node(number))
+        world.step()
+    return driver
+
+
+@pytest.mark.parametrize("seed", range(SEEDS // 2))
+def test_nodes_keep_their_places_while_placements_are_tried(
+    seed: int, foreseen: list[Foreseen], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where each detour is one too many, and where it takes a few trials to come to that."""
+    monkeypatch.setattr("tidelog.scheduler.evaluation.node_places.DETOURS_PER_NODE", seed % 3)
+
+    fast = told_while_nodes_come_and_go(seed, fast=True)
+    plain = told_while_nodes_come_and_go(seed, fast=False)
+
+    assert bodies(fast) == bodies(plain)
+
+
 # --- how many are tried ---------------------------------------------------------------------------------------------------
 
 

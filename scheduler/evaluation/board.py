@@ -117,7 +117,8 @@ class Board:
             self._given.append(column)
         for one in self._many.values():
             one.members.put(column, 0)
-        for asked in (*table.rooms, *table.scores):
+        # A shape with scores too high for a lane is always asked alone, and has none.
+        for asked in (*table.rooms, *table.scores) if table.most < _LEVEL_MAX else ():
             if asked.together is not None:
                 known = self._many.get(asked)
                 if known is None:
@@ -248,7 +249,7 @@ class _Bank:
             asked.together is not None and asked.together.covers(self._size)
             for asked in (*table.rooms, *table.scores)
         )
-        return _LEVEL_MAX, alone, kind.fixed + 1
+        return _LEVEL_MAX, alone, 0 if alone else kind.fixed + 1
 
 
 class BoardTable:

@@ -729,6 +729,30 @@ def test_profiles_that_lack_a_plugin_or_score_otherwise_are_judged_as_by_the_pla
     assert verify(driver.records, driver.registry).first_difference is None
 
 
+def test_scores_too_high_for_a_lane_leave_those_of_other_pods_alone(
+    asked: Counter[str], rows: Callable[[], int]
+) -> None:
+    """Who requests nothing is not scored for balance, and stays on the board."""
+    weighted = [{"name": "NodeResourcesBalancedAllocation", "weight": 2**31 - 1}]
+    file = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "profiles": [{"plugins": {"multiPoint": {"enabled": weighted}}}],
+    }
+    draw, driver = random.Random(1), Driver()
+    driver.start(resolve_configuration(file, driver.registry).configuration)
+    driver.put(*(b.node(f"n{i}").capacity(cpu=draw.choice("248"), memory="8Gi").build() for i in range(20)))
+
+    for number in range(60):
+        made = b.pod(f"p{number}").scheduler("default-scheduler").tolerate(f"of-{number % 12}")
+        driver.put((made if number % 4 else made.request(cpu="3", memory="1Gi")).build())
+        driver.settle()
+
+    assert asked["fast"] > 40
+    assert rows() > 0
+    assert verify(driver.records, driver.registry).first_difference is None
+
+
 @pytest.mark.parametrize(
     ("module", "limit"),
     [("node_index", "EMPTY_STATES_MAX"), ("state_table", "MEMO_SPARE"), ("fast", "SHAPES_MAX")],

@@ -182,10 +182,14 @@ class NodeIndex:
         self._generation = snapshot.generation
         self._source_generation = snapshot.source_generation
 
+    def _may_begin_anew(self) -> bool:
+        """Never while an attempt tries things: it knows nodes by their places, and by sets of these."""
+        return self.snapshot.source_generation != self._source_generation
+
     def _is_worn(self) -> bool:
-        """It is time to begin anew. Never while an attempt tries things: it knows nodes by their places, and by sets of these."""
+        """It is time to begin anew."""
         is_worn = self.places.is_worn or len(self._traits_numbers) > len(self._traits) + TRAITS_SPARE
-        return is_worn and self.snapshot.source_generation != self._source_generation
+        return is_worn and self._may_begin_anew()
 
     def _changed(self) -> Sequence[str] | None:
         """The nodes that have changed; None if it is better to look at all."""
@@ -194,7 +198,9 @@ class NodeIndex:
         if self._generation == self.snapshot.generation:
             return ()
         changed = self.snapshot.changed_since(self._generation)
-        return None if changed is not None and len(changed) > len(self.state_at) else changed
+        if changed is not None and len(changed) <= len(self.state_at):
+            return changed
+        return None if self._may_begin_anew() else self.places.names()
 
     def _grow(self, more: int) -> None:
         """Nodes have come or gone, and there are more places than before, all in the state of those without a node."""

@@ -131,6 +131,10 @@ class NodePlaces:
         """The place of a node."""
         return self._place_of[name]
 
+    def names(self) -> list[str]:
+        """All that have places."""
+        return list(self._place_of)
+
     def of_those_there(self, names: Iterable[str]) -> list[int]:
         """The places of these nodes, as far as they are there."""
         place_of = self._place_of

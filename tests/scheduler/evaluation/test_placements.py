@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import count
 from typing import Any
 
 import pytest
@@ -38,6 +39,7 @@ from tidelog.eventlog.records import PlacementChosen, Unschedulable, decode_body
 from tidelog.framework.interface import CycleState, GroupInfo, Placement, Plugin, Status
 from tidelog.framework.node_info import PodInfo
 from tidelog.framework.placements import FUTURE_PODS
+from tidelog.framework.snapshot import Snapshot
 from tidelog.plugins.registry import Registry
 from tidelog.replay.driver import Driver
 from tidelog.scheduler.core import Core
@@ -337,6 +339,24 @@ def test_nodes_keep_their_places_while_placements_are_tried(
 ) -> None:
     """Where each detour is one too many, and where it takes a few trials to come to that."""
     monkeypatch.setattr("tidelog.scheduler.evaluation.node_places.DETOURS_PER_NODE", seed % 3)
+
+    fast = told_while_nodes_come_and_go(seed, fast=True)
+    plain = told_while_nodes_come_and_go(seed, fast=False)
+
+    assert bodies(fast) == bodies(plain)
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_nodes_keep_their_places_also_where_it_is_forgotten_what_a_trial_has_changed(
+    seed: int, foreseen: list[Foreseen], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = count(seed)
+    since = Snapshot.changed_since
+
+    def forgetful(snapshot: Snapshot, generation: int) -> Sequence[str] | None:
+        return None if next(calls) % 23 == 0 else since(snapshot, generation)
+
+    monkeypatch.setattr(Snapshot, "changed_since", forgetful)
 
     fast = told_while_nodes_come_and_go(seed, fast=True)
     plain = told_while_nodes_come_and_go(seed, fast=False)

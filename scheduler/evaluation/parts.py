@@ -70,14 +70,22 @@ class Counted:
         self._changes = index.changes
         """Those of the index that are followed."""
         self._made_at = index.objects_changed
+        self._is_lost = False
+        """To follow has failed, so that it has to be counted anew."""
 
     def follow(self) -> None:
-        """Look at the nodes that have changed. The index must be as the snapshot is."""
+        """Look at the nodes that have changed. The index must be as the snapshot is. Raises NotCountable, for everybody who asks, as long as it is."""
+        since, self._changes = self._changes, self._index.changes
+        if self._is_lost:
+            self._made_at = self._index.objects_changed
+            self._count_anew()
+        elif since != self._changes:
+            self._is_lost = True
+            self._follow_since(since)
+        self._is_lost = False
+
+    def _follow_since(self, since: int) -> None:
         index = self._index
-        changes = index.changes
-        if self._changes == changes:
-            return
-        since, self._changes = self._changes, changes
         has_new_objects = index.objects_changed != self._made_at
         if (has_new_objects and self._is_renewed()) or not (has_new_objects or self.now.reads_pods):
             return
@@ -103,10 +111,13 @@ class Counted:
             moves = index.moves_since(since)
             if moves is not None and domains.follow_moves(moves):
                 return False
+        self._count_anew()
+        return True
+
+    def _count_anew(self) -> None:
         now = self._count()
         assert now is not None, f"{self.name} had something to say about such pods"
         self.now = now
-        return True
 
 
 class Part:

@@ -104,3 +104,32 @@ def test_a_node_that_moves_is_not_a_reason_to_count_all(kind: str, monkeypatch: 
 
     assert len(driver.placements()) == 6
     assert counted == before
+
+
+@pytest.mark.parametrize("known", [False, True], ids=["new", "known"])
+def test_counts_that_cannot_follow_any_more_are_no_answer_for_other_pods_either(
+    known: bool, asked: Counter[str]
+) -> None:
+    """An empty zone is one with nodes that have none. A pod that is new, or had no table yet, is the first to find that out."""
+    driver = Driver()
+    driver.start()
+    driver.put(b.namespace("default"), b.service("web", {"app": "web"}))
+    driver.put(*(b.node(f"n{i}").label({b.ZONE: f"z{i % 3}"}).build() for i in range(20)))
+
+    def place(*cpus: str) -> None:
+        for cpu in cpus:
+            name = f"p{len(driver.placements())}"
+            pod = b.pod(name).scheduler("default-scheduler").label(app="web").request(cpu=cpu)
+            driver.put(pod.build())
+            driver.settle()
+
+    place("100m", "200m", "100m", "200m", *(["300m"] if known else []))
+    driver.put(*(b.node(f"m{i}").label({b.ZONE: ""}).build() for i in range(3)))
+    place("300m", "200m", "100m", "200m", "100m")
+    for i in range(3):
+        driver.delete(driver.core.objects[f"Node//m{i}"])
+    before = asked["fast"]
+    place("300m", "200m", "100m", "200m")
+
+    assert len(driver.placements()) == 13 + known
+    assert asked["fast"] == before + 4

@@ -83,18 +83,28 @@ class Board:
         steps = len(index.states) + STATES_PER_TRAITS * len(index.by_traits)
         if len(waiting) < WAITING_MIN or not self._has_rows() or steps * columns > FILL_MAX:
             return False
-        for table in waiting:
+        taken = list(waiting)
+        for table in taken:
             table.take(bytes(self.size))
         waiting.clear()
+        try:
+            self._fill()
+        except BaseException:
+            # Interrupted by a plugin: their columns are not as the nodes are.
+            for table in taken:
+                table.is_void = True
+            raise
+        self.rows += 1
+        self.begin, self.end = 0, index.changes
+        return True
+
+    def _fill(self) -> None:
         size, levels = self.size, self.levels
-        for state in index.states.values():
+        for state in self.index.states.values():
             if state.bits:
                 row = self._row(first_place(state.bits), state)
                 for place in places_in(state.bits):
                     levels[size - 1 - place :: size] = row
-        self.rows += 1
-        self.begin, self.end = 0, index.changes
-        return True
 
     def _has_rows(self) -> bool:
         return len(self.index.by_traits) * NODES_PER_TRAITS <= self.size
@@ -394,7 +404,6 @@ class BoardTable:
         index = self._index
         if self._traits_changed == index.traits_changed or not self.partitions:
             return
-        self._traits_changed = index.traits_changed
         for partition in self.partitions:
             partition.sets.clear()
         for traits, bits in index.by_traits.items():
@@ -402,6 +411,7 @@ class BoardTable:
             if kind.passes:
                 for partition, raw in zip(self.partitions, kind.raws, strict=True):
                     partition.add(raw, bits)
+        self._traits_changed = index.traits_changed
 
     # --- choosing -----------------------------------------------------------------------------------------------------
 

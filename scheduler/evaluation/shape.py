@@ -88,14 +88,15 @@ class Shape:
         if snapshot.generation == self._generation:
             return
         places = self._index.changed_since(self._changes)
-        self._changes = self._index.changes
         self._follow(places)
-        for counted in self._domains:
-            counted.follow()
         for column in self._by_node:
             column.forget(places)
         if self.beside is not None:
             self.beside.forget(places)
+        # A plugin that is asked may interrupt this: what is done here by then is done, and the rest is done next time.
+        self._changes = self._index.changes
+        for counted in self._domains:
+            counted.follow()
         if snapshot.object_generation != self._object_generation:
             self._follow_objects()
         self._generation = snapshot.generation
@@ -123,11 +124,15 @@ class Shape:
             table.give_up()
             self._kinds = None
             return None
+        except BaseException:
+            table.give_up()
+            raise
         return table
 
     def _leave_board(self) -> StateTable:
+        table = StateTable(self._index, self._evaluation, self._kinds)
         self.give_up()
-        self._table = table = StateTable(self._index, self._evaluation, self._kinds)
+        self._table = table
         return table
 
     def _follow_objects(self) -> None:

@@ -86,9 +86,9 @@ class StateTable:
         old, new = self._state_at[place], self._index.state_at[place]
         if old is new:
             return
-        self._state_at[place] = new
         before = self._memo[old]
         after = self._verdict(new)
+        self._state_at[place] = new
         if before == after:
             return
         self._change(before, after, 1 << place)
@@ -104,12 +104,14 @@ class StateTable:
             if old is new:
                 continue
             was = memo[old]
-            before[place] = new
             found = memo.get(new)
             now = verdict(new) if found is None else found
             if was != now:
                 gone.setdefault(was, []).append(place)
                 come.setdefault(now, []).append(place)
+        # Not before all are judged: that may be interrupted.
+        for place in places:
+            before[place] = after[place]
         size = len(before)
         for one, those in gone.items():
             self._take(one, bits_of(those, size))

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
 from msgspec.structs import replace
 
 from tests.scheduler.evaluation import foreign_plugins as foreign
 from tests.scheduler.evaluation.foreign_plugins import configured, registry_with
-from tests.scheduler.evaluation.test_fast import SEEDS, STEPS, World, asked, copies, step
+from tests.scheduler.evaluation.test_fast import SEEDS, STEPS, World, asked, copies, rows, step
 from tidelog.api.objects import Condition, Node
+from tidelog.framework.effort import Paused
 from tidelog.framework.framework import Framework
-from tidelog.framework.interface import CycleState, Depends, Plugin
+from tidelog.framework.interface import CycleState, Depends, Plugin, Status, unschedulable
 from tidelog.framework.node_info import NodeInfo, PodInfo
 from tidelog.framework.offers import PodParts
 from tidelog.plugins.inter_pod_affinity.domains import AffinityDomains
@@ -23,10 +25,11 @@ from tidelog.plugins.node_resources.fit import NodeResourcesFit
 from tidelog.replay.driver import Driver
 from tidelog.replay.verify import verify
 from tidelog.scheduler.core import Core
+from tidelog.scheduler.decision import Decision
 from tidelog.scheduler.evaluation.fast import FastEvaluation
 from tidelog.testing import builders as b
 
-__all__ = ["asked"]
+__all__ = ["asked", "rows"]
 
 COMBINATIONS: tuple[tuple[type[Plugin], ...], ...] = (
     *((plugin,) for plugin in foreign.ALL),
@@ -105,6 +108,70 @@ def test_first_pods_are_placed_though_all_nodes_with_the_best_traits_are_full(as
 
     assert asked["fast"] == 3
     assert "full" not in [driver.placements()[f"default/p{number}"] for number in range(3)]
+
+
+class Dear(Plugin):
+    """Takes so long that an attempt is interrupted."""
+
+    name = "Dear"
+    filter_depends = Depends.STATE
+
+    def sign_pod(self, pod: PodInfo) -> object:
+        return None
+
+    def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
+        self.handle.snapshot.effort.spend(1)
+        return unschedulable("odd") if len(node.pods) == 3 else None
+
+
+class DearByTraits(Dear):
+    """The same, and looks at less."""
+
+    name = "DearByTraits"
+    filter_depends = Depends.TRAITS
+
+    def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
+        self.handle.snapshot.effort.spend(1)
+        return unschedulable("odd") if node.allocatable["cpu"] == 3_000 else None
+
+
+@pytest.mark.parametrize("plugin", [Dear, DearByTraits])
+def test_attempts_that_a_filter_interrupts_anywhere_come_to_what_they_would_come_to_at_once(
+    plugin: type[Plugin], rows: Callable[[], int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    draw, registry = random.Random(1), registry_with([plugin])
+    driver = Driver(registry)
+    attempt, paused = driver.core.attempt, 0
+
+    def in_turns(now: int, most: int | None = None) -> Decision | None:
+        nonlocal paused
+        for _ in range(draw.choice([0, 3, 20])):
+            try:
+                return attempt(now, draw.choice([0, 1, 2, 5]))
+            except Paused:
+                paused += 1
+        return attempt(now)
+
+    monkeypatch.setattr(driver.core, "attempt", in_turns)
+    driver.start(configured(registry, [plugin]))
+
+    def put_node(number: int) -> None:
+        made = b.node(f"n{number}").capacity(cpu=draw.choice("2348"), pods=draw.choice("6789"))
+        driver.put(made.taint("slow", draw.choice("xy"), "PreferNoSchedule").build())
+
+    for number in range(30):
+        put_node(number)
+    for number in range(240):
+        made = b.pod(f"p{number}").scheduler("default-scheduler").tolerate(f"of-{number % 7}")
+        driver.put(made.request(cpu=draw.choice(["100m", "200m", "300m"])).build())
+        if number % 3 == 0:
+            driver.settle()
+        if number % 4 == 0:
+            put_node(draw.randrange(60))
+    driver.settle()
+
+    assert paused > 100
+    assert verify(driver.records, driver.registry).first_difference is None
 
 
 # --- how often they are asked --------------------------------------------------------------------------------------------

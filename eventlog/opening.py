@@ -380,10 +380,13 @@ def connect_reading(path: str, disk: Disk) -> tuple[sqlite3.Connection, bool]:
 
     A WAL database needs its -shm file, which a reader in a read-only folder, or on a full disk, cannot create. If there is a WAL, exclusive
     mode without file locks keeps the WAL's index in memory instead; if there is none, the file can be read as it is.
+
+    So is an empty file: beside one SQLite removes the WAL, whoever opens it, and with it what was acknowledged since the last checkpoint.
     """
     otherwise = ("mode=ro&vfs=unix-none", True) if has_wal(path) else (_ALONE, False)
+    ways = [("mode=ro", False), otherwise] if os.path.getsize(path) else [(_ALONE, False)]
     problem: Exception | None = None
-    for options, exclusive in [("mode=ro", False), otherwise]:
+    for options, exclusive in ways:
         try:
             connection = disk.connect(_uri(path, options))
         except sqlite3.Error as error:

@@ -22,6 +22,7 @@ from tidelog.eventlog.lock import WriterLock
 from tidelog.eventlog.log import open_log
 from tidelog.eventlog.reader import open_reader
 from tidelog.eventlog.records import ChainBroken, Draft, Tick
+from tidelog.eventlog.repair import repair
 from tidelog.eventlog.sqlite import STEPS
 from tidelog.eventlog.store import EMPTY, Head
 from tidelog.testing.faulty_disk import FaultyDisk, sqlite_error
@@ -216,6 +217,26 @@ async def test_so_is_one_with_a_write_ahead_log(tmp_path: Path) -> None:
 
     assert (connection.execute("SELECT count(*) FROM records").fetchone(), live) == ((2,), False)
     connection.close()
+
+
+@pytest.mark.parametrize("way", ["reading", "repair"])
+async def test_write_ahead_log_beside_a_database_that_was_emptied_stays(tmp_path: Path, way: str) -> None:
+    """SQLite removes it. Whoever puts the database back needs it."""
+    path, copy = tmp_path / "c.db", tmp_path / "copy.db"
+    async with open_log(path) as log:
+        await log.take_over("first")
+        await log.append([Draft(body=Tick(), author="cluster", key="")])
+        for suffix in ("", "-wal", ".head"):
+            shutil.copy(f"{path}{suffix}", f"{copy}{suffix}")
+    content = copy.read_bytes()
+    os.truncate(copy, 0)
+
+    with pytest.raises(LogDamaged):
+        await (open_reader(copy) if way == "reading" else repair(copy, accept_loss=False))
+
+    copy.write_bytes(content)
+    async with open_reader(copy) as reader:
+        assert reader.head.seq == 2
 
 
 async def test_log_that_cannot_be_read_in_any_way_is_named(tmp_path: Path) -> None:

@@ -121,7 +121,7 @@ async def full_and_closed(disk: Disk, log: Path) -> None:
     """Nobody holds the log, and there is not a byte: it is read, called whole, and what would write says that the disk is full. Then it is the
     way out: a daemon starts and waits, and a compaction makes room."""
     with daemon(log, "--snapshot-every", 200) as running:
-        await grow(log, 3_000)
+        await grow(log, 6_000)
         assert running.stop() == 0
     expected = placements(log)
     disk.leave(0)

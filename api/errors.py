@@ -26,6 +26,7 @@
     │   ├── LogOvertaken          a compaction dropped what was still to be read, time and again (exit 5)
     │   ├── LogDamaged            the log has lost or changed records (exit 4)
     │   ├── NoWriter              no process takes requests for this log (eventlog/socket.py)
+    │   ├── ObjectsGone           the objects of a state are gone, perhaps not those of an older one (replay/states.py)
     │   └── SnapshotsUnreadable   the list of snapshots is damaged, no record is (eventlog/store.py)
     └── InternalError             we are wrong; asks for a report
 

@@ -130,7 +130,7 @@ def open_writing(path: str, disk: Disk, *, create: bool) -> Opened:
 
 def _open_writing(path: str, disk: Disk, create: bool) -> Opened:
     try:
-        if not os.path.exists(path) or os.path.getsize(path) == 0:
+        if not _size_of(path):
             _create(path, disk, create)
         _refuse_second_name(path, disk)
         examined = open_reading(path, disk, EXAMINED_FOR_WRITING)
@@ -372,7 +372,15 @@ def connect_writing(path: str, disk: Disk) -> sqlite3.Connection:
 
 def has_wal(path: str) -> bool:
     """Whether there is something in its write-ahead log."""
-    return os.path.exists(path + "-wal") and os.path.getsize(path + "-wal") > 0
+    return _size_of(path + "-wal") > 0
+
+
+def _size_of(path: str) -> int:
+    """How many bytes are in a file; none where no file can be seen (any more)."""
+    try:
+        return os.stat(path).st_size
+    except OSError:
+        return 0
 
 
 def connect_reading(path: str, disk: Disk) -> tuple[sqlite3.Connection, bool]:
@@ -384,7 +392,7 @@ def connect_reading(path: str, disk: Disk) -> tuple[sqlite3.Connection, bool]:
     So is an empty file: beside one SQLite removes the WAL, whoever opens it, and with it what was acknowledged since the last checkpoint.
     """
     otherwise = ("mode=ro&vfs=unix-none", True) if has_wal(path) else (_ALONE, False)
-    ways = [("mode=ro", False), otherwise] if os.path.getsize(path) else [(_ALONE, False)]
+    ways = [("mode=ro", False), otherwise] if _size_of(path) else [(_ALONE, False)]
     problem: Exception | None = None
     for options, exclusive in ways:
         try:

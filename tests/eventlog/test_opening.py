@@ -239,6 +239,11 @@ async def test_write_ahead_log_beside_a_database_that_was_emptied_stays(tmp_path
         assert reader.head.seq == 2
 
 
+def test_database_that_is_gone_by_the_time_it_is_opened_is_named(tmp_path: Path) -> None:
+    with pytest.raises(LogError, match=r"c\.db: cannot be opened for reading"):
+        opening.connect_reading(str(tmp_path / "c.db"), Disk())
+
+
 async def test_log_that_cannot_be_read_in_any_way_is_named(tmp_path: Path) -> None:
     path = tmp_path / "c.db"
     await make(path)

@@ -73,10 +73,9 @@ async def newest_state(log: LogReader, registry: Registry, at_most: int | None =
 
 async def _last_whole(log: LogReader) -> int:
     """Where the newest state is whose objects are those of the table; where the log begins if there is none. No snapshot is read for it."""
-    seqs: dict[str, set[int]] = {SNAPSHOT: set(), OBJECTS: set()}
-    for info in await log.snapshots():
-        seqs.get(info.name, set()).add(info.seq)
-    return max((seq for seq in seqs[SNAPSHOT] & seqs[OBJECTS] if seq <= log.head.seq), default=log.anchor.seq)
+    stored = await log.snapshots()
+    states, tables = ({i.seq for i in stored if i.name == name} for name in (SNAPSHOT, OBJECTS))
+    return max((seq for seq in states & tables if seq <= log.head.seq), default=log.anchor.seq)
 
 
 async def loaded(log: LogReader, registry: Registry, snapshot: Snapshot) -> State | None:

@@ -52,6 +52,7 @@ GROUPS_SAY_AGAIN = 19
 PROMISED_VOLUMES_COUNT = 20
 ANSWERS_ARE_AWAITED = 21
 BOUND_AS_THEY_ARE = 22
+MEMBERS_ARE_TOLD_APART = 23
 
 BEHAVIOURS: dict[int, Behaviour] = {
     GUARDED_STARTING_PODS: Behaviour(
@@ -163,6 +164,11 @@ BEHAVIOURS: dict[int, Behaviour] = {
         "bound-as-they-are",
         "0.1.0",
         "A pod that changed while it waited for its permit or for answers counts as what it has become once it is bound, and who may go by that is woken.",
+    ),
+    MEMBERS_ARE_TOLD_APART: Behaviour(
+        "members-are-told-apart",
+        "0.1.0",
+        "Of the members of a group whose devices are not ready yet each goes where its own are, and not where those of the member before it are.",
     ),
 }
 """Number → what changed."""

@@ -109,10 +109,26 @@ def template(
     )
 
 
-def allocated(*devices: str, driver: str = DRIVER, pool: str, request: str = "r") -> dict[str, Any]:
-    """A claim's status that has these devices."""
-    results = [{"request": request, "driver": driver, "pool": pool, "device": name} for name in devices]
-    return {"allocation": {"devices": {"results": results}}}
+def allocated(
+    *devices: str,
+    driver: str = DRIVER,
+    pool: str,
+    request: str = "r",
+    node: str = "",
+    conditions: Sequence[str] = (),
+) -> dict[str, Any]:
+    """A claim's status that has these devices: on that node alone, if one is named, and with these conditions to come true before a pod is bound."""
+    result = {
+        "request": request,
+        "driver": driver,
+        "pool": pool,
+        **({"bindingConditions": conditions} if conditions else {}),
+    }
+    allocation: dict[str, Any] = {"devices": {"results": [{**result, "device": name} for name in devices]}}
+    if node:
+        field = {"key": "metadata.name", "operator": "In", "values": [node]}
+        allocation["nodeSelector"] = {"nodeSelectorTerms": [{"matchFields": [field]}]}
+    return {"allocation": allocation}
 
 
 def devices_of(claim: ResourceClaim) -> list[str]:

@@ -27,7 +27,12 @@ from tidelog.api.times import DURATION_RULE, NANOS, parse_duration
 from tidelog.api.validation.field_errors import ErrorList
 from tidelog.api.writes import Write
 from tidelog.framework.arithmetic import scaled_to_maximum
-from tidelog.framework.behaviours import DEVICE_PLACEMENTS, SEARCHES_OF_THEIR_OWN, SELECTORS_PAUSE_NOBODY
+from tidelog.framework.behaviours import (
+    DEVICE_PLACEMENTS,
+    MEMBERS_ARE_TOLD_APART,
+    SEARCHES_OF_THEIR_OWN,
+    SELECTORS_PAUSE_NOBODY,
+)
 from tidelog.framework.events import EventRegistration
 from tidelog.framework.interface import (
     SKIP,
@@ -126,6 +131,7 @@ class DynamicResources(Plugin):
         super().__init__(args, handle)
         pauses_nobody = handle.behaves(SELECTORS_PAUSE_NOBODY) and not handle.upstream
         self._binding_timeout = parse_duration(args.binding_timeout)
+        self._tells_members_apart = handle.behaves(MEMBERS_ARE_TOLD_APART)
         self._stock = Stock(
             handle,
             COST_OF_A_PAUSE if pauses_nobody else COST_MAX,
@@ -172,15 +178,17 @@ class DynamicResources(Plugin):
     def sign_attempt(self, state: CycleState, pod: PodInfo) -> object | None:
         """Return the claims' requests, or from where they can be used: not which claims they are."""
         devices = self.handle.listers.devices
+        # The members of a group share the attempt.
+        of_its_own = (state.turn, pod.uid) if self._tells_members_apart else state.turn
         try:
             claims = self._claims_of(pod.pod)
         except NoClaim as problem:
             return str(problem)
         if devices.claims_controlled_by(pod.pod.metadata.uid) and self._left_over(pod) is not None:
-            return state.turn
+            return of_its_own
         told = [self._told(claim) for claim in claims]
         if None in told:
-            return state.turn
+            return of_its_own
         return told, devices.classes_generation, devices.shared_generation, self._stock.shared()
 
     def _told(self, claim: ResourceClaim) -> object | None:

@@ -34,6 +34,7 @@ from tidelog.framework.behaviours import (
     FAILURES_STAND,
     GROUPS_SAY_AGAIN,
     LEAVING_HURTS_LATER,
+    MEMBERS_ARE_TOLD_APART,
     PLANS_NEED_DEVICES,
     PROMISED_VOLUMES_COUNT,
     PROMISES_STAY,
@@ -545,8 +546,7 @@ def answers_are_awaited() -> Driver:
 
     def happens(driver: Driver, when: str) -> None:
         place = {"driver": devices.DRIVER, "pool": when, "device": "gpu"}
-        had = devices.allocated("gpu", pool=when)
-        had["allocation"]["devices"]["results"][0]["bindingConditions"] = ["Attached"]
+        had = devices.allocated("gpu", pool=when, conditions=["Attached"])
         had["reservedFor"] = [{"resource": "pods", "name": when, "uid": when}]
         ready = {"devices": [{**place, "conditions": [{"type": "Attached", "status": "True"}]}]}
         driver.put(node(when, "a").label(of=when).build(), devices.claim(when, status=had))
@@ -580,6 +580,21 @@ def bound_as_they_are() -> Driver:
     return twice(BOUND_AS_THEY_ARE, happens)
 
 
+def members_are_told_apart() -> Driver:
+    """A gang's members have devices that are not ready, each on a node of its own."""
+
+    def happens(driver: Driver, when: str) -> None:
+        names = [f"{when}-{i}" for i in range(2)]
+        for name in names:
+            had = devices.allocated("gpu", pool=name, node=name, conditions=["Attached"])
+            driver.put(node(name, "a").build(), devices.claim(name, status=had))
+        driver.put(b.pod_group(when, min_count=2))
+        driver.put(*(pod(name).uid(name).group(when).claim("gpu", claim=name).build() for name in names))
+        driver.settle()
+
+    return twice(MEMBERS_ARE_TOLD_APART, happens, featureGates={"TopologyAwareWorkloadScheduling": True})
+
+
 STORIES: dict[str, Callable[[], Driver]] = {
     "spread": spread,
     "preemption": preemption,
@@ -609,6 +624,7 @@ STORIES: dict[str, Callable[[], Driver]] = {
     "promised-volumes-count": promised_volumes_count,
     "answers-are-awaited": answers_are_awaited,
     "bound-as-they-are": bound_as_they_are,
+    "members-are-told-apart": members_are_told_apart,
 }
 
 

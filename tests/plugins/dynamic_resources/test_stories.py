@@ -289,8 +289,7 @@ def test_pod_is_bound_when_its_device_is_ready() -> None:
 
 def test_pod_that_has_its_device_already_is_bound_when_it_is_ready() -> None:
     place = {"driver": d.DRIVER, "pool": "n1", "device": "g0"}
-    had = d.allocated("g0", pool="n1")
-    had["allocation"]["devices"]["results"][0]["bindingConditions"] = ["Attached"]
+    had = d.allocated("g0", pool="n1", conditions=["Attached"])
     had["reservedFor"] = [{"resource": "pods", "name": "p", "uid": "of-p"}]
     driver = started(*nodes("n1"), d.claim("c", status=had), pod("p", "c").uid("of-p").build())
     assert driver.placements() == {}

@@ -25,8 +25,11 @@ from tidelog.api.objects import (
     pod_condition,
 )
 from tidelog.eventlog.objects import ObjectTable
+from tidelog.eventlog.records import PlacementChosen, decode_body
 from tidelog.replay.driver import Driver
 from tidelog.testing import builders as b
+from tidelog.testing.devices import allocated
+from tidelog.testing.devices import claim as claim_with
 
 
 def device_names(driver: Driver, name: str = "shared") -> list[str]:
@@ -100,6 +103,22 @@ def test_claim_that_is_allocated_leaves_one_placement() -> None:
     driver.settle()
 
     assert nodes_of(driver) == ["b1"] * 2
+    assert_replays(driver)
+
+
+def test_members_whose_devices_are_not_ready_go_each_to_its_own() -> None:
+    driver = started()
+    for name in ("train-0", "train-1"):
+        had = allocated("gpu", pool=name, node=name, conditions=["Attached"])
+        driver.put(node(name), claim_with(name, status=had))
+    driver.put(b.pod_group("train", min_count=2))
+    driver.put(*(member(name, claim=name) for name in ("train-0", "train-1")))
+
+    driver.settle()
+
+    (chosen,) = (decode_body(r) for r in driver.records if r.kind == "PlacementChosen")
+    assert isinstance(chosen, PlacementChosen)
+    assert chosen.assignment == {f"Pod/default/{name}": name for name in ("train-0", "train-1")}
     assert_replays(driver)
 
 

@@ -81,8 +81,9 @@ class NodeVolumeLimits(Plugin):
 
     def __init__(self, args: None, handle: Handle) -> None:
         super().__init__(args, handle)
-        self._attached: dict[str, tuple[int, tuple[str, ...], Attached]] = {}
-        """Node → generation of the storage, uids of its pods, and what was attached then."""
+        self._attached: dict[str, tuple[tuple[str, ...], Attached]] = {}
+        """Node → uids of its pods, and what was attached then; all of one generation of the storage."""
+        self._attached_at = -1
         self._counts_promised = handle.behaves(PROMISED_VOLUMES_COUNT)
         self._room = Room(handle)
 
@@ -161,11 +162,13 @@ class NodeVolumeLimits(Plugin):
         return None
 
     def _attached_to(self, node: NodeInfo, storage: Storage, csi_node: CSINode | None) -> Attached:
-        known, looked_at = self._attached.get(node.name), (storage.generation, tuple(node.pods))
-        if known is not None and known[:2] == looked_at:
-            return known[2]
+        if self._attached_at != storage.generation:
+            self._attached_at, self._attached = storage.generation, {}
+        known, pods = self._attached.get(node.name), tuple(node.pods)
+        if known is not None and known[0] == pods:
+            return known[1]
         found = attached_to(node, storage, csi_node, strict=self.handle.upstream)
-        self._attached[node.name] = (*looked_at, found)
+        self._attached[node.name] = (pods, found)
         return found
 
     def events_to_register(self) -> Sequence[EventRegistration]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from tidelog.eventlog.records import Nominated, Reserved, Unschedulable, decode_
 from tidelog.framework.effort import Effort
 from tidelog.framework.storage import Storage
 from tidelog.plugins.registry import Registry
+from tidelog.plugins.volumes.limits import Attached
 from tidelog.plugins.volumes.matching import Candidates, volumes_for
 from tidelog.replay.driver import Driver
 from tidelog.replay.verify import verify
@@ -68,6 +70,24 @@ def test_preemption_frees_an_attachment() -> None:
     nominated = [body for r in driver.records if isinstance(body := decode_body(r), Nominated) and body.node]
     assert [(body.node, body.victims) for body in nominated] == [("n", ("Pod/default/low",))]
     assert verify(driver.records, driver.registry).first_difference is None
+
+
+def test_what_is_attached_to_nodes_that_went_is_forgotten() -> None:
+    def kept() -> int:
+        gc.collect()
+        return sum(isinstance(found, Attached) for found in gc.get_objects())
+
+    driver, before = started(), kept()
+
+    for i in range(6):
+        name = f"n{i}"
+        driver.put(b.node(name).build(), s.csi_node(name, {s.PROVISIONER: 1}))
+        driver.put(*bound(f"held-{name}"), pod(f"held-{name}", f"held-{name}").on(name).build())
+        driver.put(*bound(name), pod(name, name).build())
+        driver.settle()
+        driver.delete(b.node(name).build())
+
+    assert kept() == before + 1
 
 
 @pytest.mark.parametrize("compat", ["default", "upstream"])

@@ -41,7 +41,10 @@ def bytes_head(length: int) -> bytes:
 
 
 def in_pieces(value: Any) -> Steps[list[bytes]]:
-    """The bytes of a value of plain dicts and lists, in pieces: large ones of these are encoded a step at a time."""
+    """The bytes of a value of plain dicts and lists, in pieces: large ones of these are encoded a step at a time.
+
+    They are empty afterwards: to drop a million rows takes a tenth of a second, if it is done in one go.
+    """
     if type(value) is dict and len(value) <= FIELDS_MAX:
         found = [map_head(len(value))]
         for name, part in value.items():
@@ -49,19 +52,23 @@ def in_pieces(value: Any) -> Steps[list[bytes]]:
             found += (_encode(name), *pieces)
         return found
     if type(value) is dict:
-        return (yield from _in_steps(list(value.items()), map_head, dict))
+        items = list(value.items())
+        value.clear()
+        return (yield from _in_steps(items, map_head, dict))
     if type(value) is list and len(value) > VALUES_PER_STEP:
         return (yield from _in_steps(value, array_head, list))
     return [_encode(value)]
 
 
 def _in_steps(
-    values: Sequence[Any], head: Callable[[int], bytes], made: Callable[[Sequence[Any]], Any]
+    values: list[Any], head: Callable[[int], bytes], made: Callable[[Sequence[Any]], Any]
 ) -> Steps[list[bytes]]:
     found = [head(len(values))]
     for start in range(0, len(values), VALUES_PER_STEP):
         if start:
             yield
         some = values[start : start + VALUES_PER_STEP]
+        values[start : start + VALUES_PER_STEP] = [None] * len(some)
         found.append(_encode(made(some))[len(head(len(some))) :])
+    values.clear()
     return found

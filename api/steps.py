@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Generator, Iterable
+from itertools import islice
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -12,6 +13,9 @@ Steps = Generator[None, None, T]
 
 WORDS_PER_STEP = 20_000
 """So many are sorted at once, more or less; ten milliseconds."""
+
+VALUES_PER_STEP = 20_000
+"""So many are listed at once, if each is a list that has to be made; ten milliseconds."""
 
 
 def whole_result(work: Steps[T]) -> T:
@@ -24,9 +28,19 @@ def whole_result(work: Steps[T]) -> T:
             return found
 
 
+def listing(values: Iterable[T]) -> Steps[list[T]]:
+    """A list of them, which must not change between two steps."""
+    source = iter(values)
+    found = list(islice(source, VALUES_PER_STEP))
+    while some := list(islice(source, VALUES_PER_STEP)):
+        yield
+        found += some
+    return found
+
+
 def sorting(words: Iterable[str]) -> Steps[list[str]]:
-    """The words, in order."""
-    some = list(words)
+    """The words, in order; they must not change between two steps."""
+    some = yield from listing(words)
     if len(some) <= WORDS_PER_STEP:
         some.sort()
         return some

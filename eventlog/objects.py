@@ -10,7 +10,8 @@ A record costs one to five microseconds. A snapshot of the table lets `load_obje
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, MutableMapping
+from contextlib import contextmanager
 from functools import partial
 from hashlib import sha256
 from typing import TypeVar, assert_never
@@ -45,6 +46,7 @@ from tidelog.api.pod_status import (
 )
 from tidelog.api.writes import Write, written
 from tidelog.eventlog.attachment import Attachment, attached
+from tidelog.eventlog.layer import Layer
 from tidelog.eventlog.promises import Promises
 from tidelog.eventlog.reader import LogReader
 from tidelog.eventlog.records import (
@@ -125,7 +127,9 @@ class ObjectTable:
         """Whether the objects of each kind stand in the order in which they came. Snapshots of older versions do not know it."""
         self._changes = 0
         """How many changes the record in hand has made."""
-        self._kinds: dict[str, dict[str, ObjectEntry]] = defaultdict(dict)
+        self._kinds: Kinds = defaultdict(dict)
+        self._marks = 0
+        """How many marks are in use: what changes meanwhile stands in layers."""
 
     # --- looking ----------------------------------------------------------------------------------------------------
 
@@ -226,7 +230,7 @@ class ObjectTable:
 
     def _replace(
         self,
-        entries: dict[str, ObjectEntry],
+        entries: MutableMapping[str, ObjectEntry],
         key: str,
         old: ObjectEntry | None,
         obj: Object,
@@ -341,11 +345,26 @@ class ObjectTable:
         """All of it as bytes; equal tables give equal bytes."""
         return encoded(self.mark())
 
+    @contextmanager
+    def marked(self) -> Iterator[Mark]:
+        """The table as it is now, to be encoded while it goes on. Costs nothing now, and in the end what has changed meanwhile."""
+        mark = self.mark()
+        self._marks += 1
+        self._kinds = defaultdict(dict, {kind: Layer(entries) for kind, entries in self._kinds.items()})
+        try:
+            yield mark
+        finally:
+            self._marks -= 1
+            if not self._marks:
+                for kind, entries in self._kinds.items():
+                    if isinstance(entries, Layer):
+                        self._kinds[kind] = entries.folded()
+
     def mark(self) -> Mark:
-        """Remember the table as it is now, to encode it or to compare with it. Costs 10 nanoseconds an object."""
+        """The table as it is, until it changes."""
         return Mark(
             self.seq,
-            {kind: entries.copy() for kind, entries in self._kinds.items() if entries},
+            {kind: entries for kind, entries in self._kinds.items() if entries},
             self.at,
             (self.gates, self.cluster.constraints_max),
             self.attachment,
@@ -366,7 +385,7 @@ class ObjectTable:
         """Have the objects stand as their keys do here, which are all there are, where the table does not know their order."""
         if self.is_in_order:
             return
-        kinds: dict[str, dict[str, ObjectEntry]] = defaultdict(dict)
+        kinds: Kinds = defaultdict(dict)
         for key in keys:
             kind = key.partition("/")[0]
             kinds[kind][key] = self._kinds[kind].pop(key)
@@ -425,6 +444,9 @@ class ObjectTable:
 
 
 T = TypeVar("T", bound=Object)
+
+Kinds = dict[str, MutableMapping[str, ObjectEntry]]
+"""Objects by kind, and by key."""
 
 _NOTHING: dict[str, ObjectEntry] = {}
 

@@ -1,13 +1,14 @@
 """The bytes of an `ObjectTable` for its snapshots, made a few hundred objects at a time, while the table goes on.
 
-    mark = table.mark()                                    which objects there are: they are immutable
-    pieces = whole_result(encoding(mark))                  in steps; few objects are one step
+    with table.marked() as mark:                           which objects there are: they are immutable
+        pieces = whole_result(encoding(mark))              in steps; few objects are one step
 
 An object costs a microsecond.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -47,7 +48,7 @@ class Mark(NamedTuple):
     """A table as it was."""
 
     seq: int
-    kinds: dict[str, dict[str, ObjectEntry]]
+    kinds: Mapping[str, Mapping[str, ObjectEntry]]
     at: int
     settings: tuple[FeatureGates, int]
     attachment: Attachment | None

@@ -498,6 +498,7 @@ class Core:
             {"apart": [[key, self.objects[key]] for key in self.cluster.apart]} if self.cluster.apart else {}
         )
         queue = None if self.configuration is None else (yield from self.queue.dumping_state())
+        rejected = yield from self._rejections.dumping()
         return {
             **live,
             **unread,
@@ -512,7 +513,7 @@ class Core:
             "queue": queue,
             "permits": self._permits.dump(),
             "evictions": self.evictions.dump(),
-            "rejected": self._rejections.dump(),
+            "rejected": rejected,
         }
 
     @classmethod

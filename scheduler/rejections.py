@@ -16,6 +16,7 @@ import msgspec
 
 from tidelog.api.objects import Object, Pod, PodGroup
 from tidelog.api.pod_status import UNSCHEDULABLE, is_rejected_with, with_group_condition
+from tidelog.api.steps import Steps, listing
 from tidelog.eventlog.records import Body, Nominated, Unschedulable
 from tidelog.queue.entity import pod_key
 from tidelog.queue.scheduling_queue import SchedulingQueue
@@ -84,9 +85,9 @@ class Rejections:
 
     # --- the state as a value -----------------------------------------------------------------------------------------
 
-    def dump(self) -> list[list[Any]]:
+    def dumping(self) -> Steps[list[list[Any]]]:
         """Rows of who, seq and body; bodies are as they are."""
-        return [[who, seq, body] for who, (seq, body) in self.last.items()]
+        return listing([who, seq, body] for who, (seq, body) in self.last.items())
 
     def load(self, dumped: Iterable[Iterable[Any]]) -> None:
         """Take over what `dump` told, with the bodies as builtins."""

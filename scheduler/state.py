@@ -57,16 +57,16 @@ _decode_chunk = msgspec.msgpack.Decoder(list[tuple[str, msgspec.Raw]]).decode
 
 
 class Capture:
-    """A state as it was, beside its objects."""
+    """A state as it was, beside its objects. It can be encoded once: what has been encoded is dropped."""
 
     def __init__(self, seq: int, rest: dict[str, Any]) -> None:
         self.seq = seq
         """The record up to which the core had consumed the log."""
-        self.rest = rest
+        self._rest = rest
 
     def encoding(self) -> Steps[list[bytes]]:
         """Its bytes, in pieces: of a large state they are never put together."""
-        rest = yield from in_pieces(self.rest)
+        rest = yield from in_pieces(self._rest)
         return [array_head(2), _encode(VERSION), *rest]
 
     def blob(self) -> bytes:

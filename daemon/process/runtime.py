@@ -54,7 +54,7 @@ from tidelog.eventlog.records import (
     Tick,
     decode_body,
 )
-from tidelog.eventlog.table_encoding import Mark
+from tidelog.eventlog.table_encoding import encoding
 from tidelog.framework.effort import Paused
 from tidelog.scheduler.core import Core
 from tidelog.scheduler.decision import AUTHOR, Decision
@@ -589,35 +589,39 @@ class Runtime:
 
     async def keep_snapshot(self, *, whole: bool = True) -> int:
         """Put the state into the log, for the next start, `whole`: with its objects; returns its seq. Decisions pause until nothing is in flight."""
-        mark = None
+        mark, objects = None, None
         if whole:
             # Now, so that only what comes meanwhile is left to be read while nothing is decided.
             await self.facts.catch_up()
-        self._holding = True
-        try:
-            while self.core.in_flight:
-                await self.changed.wait()
-            if whole:
-                mark = await self._mark()
-            self._stop = self.core.seq if mark is None else mark.seq
-            while self.core.seq < self._stop:
-                await self.changed.wait()
-            capture = await in_steps(capturing(self.core))
-        finally:
-            self._holding, self._stop = False, None
-            self._resting = False
-            self.changed.ring()
+        with contextlib.ExitStack() as marks:
+            self._holding = True
+            try:
+                while self.core.in_flight:
+                    await self.changed.wait()
+                if whole:
+                    mark = marks.enter_context((await self._caught_up()).marked())
+                self._stop = self.core.seq if mark is None else mark.seq
+                while self.core.seq < self._stop:
+                    await self.changed.wait()
+                capture = await in_steps(capturing(self.core))
+            finally:
+                self._holding, self._stop = False, None
+                self._resting = False
+                self.changed.ring()
+            if mark is not None:
+                assert mark.seq == capture.seq
+                objects = await in_steps(encoding(mark))
         await self._durable(capture.seq)
-        await self._keeper.keep(capture, mark)
+        await self._keeper.keep(capture, objects)
         return capture.seq
 
-    async def _mark(self) -> Mark:
+    async def _caught_up(self) -> ObjectTable:
         """The objects as they are after a record that the core has not gone beyond; nothing may be in flight."""
         table = self.facts.objects
         while table.seq < self.core.seq:
             await self._durable(self.core.seq)
             await self.facts.catch_up()
-        return table.mark()
+        return table
 
     async def _durable(self, seq: int) -> None:
         """Return when the record is: what was consumed may be ahead of the disk."""

@@ -9,7 +9,6 @@ older form begins with a whole one.
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
 from collections.abc import Sequence
 
@@ -18,16 +17,12 @@ from tidelog.daemon.process.logs import fields
 from tidelog.eventlog.log import Log, in_steps
 from tidelog.eventlog.objects import SNAPSHOT as OBJECTS
 from tidelog.eventlog.store import BETWEEN
-from tidelog.eventlog.table_encoding import Mark, encoding
 from tidelog.scheduler.core import Core
 from tidelog.scheduler.state import SNAPSHOT as SCHEDULER
 from tidelog.scheduler.state import Capture
 
 WAIT_SECONDS = 10.0
 """So often a snapshot is tried again for which there was no room."""
-
-LARGE = 100_000
-"""So many objects keep the collector busy for more than some 30 milliseconds."""
 
 _log = logging.getLogger("tidelog.scheduler")
 
@@ -65,17 +60,15 @@ class Keeper:
         """Whether what is kept next should be whole: since the last one there were as many records as there are objects."""
         return self._whole is None or core.seq - self._whole >= max(self._every, len(core.objects))
 
-    async def keep(self, capture: Capture, mark: Mark | None) -> None:
-        """Put this state into the log, whose records are durable so far; `mark`: with the objects after the same record, which makes it whole."""
+    async def keep(self, capture: Capture, objects: Sequence[bytes] | None) -> None:
+        """Put this state into the log, whose records are durable so far; `objects`: with those after the same record, which makes it whole."""
         self._kept = capture.seq
-        if mark is not None:
-            assert mark.seq == capture.seq
-            _spare_the_collector(sum(map(len, mark.kinds.values())))
+        if objects is not None:
             # First: a whole state is never there without them.
-            await self._put(OBJECTS, mark.seq, await in_steps(encoding(mark)))
-            self._whole = mark.seq
+            await self._put(OBJECTS, capture.seq, objects)
+            self._whole = capture.seq
         await self._put(
-            SCHEDULER + BETWEEN if mark is None else SCHEDULER,
+            SCHEDULER + BETWEEN if objects is None else SCHEDULER,
             capture.seq,
             await in_steps(capture.encoding()),
         )
@@ -89,10 +82,3 @@ class Keeper:
                 _log.warning("a snapshot waits to be written", extra=fields(name=name, error=str(error)))
                 await asyncio.sleep(WAIT_SECONDS)
         _log.debug("kept a snapshot", extra=fields(name=name, seq=seq, bytes=sum(map(len, pieces))))
-
-
-def _spare_the_collector(objects: int) -> None:
-    """Let it take what is there for old: while a copy of a dict is young, each entry is looked at twice, a million of them for half a second."""
-    if objects >= LARGE:
-        gc.freeze()
-        gc.unfreeze()

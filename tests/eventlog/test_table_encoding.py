@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any, TypeVar
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from tidelog.api.messagepack import array_head, bytes_head, in_pieces, map_head
 from tidelog.api.steps import Steps, sorting
-from tidelog.eventlog.objects import ObjectTable
+from tidelog.eventlog.objects import ObjectEntry, ObjectTable
 from tidelog.eventlog.records import ObjectDeleted, ObjectPut, Record, encode_body
 from tidelog.eventlog.store import HASHED_AT_ONCE, Snapshot, parts_of
-from tidelog.eventlog.table_encoding import OBJECTS_PER_STEP, SORTED, encoded, encoding
+from tidelog.eventlog.table_encoding import OBJECTS_PER_STEP, SORTED, Mark, encoded, encoding
 from tidelog.testing import builders as b
 
 T = TypeVar("T")
@@ -39,17 +42,91 @@ def of_pods(count: int) -> ObjectTable:
 
 def test_bytes_are_those_of_the_mark_whatever_happens_between_steps() -> None:
     table = of_pods(3 * OBJECTS_PER_STEP)
-    whole, mark = table.encode(), table.mark()
+    whole, plain = table.encode(), of_pods(3 * OBJECTS_PER_STEP)
 
     def goes_on() -> None:
-        table.apply(record(table.seq + 1, f"p{table.seq}", ObjectDeleted()))
-        put(table, f"new-{table.seq}")
+        for one in (table, plain):
+            put(one, "p7")  # Before it goes, and when it has come again behind all others.
+            one.apply(record(one.seq + 1, "p7", ObjectDeleted()))
+            one.apply(record(one.seq + 1, f"p{one.seq}", ObjectDeleted()))
+            put(one, "p7", f"new-{one.seq}", "p2")
+        assert table.encode() == plain.encode()
+        assert table.is_like(plain)
 
-    pieces, steps = counted(encoding(mark), goes_on)
+    with table.marked() as mark:
+        pieces, steps = counted(encoding(mark), goes_on)
 
     assert steps == 2
     assert b"".join(pieces) == whole != table.encode()
     assert ObjectTable.decode(whole).encode() == whole
+    goes_on()
+
+
+@given(st.lists(st.tuples(st.sampled_from(["put", "delete", "mark", "end"]), st.integers(0, 5)), max_size=40))
+def test_marked_tables_go_on_as_others_do_and_their_marks_stay(story: list[tuple[str, int]]) -> None:
+    table, plain = of_pods(3), of_pods(3)
+    with ExitStack() as all_marks:
+        marks: list[tuple[ExitStack, Mark, bytes]] = []
+        for what, number in story:
+            if what == "mark":
+                stack = all_marks.enter_context(ExitStack())
+                marks.append((stack, stack.enter_context(table.marked()), plain.encode()))
+            elif what == "end" and marks:
+                marks.pop(number % len(marks))[0].close()
+            elif what == "put":
+                put(table, f"p{number}")
+                put(plain, f"p{number}")
+            elif what == "delete":
+                for one in (table, plain):
+                    one.apply(record(one.seq + 1, f"p{number}", ObjectDeleted()))
+            assert table.encode() == plain.encode()
+            assert len(table) == len(plain)
+            assert list(table.objects()) == list(plain.objects())
+            assert [table.entry(f"Pod/default/p{n}") for n in range(6)] == [
+                plain.entry(f"Pod/default/p{n}") for n in range(6)
+            ]
+            assert [encoded(mark) for _, mark, _ in marks] == [expected for _, _, expected in marks]
+    assert table.encode() == plain.encode()
+
+
+class Counting(dict[str, ObjectEntry]):
+    """Counts how many entries are looked at."""
+
+    looked_at = 0
+
+    def __iter__(self) -> Iterator[str]:
+        self.looked_at += len(self)
+        return super().__iter__()
+
+    def keys(self) -> Any:
+        self.looked_at += len(self)
+        return super().keys()
+
+    def values(self) -> Any:
+        self.looked_at += len(self)
+        return super().values()
+
+    def items(self) -> Any:
+        self.looked_at += len(self)
+        return super().items()
+
+    def copy(self) -> Any:
+        self.looked_at += len(self)
+        return super().copy()
+
+
+def test_mark_and_its_end_cost_what_changes_and_not_what_there_is() -> None:
+    table = of_pods(1_000)
+    table._kinds["Pod"] = pods = Counting(table._kinds["Pod"])
+
+    with table.marked():
+        put(table, "new", "newer", "p8")
+        for name in ("p9", "new"):
+            table.apply(record(table.seq + 1, name, ObjectDeleted()))
+
+    assert pods.looked_at == 0
+    assert table._kinds["Pod"] is pods
+    assert list(pods)[-2:] == ["Pod/default/p999", "Pod/default/newer"]
 
 
 def test_objects_come_back_in_the_order_in_which_they_came() -> None:
@@ -148,23 +225,26 @@ def counted(work: Steps[T], between: Callable[[], object] = lambda: None) -> tup
 def test_large_lists_and_dicts_are_encoded_in_steps_and_are_the_same(count: int) -> None:
     rows = [[n, str(n), ("a", n)] for n in range(count)]
     value = {
-        "rows": rows,
+        "rows": list(rows),
         "by": dict(zip(map(str, range(count)), rows, strict=True)),
         "": None,
         "more": {"rows": rows},
     }
+    whole = msgspec.msgpack.encode(value)
 
     pieces, steps = counted(in_pieces(value))
 
-    assert b"".join(pieces) == msgspec.msgpack.encode(value)
+    assert b"".join(pieces) == whole
     assert steps == 3 * max(0, -(-count // 500) - 1)
+    assert len(rows) <= 500, "they are dropped on the way"
 
 
 @pytest.mark.parametrize("count", [0, 1, 20, 999])
 def test_keys_are_sorted_in_steps_as_at_once(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tidelog.api.steps.WORDS_PER_STEP", 16)
+    monkeypatch.setattr("tidelog.api.steps.VALUES_PER_STEP", 16)
     words = [f"w{number * 7_919 % 1_009 % 500}" for number in range(count)]
     found, steps = counted(sorting(words))
 
     assert found == sorted(words)
-    assert steps >= count // 16 - 1
+    assert steps >= count // 8 - 1

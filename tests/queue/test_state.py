@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -15,6 +16,7 @@ from tests.queue.toys import NODE_ADD, Bench, Gate, Listener, node, toy, uid
 from tidelog.api.errors import InternalError
 from tidelog.api.objects import Pod
 from tidelog.framework.events import ACTION_BY_NAME, TIME, WILDCARD, Action, ClusterEvent, Resource, Tick
+from tidelog.queue.entity import QueuedPod
 from tidelog.queue.state import dump_object, load_object
 from tidelog.testing import builders as build
 
@@ -55,6 +57,43 @@ def test_dump_survives_msgpack_and_json() -> None:
     plain = msgspec.msgpack.decode(stored)
     assert msgspec.msgpack.encode(plain) == stored
     assert msgspec.json.decode(msgspec.json.encode(dumped)) == plain
+
+
+class Counting(dict[str, QueuedPod]):
+    """Counts how many pods are looked at."""
+
+    looked_at = 0
+
+    def __iter__(self) -> Iterator[str]:
+        for key in super().__iter__():
+            self.looked_at += 1
+            yield key
+
+    def __getitem__(self, key: str) -> QueuedPod:
+        self.looked_at += 1
+        return super().__getitem__(key)
+
+
+def test_no_step_of_a_dump_looks_at_all_that_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("queue.state.ROWS_PER_STEP", "api.steps.VALUES_PER_STEP", "api.steps.WORDS_PER_STEP"):
+        monkeypatch.setattr(f"tidelog.{name}", 10)
+    bench = Bench()
+    bench.add(*(f"p{number}" for number in range(100)))
+    whole = bench.queue.dump_state()
+    bench.queue._pods = pods = Counting(bench.queue._pods)
+
+    work, most = bench.queue.dumping_state(), 0
+    try:
+        while True:
+            before = pods.looked_at
+            next(work)
+            most = max(most, pods.looked_at - before)
+    except StopIteration as done:
+        dumped = done.value
+
+    assert pods.looked_at == 200, "once to be sorted, once to be read"
+    assert most <= 20
+    assert dumped == whole
 
 
 def test_loaded_queue_is_in_the_same_state_and_goes_on_alike() -> None:

@@ -100,13 +100,20 @@ def test_state_costs_what_is_pending_and_not_what_there_is() -> None:
 def test_core_may_go_on_while_its_state_is_encoded() -> None:
     driver = Driver()
     driver.start()
-    driver.put(*(node(f"n{i}") for i in range(500)))
+    driver.put(*(b.pod(f"p{i}").scheduler("default-scheduler").build() for i in range(1_200)))
     digest, objects = driver.core.digest(), dict(driver.core.objects)
 
-    capture = capture_state(driver.core)
-    for _ in capture.encoding():
-        driver.put(node("another", cpu="8"))
-    found = load_state(capture.blob(), Registry(), objects)
+    work, steps = capture_state(driver.core).encoding(), 0
+    try:
+        while True:
+            next(work)
+            steps += 1
+            driver.put(node(f"n{steps}", cpu="8"))
+            driver.settle()
+    except StopIteration as done:
+        found = load_state(b"".join(done.value), Registry(), objects)
+
+    assert steps == 2
 
     assert found is not None
     assert digest == found.digest()

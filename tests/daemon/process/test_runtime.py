@@ -409,6 +409,33 @@ async def test_state_of_many_that_wait_is_captured_in_steps_of_one_moment(
     assert len(cluster.placements) == 50
 
 
+async def test_objects_are_kept_as_they_were_though_others_come_change_and_go_meanwhile(
+    tidelog_sandbox: MakeSandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = await tidelog_sandbox(limits=Limits(snapshot_every=0))
+    await cluster.apply([a_node("n1", cpu="64"), *(a_pod(f"p{i}") for i in range(50))])
+    monkeypatch.setattr("tidelog.eventlog.table_encoding.OBJECTS_PER_STEP", 2)
+    table = cluster.runtime.facts.objects
+
+    keeping = asyncio.create_task(cluster.runtime.keep_snapshot())
+    while not table._marks:  # noqa: ASYNC110
+        await asyncio.sleep(0)
+    await cluster.delete([f"Pod/default/p{i}" for i in range(40, 50)], settle=False)
+    await cluster.apply([a_pod("p45"), *(a_pod(f"new{i}") for i in range(10))], settle=False)
+    changed_meanwhile = table._marks
+    seq = await keeping
+    await cluster.settled()
+
+    assert changed_meanwhile
+    assert not table._marks
+    records = [record async for record in cluster.records()]
+    state = await newest_state(cluster.log, cluster.registry, seq)
+    assert state is not None
+    assert state.core.seq == state.whole == seq < table.seq
+    assert state.core.digest() == recover(records[:seq], cluster.registry).digest()
+    assert (await verify_log(cluster.log, rebuild=True)).problems == ()
+
+
 # --- when the log cannot be written ---------------------------------------------------------------------------------------
 
 

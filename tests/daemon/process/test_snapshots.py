@@ -53,8 +53,8 @@ async def test_state_is_whole_if_the_log_has_none_to_go_on_from_and_after_as_man
     async def keep() -> None:
         for record in driver.records[table.seq :]:
             table.apply(record)
-        mark = table.mark() if keeper.is_whole_due(driver.core) else None
-        await keeper.keep(capture_state(driver.core), mark)
+        objects = [table.encode()] if keeper.is_whole_due(driver.core) else None
+        await keeper.keep(capture_state(driver.core), objects)
 
     await keep()
     assert kept.names == (["objects", "scheduler"] if whole is None else ["scheduler-changes"])

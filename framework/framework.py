@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Protocol, TypeGuard, TypeVar
 
 from tidelog.api.tie_number import tie_of
@@ -265,7 +265,9 @@ class Framework:
             return FitError(len(nodes), diagnosis)
         if outcome.nodes is not None:
             names = outcome.nodes
-            allowed = self._named(names) if candidates is None else [n for n in nodes if n.name in names]
+            allowed = (
+                self.snapshot.in_order(names) if candidates is None else [n for n in nodes if n.name in names]
+            )
             diagnosis.leave_out(outcome.narrowers)
         else:
             allowed = list(nodes)
@@ -282,11 +284,6 @@ class Framework:
         if isinstance(passed, Status):
             return passed
         return Feasible(passed, diagnosis) if passed else FitError(len(nodes), diagnosis)
-
-    def _named(self, names: Collection[str]) -> list[NodeInfo]:
-        """The nodes of these names, in order; costs the number of names."""
-        found = [node for node in map(self.snapshot.get, names) if node is not None]
-        return sorted(found, key=lambda node: self.snapshot.place_of(node.name))
 
     def _passing(
         self, state: CycleState, pod: PodInfo, nodes: Iterable[NodeInfo], diagnosis: Diagnosis

@@ -137,6 +137,13 @@ class Snapshot:
         """The place of a node of the snapshot in `nodes`."""
         return self._listed().place_of[name]
 
+    def in_order(self, names: Iterable[str]) -> list[NodeInfo]:
+        """The nodes of these names, as far as they are there, in the order of `nodes`; costs the number of names."""
+        found = [name for name in names if name in self._nodes]
+        if len(found) > 1:
+            found.sort(key=self._listed().place_of.__getitem__)
+        return [self._nodes[name] for name in found]
+
     def _listed(self) -> _NodeList:
         found = self._list
         if found is None:

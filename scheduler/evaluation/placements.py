@@ -137,6 +137,9 @@ class _Layout:
         self.placements = placements
         self.apart = apart
         """The sets of nodes that members tell apart by labels."""
+        everywhere = index.snapshot.node_count
+        self.excluded = {i for i, p in enumerate(placements) if len(p.nodes) == everywhere or p.allocations}
+        """The numbers of those that are everything, or have devices with them."""
         self._index = index
         self._generation = index.snapshot.generation
         self._places = [index.places.of_those_there(p.nodes) for p in placements]
@@ -212,7 +215,6 @@ class Outlook:
         """Return what was learnt of a placement like this one for a group like this; None if nothing was."""
         if number in self._excluded:
             return None
-        self._owner.follow_states()
         found = self._owner.recall((self._signature, self._layout.kind(number)))
         return self._outcome(number, found) if isinstance(found, Fork) else found
 
@@ -252,7 +254,9 @@ class Outlook:
 
     def learn(self, number: int, watch: Watch, outcome: T) -> T | None:
         """This became of the group in this placement; the trial is undone. None if it says nothing of others."""
-        if number in self._excluded or watch.is_blind or not self._owner.follow_states():
+        # In any case, so that `known` finds the index as the trial has left it.
+        are_same = self._owner.follow_states()
+        if number in self._excluded or watch.is_blind or not are_same:
             return None
         self._owner.remember((self._signature, self._layout.kind(number)), watch.choices(), outcome)
         return outcome
@@ -290,9 +294,7 @@ class PlacementMemory:
             return None
         self._keep_up()
         layout = self._layout(placements, apart)
-        excluded = layout.holding(self.fast.nominated_nodes())
-        everywhere = self._index.snapshot.node_count
-        excluded.update(i for i, p in enumerate(placements) if len(p.nodes) == everywhere or p.allocations)
+        excluded = layout.excluded | layout.holding(self.fast.nominated_nodes())
         return Outlook(
             self, layout, self._signature(members, more), excluded, self.fast.starts(members, turn)
         )

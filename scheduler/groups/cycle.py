@@ -352,9 +352,7 @@ class _Cycle:
         snapshot = self.framework.snapshot
         if len(placement.nodes) == snapshot.node_count:
             return None
-        nodes = [node for node in map(snapshot.get, placement.nodes) if node is not None]
-        nodes.sort(key=lambda node: snapshot.place_of(node.name))
-        return nodes
+        return snapshot.in_order(placement.nodes)
 
     def _progress(self, evaluation: TrialEvaluation, tried: int) -> str:
         """Why the placement has failed for good with this many members tried; empty if it has not."""
@@ -425,18 +423,26 @@ class _Cycle:
             return competing[0]
         self.state.write(FUTURE_PODS, {e.placement.name: e.future for e in competing})
         totals = [0.0] * len(competing)
+        by_plugin: list[dict[str, float]] = [{} for _ in competing]
         for plugin in self.framework.placement_score:
-            scores = self._score(plugin, competing)
-            weight = self.framework.placement_weights.get(plugin.name, 1)
-            for number, (evaluation, score) in enumerate(zip(competing, scores, strict=True)):
-                totals[number] += weight * score
-                self.scores.setdefault(evaluation.placement.name, {})[plugin.name] = score
+            name, scores = plugin.name, self._score(plugin, competing)
+            weight = self.framework.placement_weights.get(name, 1)
+            totals = [total + weight * score for total, score in zip(totals, scores, strict=True)]
+            for found, score in zip(by_plugin, scores, strict=True):
+                found[name] = score
+        if self.framework.placement_score:
+            names = (evaluation.placement.name for evaluation in competing)
+            self.scores = dict(zip(names, by_plugin, strict=True))
         for evaluation, total in zip(competing, totals, strict=True):
             evaluation.score = total
         return min(competing, key=lambda e: (-e.score, e.placement.name))
 
     def _score(self, plugin: Any, competing: Sequence[TrialEvaluation]) -> list[float]:
-        scores = [self._raw_score(plugin, evaluation) for evaluation in competing]
+        name, scores = plugin.name, []
+        for evaluation in competing:
+            # The knowledge about one that is alike holds for it too.
+            known = None if evaluation.outcome is None else evaluation.outcome.scores.get(name)
+            scores.append(self._raw_score(plugin, evaluation) if known is None else known)
         return (
             plugin.normalize_placement_scores(scores)
             if isinstance(plugin, NormalizePlacementScores)
@@ -444,18 +450,15 @@ class _Cycle:
         )
 
     def _raw_score(self, plugin: Any, evaluation: TrialEvaluation) -> float:
-        """One plugin's, of one placement; what is known of one that is alike holds for it too."""
-        known = evaluation.outcome
-        if known is not None and plugin.name in known.scores:
-            return known.scores[plugin.name]
+        """One plugin's, of one placement, for which it is not known yet."""
         tried = self._try_foreseen(evaluation) if isinstance(evaluation, Foreseen) else evaluation
         score = self.framework.run_score_placement(
             plugin, self.state, self.group, tried.placement, tried.assignment
         )
         if isinstance(score, Status):
             raise GroupFailure(score)
-        if known is not None:
-            known.scores[plugin.name] = score
+        if evaluation.outcome is not None:
+            evaluation.outcome.scores[plugin.name] = score
         return score
 
     # --- going through with it ------------------------------------------------------------------------------------------

@@ -407,6 +407,27 @@ def test_next_group_of_the_kind_tries_only_the_rack_that_changed(trials: list[st
     assert_replays(driver)
 
 
+def test_index_is_looked_after_as_often_as_racks_are_tried_however_many_there_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looks: Counter[int] = Counter()
+    refresh = NodeIndex.refresh
+    racks = 0
+
+    def counted(index: NodeIndex) -> None:
+        looks[racks] += 1
+        refresh(index)
+
+    monkeypatch.setattr(NodeIndex, "refresh", counted)
+    for racks in (5, 50):
+        driver = started()
+        driver.put(*(node(f"n{i}", f"r{i % racks}") for i in range(4 * racks)))
+        driver.put(b.pod_group("train", min_count=4, level=RACK), *members(4))
+        driver.settle()
+
+    assert looks[50] == looks[5] > 0
+
+
 def test_rack_that_was_not_tried_is_tried_once_it_is_chosen(trials: list[str]) -> None:
     """Both racks were tried by the first group; the second one knows what becomes of it there, but not where its member would go."""
     driver = started()

@@ -317,15 +317,15 @@ class ObjectTable:
         )
 
     def _evicted(self, record: Record, body: Evicted) -> None:
-        def leaving(pod: Pod) -> Pod:
-            if pod.spec.node_name:
-                return preempted(pod, body.message, record.at)
-            return rejected(
-                pod, body.message, record.at, reason=SCHEDULER_ERROR
-            )  # It only loses its reservation.
-
-        self._change_pod(record.key, leaving)
-        name = record.key.rpartition("/")[2]
+        """The victim is told to go; one that waits, and so has no node, only loses its place, which costs no budget."""
+        victim = self.get(record.key)
+        if not isinstance(victim, Pod) or not victim.spec.node_name:
+            self._change_pod(
+                record.key, lambda pod: rejected(pod, body.message, record.at, reason=SCHEDULER_ERROR)
+            )
+            return
+        self._change_pod(record.key, lambda pod: preempted(pod, body.message, record.at))
+        name = victim.metadata.name
         for budget in () if self.promises.keeping else body.budgets:
             self._change(budget, PodDisruptionBudget, lambda found: charged(found, name, record.at))
 

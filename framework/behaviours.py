@@ -53,7 +53,6 @@ PROMISED_VOLUMES_COUNT = 20
 ANSWERS_ARE_AWAITED = 21
 BOUND_AS_THEY_ARE = 22
 MEMBERS_ARE_TOLD_APART = 23
-PLACES_COST_NO_BUDGETS = 24
 
 BEHAVIOURS: dict[int, Behaviour] = {
     GUARDED_STARTING_PODS: Behaviour(
@@ -170,11 +169,6 @@ BEHAVIOURS: dict[int, Behaviour] = {
         "members-are-told-apart",
         "0.1.0",
         "Of the members of a group whose devices are not ready yet each goes where its own are, and not where those of the member before it are.",
-    ),
-    PLACES_COST_NO_BUDGETS: Behaviour(
-        "places-cost-no-budgets",
-        "0.1.0",
-        "A victim that waits, on no node yet, only loses its place: nobody is asked to evict it, and its disruption budgets are charged nothing.",
     ),
 }
 """Number → what changed."""

@@ -95,7 +95,7 @@ class Cluster:
         self.flights = Flights(self.notes)
         self.apart: dict[str, None] = {}
         """Keys of objects that may be others here than in the table that is folded from the same records: that leaves a status as somebody has put
-        it when an abbreviated rejection says that it is what it was, and charges budgets for a place that is lost where an old log says so."""
+        it when an abbreviated rejection says that it is what it was."""
         self.unread: dict[str, str] = {}
         """Key of a bound pod, or of a node, whose newest version could not be read → the node that is closed until it can."""
         self._info: PodInfo | None = None

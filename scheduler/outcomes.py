@@ -202,8 +202,6 @@ class Outcomes:
             self._stop_waiting(uid, key)
             self._fail(pod, key, body.message)
             self.end_eviction(uid)
-            # It costs them nothing. Before behaviour 24 the record named some, and the table charges whom it names.
-            cluster.apart.update(dict.fromkeys(name for name in body.budgets if name in cluster.objects))
             return
         cached = cluster.cache.pod(uid)
         known = cached is not None and cached.terminating

@@ -26,7 +26,7 @@ from tidelog.api.objects import Pod
 from tidelog.api.pod_status import is_preempted
 from tidelog.api.tie_number import tie_of
 from tidelog.api.validation.field_errors import NOT_NEGATIVE, ErrorList, in_range
-from tidelog.framework.behaviours import GUARDED_STARTING_PODS, PLACES_COST_NO_BUDGETS, TIES_FOLLOW_PODS
+from tidelog.framework.behaviours import GUARDED_STARTING_PODS, TIES_FOLLOW_PODS
 from tidelog.framework.disruption_budgets import Allowances, is_protected, nobody
 from tidelog.framework.events import Action, ClusterEvent, EventRegistration, Resource
 from tidelog.framework.interface import (
@@ -88,7 +88,6 @@ class DefaultPreemption(Plugin):
         self._guards_start = (
             self.guarded and handle.guard_starting_pods and handle.behaves(GUARDED_STARTING_PODS)
         )
-        self._places_are_free = handle.behaves(PLACES_COST_NO_BUDGETS)
         self._hopeless: tuple[int, PostFilterResult] = (-1, PostFilterResult())
         """The last number of nodes, and the answer where none of so many is worth a try: the same for every pod."""
 
@@ -243,7 +242,7 @@ class DefaultPreemption(Plugin):
                 )
                 continue
             evictions = [
-                PlannedEviction(victim, "evict", True, self._charged(victim, budgets))
+                PlannedEviction(victim, "evict", True, budgets)
                 for victim, budgets in zip(protected, costs, strict=True)
             ]
             evictions.extend(
@@ -267,16 +266,12 @@ class DefaultPreemption(Plugin):
         if self.guarded:
             refusal = port.evictions.evict([victim], allowances)
             if refusal is None:
-                return PlannedEviction(victim, "evict", False, self._charged(victim, budgets))
+                return PlannedEviction(victim, "evict", False, budgets)
             text = f"{_refused(victim, refusal.budget)}; deleting it"
             refusals.append(RefusedEviction(node, refusal, text))
         if self.handle.upstream and not self.guarded:
             return PlannedEviction(victim, "delete", False, ())
-        return PlannedEviction(victim, "delete", False, self._charged(victim, allowances.charge(victim)))
-
-    def _charged(self, victim: PodInfo, budgets: tuple[str, ...]) -> tuple[str, ...]:
-        """Those of the budgets that its eviction would cost; one that waits only loses its place."""
-        return () if self._places_are_free and not victim.pod.spec.node_name else budgets
+        return PlannedEviction(victim, "delete", False, allowances.charge(victim))
 
     def _plan(
         self,

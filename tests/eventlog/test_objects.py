@@ -217,7 +217,9 @@ def test_evicted_pod_is_leaving_after_its_grace_period(asked: int | None, due: s
     assert story.pod == first
 
 
-def test_eviction_is_charged_once_to_its_budgets(story: Story) -> None:
+@pytest.mark.parametrize(("node", "left"), [("n1", 1), ("", 2)])
+def test_eviction_is_charged_once_to_its_budgets_and_a_lost_place_never(node: str, left: int) -> None:
+    story = Story().put(web(spec=PodSpec(node_name=node)))
     status = PodDisruptionBudgetStatus(disruptions_allowed=2)
     budget = PodDisruptionBudget(metadata=ObjectMeta(name="b", namespace="default"), status=status)
     evicted = Evicted(
@@ -228,8 +230,8 @@ def test_eviction_is_charged_once_to_its_budgets(story: Story) -> None:
 
     found = story.table.get(object_key(budget))
     assert isinstance(found, PodDisruptionBudget)
-    assert found.status.disruptions_allowed == 1
-    assert found.status.disrupted_pods == {"web": "2023-11-14T22:13:23Z"}
+    assert found.status.disruptions_allowed == left
+    assert found.status.disrupted_pods == ({"web": "2023-11-14T22:13:23Z"} if node else {})
 
 
 def test_claims_of_a_scheduled_pod_are_allocated_and_reserved(story: Story) -> None:

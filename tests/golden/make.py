@@ -35,7 +35,6 @@ from tidelog.framework.behaviours import (
     GROUPS_SAY_AGAIN,
     LEAVING_HURTS_LATER,
     MEMBERS_ARE_TOLD_APART,
-    PLACES_COST_NO_BUDGETS,
     PLANS_NEED_DEVICES,
     PROMISED_VOLUMES_COUNT,
     PROMISES_STAY,
@@ -596,21 +595,6 @@ def members_are_told_apart() -> Driver:
     return twice(MEMBERS_ARE_TOLD_APART, happens, featureGates={"TopologyAwareWorkloadScheduling": True})
 
 
-def places_cost_no_budgets() -> Driver:
-    """A protected pod that waits for its volume loses its place to a more important one, and the next one asks its budget."""
-
-    def happens(driver: Driver, when: str) -> None:
-        web, there = f"{when}-web", {b.HOSTNAME: when}
-        driver.put(storage.storage_class(), node(when, "a", cpu="1").build(), storage.claim(web))
-        driver.put(b.pdb(web, f"app={web}", allowed=1))
-        driver.put(pod(web).label(app=web).guarded_below(100).node_selector(there).pvc(web).build())
-        driver.settle()
-        driver.put(pod(f"{when}-vip").priority(10).node_selector(there).build())
-        driver.advance(seconds=5)
-
-    return twice(PLACES_COST_NO_BUDGETS, happens, featureGates={"DisruptionPolicyInPriorityClass": True})
-
-
 STORIES: dict[str, Callable[[], Driver]] = {
     "spread": spread,
     "preemption": preemption,
@@ -641,7 +625,6 @@ STORIES: dict[str, Callable[[], Driver]] = {
     "answers-are-awaited": answers_are_awaited,
     "bound-as-they-are": bound_as_they_are,
     "members-are-told-apart": members_are_told_apart,
-    "places-cost-no-budgets": places_cost_no_budgets,
 }
 
 

@@ -53,6 +53,7 @@ PROMISED_VOLUMES_COUNT = 20
 ANSWERS_ARE_AWAITED = 21
 BOUND_AS_THEY_ARE = 22
 MEMBERS_ARE_TOLD_APART = 23
+QUORUMS_LAST = 25
 
 BEHAVIOURS: dict[int, Behaviour] = {
     GUARDED_STARTING_PODS: Behaviour(
@@ -169,6 +170,11 @@ BEHAVIOURS: dict[int, Behaviour] = {
         "members-are-told-apart",
         "0.1.0",
         "Of the members of a group whose devices are not ready yet each goes where its own are, and not where those of the member before it are.",
+    ),
+    QUORUMS_LAST: Behaviour(
+        "quorums-last",
+        "0.1.0",
+        "Members that make up a group's quorum with others which wait for a permit or for answers are not placed if those lose their places before the record is written.",
     ),
 }
 """Number → what changed."""

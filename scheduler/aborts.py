@@ -32,6 +32,7 @@ class AbortCause(enum.Enum):
     )
     GROUP_DELETED = "group changed", "the group's object was deleted"
     GROUP_CHANGED = "group changed", "the group's object changed"
+    MEMBER_RELEASED = "group changed", "{}, which counts for the group's quorum, has lost its place"
     CLUSTER_CHANGED = "cluster changed", "{} changed, and the choice depends on more than its own node"
     OBJECT_CHANGED = "object changed", "{} changed"
     OBJECT_GIVEN_BACK = "object changed", "{} was given back"

@@ -59,6 +59,8 @@ class Disturbance(msgspec.Struct, frozen=True, gc=False):
     """How a disruption budget forbids more than it did."""
     withdraws: AbortReason | None = None
     """How a place that was found for this very pod may not be one any more; None if it does not."""
+    loses: AbortReason | None = None
+    """How it hurts who counts on this very pod's place; None if it keeps that."""
     opens: AbortReason | None = None
     """How it helps a pod that found no node, and cannot know by an event."""
     stays: bool = False
@@ -91,7 +93,13 @@ def disturbance(seq: int, old: Object | None, new: Object | None) -> Disturbance
 
 def released(seq: int, key: str, node: str, after: int = 0) -> Disturbance:
     """A pod that was assumed on the node, in attempt `after`, is not coming after all; whoever counted on its presence is wrong."""
-    return Disturbance(seq, key, node, touches=_TOPOLOGY, after=after)
+    loses = AbortCause.MEMBER_RELEASED.of(_name(key))
+    return Disturbance(seq, key, node, touches=_TOPOLOGY, loses=loses, after=after)
+
+
+def spared(seq: int, key: str, node: str) -> Disturbance:
+    """A pod that was going from the node stays after all; whoever counted on its absence is wrong."""
+    return Disturbance(seq, key, node, touches=_TOPOLOGY)
 
 
 def called_off(seq: int, node: str) -> Disturbance:
@@ -123,6 +131,8 @@ def _hurt(relies: Relies, note: Disturbance, *, staying_hurts: bool) -> AbortRea
     """How this note takes away what the decision relies on; None if it does not."""
     came = staying_hurts or not note.stays
     if note.key == relies.pod_key:
+        if relies.counts_place:
+            return note.own or note.loses
         return note.own or (note.withdraws if relies.node else None)
     if note.key in relies.victims:
         return AbortCause.VICTIM_CHANGED.of(_name(note.key))

@@ -32,6 +32,8 @@ class Relies(msgspec.Struct, frozen=True, gc=False):
     """Namespaces of victims that are protected: no disruption budget there may forbid more than it did."""
     reads: frozenset[str] = frozenset()
     """Keys of other objects by which the node was chosen, or that the decision writes: each must be as it was."""
+    counts_place: bool = False
+    """The pod is not tried: it has a place, and the decision stands on its keeping that."""
     found_none: bool = False
     """No node would do. Room may have been promised to a preemptor that is not coming, or a budget been charged for it."""
 

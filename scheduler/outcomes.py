@@ -43,7 +43,7 @@ from tidelog.framework.node_info import PodInfo
 from tidelog.queue.entity import pod_uid
 from tidelog.scheduler.answers import Answers
 from tidelog.scheduler.cluster import Cluster, wants_node
-from tidelog.scheduler.commit_check import called_off, not_written, promised_again, released
+from tidelog.scheduler.commit_check import called_off, not_written, promised_again, spared
 from tidelog.scheduler.fallback import preemption_marks
 from tidelog.scheduler.groups.flights import GroupFlights
 from tidelog.scheduler.permits import Permits
@@ -235,7 +235,7 @@ class Outcomes:
             self._evictions.end(eviction.uid)
             if pod.spec.node_name and not is_terminal(pod):
                 cluster.cache.put_pod(PodInfo(pod))
-            cluster.notes.append(released(cluster.seq, key, body.nominated))
+            cluster.notes.append(spared(cluster.seq, key, body.nominated))
         cluster.notes.append(called_off(cluster.seq, body.nominated))
         if body.cleared:
             cluster.notes.append(promised_again(cluster.seq, body.nominated))

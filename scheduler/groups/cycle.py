@@ -27,7 +27,7 @@ from tidelog.eventlog.records import (
     Rejection,
     Unschedulable,
 )
-from tidelog.framework.behaviours import GENERATORS_AFTER_PRE_FILTER
+from tidelog.framework.behaviours import GENERATORS_AFTER_PRE_FILTER, QUORUMS_LAST
 from tidelog.framework.diagnosis import FitError
 from tidelog.framework.events import WaitingPod
 from tidelog.framework.framework import Framework
@@ -60,6 +60,8 @@ class GroupOptions(NamedTuple):
     """So many full placements are enough; 0 looks at all."""
     pre_filters: bool = True
     """PreFilter runs before the placements are generated."""
+    quorum_lasts: bool = True
+    """Those who were placed before must keep their places until the record is written, if the quorum is not met without them."""
 
     @classmethod
     def of(cls, configuration: SchedulerConfiguration) -> GroupOptions:
@@ -68,6 +70,7 @@ class GroupOptions(NamedTuple):
             configuration.partial_placement == "always",
             configuration.max_feasible_placements,
             configuration.behaves(GENERATORS_AFTER_PRE_FILTER),
+            configuration.behaves(QUORUMS_LAST),
         )
 
 
@@ -502,7 +505,7 @@ class _Cycle:
         """The members that were placed before, if the quorum is not met without them."""
         if len(bound.placed) < self.group.quorum:
             for pod, _ in self.group.placed:
-                yield Relies(f"Pod/{pod.key}", pod.uid)
+                yield Relies(f"Pod/{pod.key}", pod.uid, counts_place=self.options.quorum_lasts)
 
     def _device_relies(self, placement: Placement) -> Iterator[Relies]:
         """The claims must want what they wanted, and the slices must have the devices that they had."""

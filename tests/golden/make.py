@@ -22,6 +22,7 @@ from msgspec.structs import replace
 from tests.worlds.histories import node, pod, random_history
 from tidelog.api.objects import LabelSelector, LabelSelectorRequirement
 from tidelog.api.storage import PersistentVolumeClaim
+from tidelog.api.times import NANOS
 from tidelog.configuration.configuration import resolve_configuration
 from tidelog.daemon.actors.volume_steps import provided
 from tidelog.eventlog.reader import open_reader
@@ -38,6 +39,7 @@ from tidelog.framework.behaviours import (
     PLANS_NEED_DEVICES,
     PROMISED_VOLUMES_COUNT,
     PROMISES_STAY,
+    QUORUMS_LAST,
     STAYING_TAKES_NOTHING,
 )
 from tidelog.replay.driver import Driver
@@ -595,6 +597,28 @@ def members_are_told_apart() -> Driver:
     return twice(MEMBERS_ARE_TOLD_APART, happens, featureGates={"TopologyAwareWorkloadScheduling": True})
 
 
+def quorums_last() -> Driver:
+    """A gang waits for its volumes until it is taken back, and one more member is tried while that is on its way."""
+
+    def happens(driver: Driver, when: str) -> None:
+        names = [f"{when}-{i}" for i in range(3)]
+        driver.put(storage.storage_class(), node(when, "a").build(), b.pod_group(when, min_count=2))
+        driver.put(*map(storage.claim, names))
+        *first, late = (pod(name).group(when).pvc(name).build() for name in names)
+        driver.put(*first)
+        driver.settle()
+        driver.now += 601 * NANOS
+        driver.attempt()
+        driver.put(late)
+        driver.attempt()
+        driver.commit()
+        driver.settle()
+        for name in names:
+            driver.delete(driver.pod(name))
+
+    return twice(QUORUMS_LAST, happens, featureGates={"TopologyAwareWorkloadScheduling": True})
+
+
 STORIES: dict[str, Callable[[], Driver]] = {
     "spread": spread,
     "preemption": preemption,
@@ -625,6 +649,7 @@ STORIES: dict[str, Callable[[], Driver]] = {
     "answers-are-awaited": answers_are_awaited,
     "bound-as-they-are": bound_as_they_are,
     "members-are-told-apart": members_are_told_apart,
+    "quorums-last": quorums_last,
 }
 
 

@@ -17,6 +17,11 @@ from tidelog.scheduler.aborts import AbortCause, AbortReason
         (AbortCause.POD_BOUND.of("n1"), "pod bound", "the pod was bound to n1"),
         (AbortCause.GROUP_DELETED.of(), "group changed", "the group's object was deleted"),
         (
+            AbortCause.MEMBER_RELEASED.of("default/train-0"),
+            "group changed",
+            "default/train-0, which counts for the group's quorum, has lost its place",
+        ),
+        (
             AbortCause.BUDGET_ALLOWS_LESS.of("default/web", 0, 1),
             "budget changed",
             "PDB default/web allows 0 disruptions instead of 1",

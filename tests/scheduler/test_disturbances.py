@@ -35,6 +35,7 @@ disturbances = st.builds(
     repels=st.booleans(),
     forbids=perhaps(AbortCause.BUDGET_APPEARED.of("a/b")),
     withdraws=perhaps(AbortCause.FALLBACK_WITHDRAWN.of()),
+    loses=perhaps(AbortCause.MEMBER_RELEASED.of("a/x")),
     opens=perhaps(AbortCause.PREEMPTION_CALLED_OFF.of("n1")),
     stays=st.booleans(),
 )
@@ -46,6 +47,7 @@ reliances = st.builds(
     on=st.sampled_from(ON),
     victims=st.frozensets(st.sampled_from(KEYS), max_size=2),
     budgets=st.frozensets(st.sampled_from("ab"), max_size=1),
+    counts_place=st.booleans(),
     found_none=st.booleans(),
 )
 

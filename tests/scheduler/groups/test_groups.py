@@ -771,3 +771,42 @@ def test_member_deleted_while_its_gang_is_taken_back_aborts_that_for_all() -> No
     assert driver.core.cluster.cache.pod_count == 0
     assert driver.placements() == {}
     assert_replays_with(driver)
+
+
+def test_member_that_made_up_the_quorum_with_those_taken_back_meanwhile_is_not_placed_without_them() -> None:
+    driver = with_plugin(Undecided)
+    driver.put(node("a1", "a"), gang(min_count=2), *members(2))
+    driver.settle()
+    driver.now += 31 * 1_000_000_000
+    driver.attempt()
+    driver.put(member("train-2"))
+
+    late = driver.attempt()
+    driver.commit()
+    left = driver.core.cluster.cache.pod_count
+    aborted = last(driver, AttemptAborted)
+    driver.settle()
+
+    assert late is not None
+    assert late.key == "PodGroup/default/train"
+    assert aborted.attempt == late.attempt
+    assert aborted.reason == "default/train-0, which counts for the group's quorum, has lost its place"
+    assert left == 0
+    assert set(last(driver, PlacementChosen).assignment) == {f"Pod/default/train-{i}" for i in range(3)}
+    assert_replays_with(driver)
+
+
+def test_member_that_meets_the_quorum_alone_is_placed_though_others_are_taken_back_meanwhile() -> None:
+    driver = with_plugin(Undecided)
+    driver.put(node("a1", "a"), gang(min_count=1), *members(2))
+    driver.settle()
+    driver.now += 31 * 1_000_000_000
+    driver.attempt()
+    driver.put(member("train-2"))
+
+    driver.attempt()
+    driver.commit()
+
+    assert "AttemptAborted" not in driver.kinds()
+    assert last(driver, PlacementChosen).assignment == {"Pod/default/train-2": "a1"}
+    assert_replays_with(driver)

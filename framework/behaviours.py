@@ -53,7 +53,8 @@ PROMISED_VOLUMES_COUNT = 20
 ANSWERS_ARE_AWAITED = 21
 BOUND_AS_THEY_ARE = 22
 MEMBERS_ARE_TOLD_APART = 23
-QUORUMS_LAST = 25
+QUORUMS_LAST = 24
+LESS_ATTACHED_WAKES = 25
 
 BEHAVIOURS: dict[int, Behaviour] = {
     GUARDED_STARTING_PODS: Behaviour(
@@ -175,6 +176,11 @@ BEHAVIOURS: dict[int, Behaviour] = {
         "quorums-last",
         "0.1.0",
         "Members that make up a group's quorum with others which wait for a permit or for answers are not placed if those lose their places before the record is written.",
+    ),
+    LESS_ATTACHED_WAKES: Behaviour(
+        "less-attached-wakes",
+        "0.1.0",
+        "A pod that NodeVolumeLimits rejected is woken by all that may leave its volumes room: claims, volumes and classes that go, a claim that gets another volume than one made for it, a limit that ends, a driver that is installed or need not be, and another pod with one of its claims.",
     ),
 }
 """Number → what changed."""

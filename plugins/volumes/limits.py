@@ -11,9 +11,15 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import ClassVar, NamedTuple
 
 from tidelog.api.objects import Pod, Volume
-from tidelog.api.storage import CSINode, PersistentVolume, PersistentVolumeClaim, VolumeAttachment
-from tidelog.api.volumes import claim_uses, class_of
-from tidelog.framework.behaviours import NODES_WAKE_FOR_VOLUMES, PROMISED_VOLUMES_COUNT
+from tidelog.api.storage import (
+    CSIDriver,
+    CSINode,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    VolumeAttachment,
+)
+from tidelog.api.volumes import PROVISIONED_BY, STORAGE_PROVISIONER, claim_uses, class_of
+from tidelog.framework.behaviours import LESS_ATTACHED_WAKES, NODES_WAKE_FOR_VOLUMES, PROMISED_VOLUMES_COUNT
 from tidelog.framework.events import Action, ClusterEvent, EventRegistration, Hint, Resource, WaitingPod
 from tidelog.framework.interface import (
     SKIP,
@@ -183,10 +189,15 @@ class NodeVolumeLimits(Plugin):
         ]
 
     def _wider(self) -> Iterator[EventRegistration]:
-        """A node attaches any number of volumes as long as no CSINode limits that. kube-scheduler has the pod wait for a flush."""
-        if not self.handle.upstream and self.handle.behaves(NODES_WAKE_FOR_VOLUMES):
+        """All else that `filter` goes by. kube-scheduler has the pod wait for a flush."""
+        if self.handle.upstream:
+            return
+        if self.handle.behaves(NODES_WAKE_FOR_VOLUMES):
+            # A node attaches any number of volumes as long as no CSINode limits that.
             yield EventRegistration(ClusterEvent(Resource.NODE, Action.ADD))
             yield EventRegistration(ClusterEvent(Resource.CSI_NODE, Action.DELETE))
+        if self.handle.behaves(LESS_ATTACHED_WAKES):
+            yield from _of_what_counts()
 
 
 def limits_of(csi_node: CSINode | None) -> dict[str, int]:
@@ -452,6 +463,56 @@ def _may_count(volume: Volume) -> bool:
 def _when_limits_change(_waiting: WaitingPod, old: CSINode, new: CSINode) -> Hint:
     before = limits_of(old)
     return queue_if(any(count > before.get(driver, 0) for driver, count in limits_of(new).items()))
+
+
+def _of_what_counts() -> Iterator[EventRegistration]:
+    """The claim, the volume and the class say for which driver a volume counts: without them it does not, with others for another one."""
+
+    def on(resource: Resource, action: Action) -> ClusterEvent:
+        return ClusterEvent(resource, action)
+
+    add, update, delete = Action.ADD, Action.UPDATE, Action.DELETE
+    yield EventRegistration(on(Resource.PERSISTENT_VOLUME_CLAIM, delete))
+    yield EventRegistration(on(Resource.PERSISTENT_VOLUME_CLAIM, update), _when_volume_is_found)
+    yield EventRegistration(on(Resource.PERSISTENT_VOLUME, add), _when_volume_comes)
+    yield EventRegistration(on(Resource.PERSISTENT_VOLUME, delete))
+    yield EventRegistration(on(Resource.STORAGE_CLASS, delete))
+    yield EventRegistration(on(Resource.CSI_NODE, update), _when_a_limit_ends)
+    yield EventRegistration(on(Resource.CSI_DRIVER, update | delete), _when_driver_may_be_missing)
+    yield EventRegistration(on(Resource.ASSIGNED_POD, add), _when_claim_is_attached)
+
+
+def _when_volume_is_found(
+    _waiting: WaitingPod, old: PersistentVolumeClaim, new: PersistentVolumeClaim
+) -> Hint:
+    """The volume that a class's provisioner made is one of the driver for which the claim has counted."""
+    is_found = old.spec.volume_name != new.spec.volume_name
+    return queue_if(is_found and STORAGE_PROVISIONER not in new.metadata.annotations)
+
+
+def _when_volume_comes(_waiting: WaitingPod, _old: None, new: PersistentVolume) -> Hint:
+    """A claim may have named it already; not one that is made for a claim."""
+    return queue_if(PROVISIONED_BY not in new.metadata.annotations)
+
+
+def _when_a_limit_ends(_waiting: WaitingPod, old: CSINode, new: CSINode) -> Hint:
+    """Or a driver is installed."""
+    before, after = ({driver.name for driver in node.spec.drivers} for node in (old, new))
+    return queue_if(bool(limits_of(old).keys() - limits_of(new).keys() or after - before))
+
+
+def _when_driver_may_be_missing(_waiting: WaitingPod, old: CSIDriver, new: CSIDriver | None) -> Hint:
+    must_be_there = new is not None and new.spec.prevent_pod_scheduling_if_missing
+    return queue_if(bool(old.spec.prevent_pod_scheduling_if_missing) and not must_be_there)
+
+
+def _when_claim_is_attached(waiting: WaitingPod, _old: None, new: Pod) -> Hint:
+    """A claim of the waiting pod's that another has on the node needs no attachment of its own."""
+    pod = waiting.pod
+    if pod.metadata.namespace != new.metadata.namespace:
+        return Hint.SKIP
+    mine = {use.claim for use in claim_uses(pod)}
+    return queue_if(any(use.claim in mine for use in claim_uses(new)))
 
 
 def _when_pod_gone(_waiting: WaitingPod, old: Pod, _new: None) -> Hint:

@@ -35,6 +35,7 @@ from tidelog.framework.behaviours import (
     FAILURES_STAND,
     GROUPS_SAY_AGAIN,
     LEAVING_HURTS_LATER,
+    LESS_ATTACHED_WAKES,
     MEMBERS_ARE_TOLD_APART,
     PLANS_NEED_DEVICES,
     PROMISED_VOLUMES_COUNT,
@@ -619,6 +620,30 @@ def quorums_last() -> Driver:
     return twice(QUORUMS_LAST, happens, featureGates={"TopologyAwareWorkloadScheduling": True})
 
 
+def less_attached_wakes() -> Driver:
+    """A node attaches one volume; the claim of the pod that has it goes, and another one's volume."""
+
+    def happens(driver: Driver, when: str) -> None:
+        for name in (f"{when}-claim", f"{when}-volume"):
+            there = {b.HOSTNAME: name}
+            driver.put(node(name, "a").build(), storage.csi_node(name, {storage.PROVISIONER: 1}))
+            for of in (name, f"{name}-late"):
+                claim = storage.claim(of, volume=of)
+                driver.put(claim, storage.volume(of, bound=claim))
+            driver.put(pod(name).node_selector(there).pvc(name).build())
+            driver.settle()
+            driver.put(pod(f"{name}-late").node_selector(there).pvc(f"{name}-late").build())
+            driver.settle()
+        driver.delete(storage.claim(f"{when}-claim"))
+        driver.delete(storage.volume(f"{when}-volume"))
+        driver.advance(seconds=20)
+        # Who was woken is before it.
+        driver.put(pod(f"{when}-next").build())
+        driver.settle()
+
+    return twice(LESS_ATTACHED_WAKES, happens)
+
+
 STORIES: dict[str, Callable[[], Driver]] = {
     "spread": spread,
     "preemption": preemption,
@@ -650,6 +675,7 @@ STORIES: dict[str, Callable[[], Driver]] = {
     "bound-as-they-are": bound_as_they_are,
     "members-are-told-apart": members_are_told_apart,
     "quorums-last": quorums_last,
+    "less-attached-wakes": less_attached_wakes,
 }
 
 

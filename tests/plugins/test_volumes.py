@@ -8,10 +8,21 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from tidelog.api.objects import LabelSelector, Object, ObjectMeta
 from tidelog.api.quantity import parse_exact
-from tidelog.api.storage import CSIStorageCapacity
+from tidelog.api.storage import (
+    CSIDriver,
+    CSINodeDriver,
+    CSINodeSpec,
+    CSIStorageCapacity,
+    PersistentVolume,
+    VolumeAttachment,
+    VolumeAttachmentSource,
+    VolumeAttachmentSpec,
+)
+from tidelog.api.volumes import PROVISIONED_BY, STORAGE_PROVISIONER
 from tidelog.configuration.configuration import resolve_configuration
 from tidelog.eventlog.records import Nominated, Reserved, Unschedulable, decode_body
 from tidelog.framework.effort import Effort
@@ -114,6 +125,104 @@ def test_attachment_is_kept_for_a_pod_for_which_room_is_made(compat: str, claim:
     assert before == ("n" if claim == "high" else None)
     assert driver.placements()["default/high"] == "n"
     assert verify(driver.records, driver.registry).first_difference is None
+
+
+def volume_of(driver: str) -> PersistentVolume:
+    return s.volume("v", bound=s.claim("held", volume="v"), driver=driver)
+
+
+def must_be_installed(is_so: bool) -> CSIDriver:
+    made = s.csi_driver()
+    return replace(made, spec=replace(made.spec, prevent_pod_scheduling_if_missing=is_so))
+
+
+def attached(volume: str) -> VolumeAttachment:
+    source = VolumeAttachmentSource(persistent_volume_name=volume)
+    spec = VolumeAttachmentSpec(attacher=s.PROVISIONER, node_name="n", source=source)
+    return VolumeAttachment(metadata=ObjectMeta(name=f"of-{volume}", uid=f"of-{volume}"), spec=spec)
+
+
+LIMITED = s.csi_node("n", {s.PROVISIONER: 1})
+UNLIMITED = replace(LIMITED, spec=CSINodeSpec(drivers=(CSINodeDriver(name=s.PROVISIONER, node_id="n"),)))
+HOLDER = pod("holder", "held").on("n").build()
+LEAVES_ROOM: dict[str, tuple[list[Object], Object, Object | None]] = {
+    "the claim of a pod there goes": (
+        [LIMITED, HOLDER, s.claim("held"), s.storage_class()],
+        s.claim("held"),
+        None,
+    ),
+    "its class goes": ([LIMITED, HOLDER, s.claim("held"), s.storage_class()], s.storage_class(), None),
+    "its volume goes": ([LIMITED, HOLDER, *bound("held")], bound("held")[1], None),
+    "its claim finds a volume of another driver": (
+        [LIMITED, HOLDER, s.claim("held"), s.storage_class(), volume_of("other")],
+        s.claim("held"),
+        s.claim("held", volume="v"),
+    ),
+    "the volume comes that its claim names, of another driver": (
+        [LIMITED, HOLDER, s.claim("held", volume="v"), s.storage_class()],
+        volume_of("other"),
+        volume_of("other"),
+    ),
+    "the limit ends": ([LIMITED, HOLDER, *bound("held")], LIMITED, UNLIMITED),
+    "the driver is installed": ([s.csi_node("n", {}), must_be_installed(True)], LIMITED, UNLIMITED),
+    "the driver need not be installed": (
+        [s.csi_node("n", {}), must_be_installed(True)],
+        s.csi_driver(),
+        must_be_installed(False),
+    ),
+    "there is no such driver": ([s.csi_node("n", {}), must_be_installed(True)], s.csi_driver(), None),
+    "a pod with the same claim comes": (
+        [LIMITED, attached("v-late")],
+        HOLDER,
+        pod("too", "late").on("n").build(),
+    ),
+}
+"""What happens → the objects before; one of them, and its new version."""
+
+
+@pytest.mark.parametrize("compat", ["default", "upstream"])
+@pytest.mark.parametrize("what", LEAVES_ROOM)
+def test_pod_is_woken_when_its_volumes_may_have_room(what: str, compat: str) -> None:
+    """kube-scheduler has it wait for the flush."""
+    before, old, new = LEAVES_ROOM[what]
+    driver = started(b.node("n").capacity(cpu="8").build(), *before, *bound("late"), compat=compat)
+    driver.put(pod("late", "late").build())
+    driver.settle()
+    assert last(driver).plugins == ("NodeVolumeLimits",)
+
+    if new is None:
+        driver.delete(old)
+    else:
+        driver.put(new)
+    driver.advance(seconds=20)
+
+    assert driver.placements().get("default/late") == ("n" if compat == "default" else None)
+    assert verify(driver.records, driver.registry).first_difference is None
+
+
+def test_pod_sleeps_when_a_claim_gets_the_volume_made_for_it() -> None:
+    """It counts for the driver for which the claim has counted, and volumes are made all the time."""
+    holder = pod("holder", "held").on("n").build()
+    driver = started(
+        b.node("n").capacity(cpu="8").build(),
+        LIMITED,
+        holder,
+        s.claim("held"),
+        s.storage_class(),
+        *bound("late"),
+    )
+    driver.put(pod("late", "late").build())
+    driver.settle()
+    attempts = driver.kinds().count("Unschedulable")
+
+    volume, claim = volume_of(s.PROVISIONER), s.claim("held", volume="v")
+    by = {PROVISIONED_BY: s.PROVISIONER, STORAGE_PROVISIONER: s.PROVISIONER}
+    for made in (volume, claim):
+        annotations = {**made.metadata.annotations, **by}
+        driver.put(replace(made, metadata=replace(made.metadata, annotations=annotations)))
+    driver.advance(seconds=20)
+
+    assert driver.kinds().count("Unschedulable") == attempts == 1
 
 
 def test_preemption_takes_a_claim_for_one_pod_alone_from_its_holder() -> None:

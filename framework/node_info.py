@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from itertools import count
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -21,6 +21,7 @@ from tidelog.api.resources import (
     CPU,
     MEMORY,
     PODS,
+    EffectiveRequests,
     Requests,
     effective_requests,
     parse_requests,
@@ -76,7 +77,7 @@ class PodInfo(msgspec.Struct, gc=False, eq=False):
     is_plain: bool = True
     """Its node has to know nothing of it but what it takes."""
     likeness: int = 0
-    """The number that `likeness_of` has found out, or 0."""
+    """A number that pods have in common whose going makes the same difference to others; see `_kind_of`."""
     _terms: PodTerms | None = NO_TERMS
 
     def __post_init__(self) -> None:
@@ -91,10 +92,9 @@ class PodInfo(msgspec.Struct, gc=False, eq=False):
             self.priority = spec.priority
         if meta.deletion_timestamp:
             self.terminating = True
-        self.requests, self.score_requests, self.occupied, self.non_zero_cpu, self.non_zero_memory = (
-            effective_requests(pod)
-        )
-        if ports := host_ports_of(pod):
+        requests, ports, self.likeness = _kind_of(pod)
+        self.requests, self.score_requests, self.occupied, self.non_zero_cpu, self.non_zero_memory = requests
+        if ports:
             self.host_ports = ports
             self.is_plain = False
         if spec.volumes:
@@ -136,37 +136,50 @@ class PodInfo(msgspec.Struct, gc=False, eq=False):
         return f"PodInfo({self.key})"
 
 
-LIKENESSES_MAX = 8_192
+class _Kind(NamedTuple):
+    """All that pods of the same number have in common."""
+
+    requests: EffectiveRequests
+    host_ports: tuple[HostPort, ...]
+    number: int
+
+
+KINDS_MAX = 4_096
 """So many are known at a time; arbitrary. Later pods get other numbers, and are like nobody before them."""
 
-_likenesses: dict[tuple[object, ...], tuple[int, Requests]] = {}
-"""The number, and what is known by its identity in the key, so that nothing else can have that."""
+_encode = msgspec.msgpack.Encoder().encode
+_kinds: dict[bytes, _Kind] = {}
 _numbers = count(1)
 _match_beginning = re.compile("[^0-9]*").match
 
 
-def likeness_of(pod: PodInfo) -> int:
-    """The same number for pods whose going makes the same difference to others, and it means nothing else.
+def _kind_of(pod: Pod) -> _Kind:
+    """Read what the pod takes, and a number: the same one for pods whose going makes the same difference to others. It means nothing else.
 
     They are of one namespace and priority, guarded alike, take the same resources and ports, their names begin alike, and all say when they
-    were started, or none does. Found out once for each pod; ask for `pod.likeness` first.
+    were started, or none does. Once containers say how they are, what they take is the pod's own, and so is the number.
     """
-    key = (
-        pod.namespace,
-        pod.priority,
-        pod.pod.spec.allow_disruption_by_priority_greater_than_or_equal,
-        pod.host_ports,
-        not pod.pod.status.start_time,
-        beginning(pod.name),
-        id(pod.occupied),  # Replicas share it; elsewhere the same requests are another likeness.
+    meta, spec, status = pod.metadata, pod.spec, pod.status
+    if spec.resources is not None or status.container_statuses or status.init_container_statuses:
+        return _Kind(effective_requests(pod), host_ports_of(pod), next(_numbers))
+    key = _encode(
+        (
+            spec.containers,
+            spec.init_containers,
+            spec.overhead,
+            meta.namespace,
+            beginning(meta.name),
+            spec.priority,
+            spec.allow_disruption_by_priority_greater_than_or_equal,
+            not status.start_time,
+        )
     )
-    found = _likenesses.get(key)
+    found = _kinds.get(key)
     if found is None:
-        if len(_likenesses) >= LIKENESSES_MAX:
-            _likenesses.clear()
-        found = _likenesses[key] = (next(_numbers), pod.occupied)
-    pod.likeness = found[0]
-    return found[0]
+        if len(_kinds) >= KINDS_MAX:
+            _kinds.clear()
+        found = _kinds[key] = _Kind(effective_requests(pod), host_ports_of(pod), next(_numbers))
+    return found
 
 
 def beginning(name: str) -> str:

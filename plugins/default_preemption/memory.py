@@ -7,7 +7,7 @@ the node, victims that were asked to go and do not show it, victims of which onl
 
 Nodes look alike, too. Where the filters go by resources, ports and taints alone and no budget has a say, what came out on one node holds, place
 by place in the order of importance, for all nodes that are as large and as full and have victims of the same kinds: their *twins*. Which are, is
-told by numbers that their pods keep (`likeness_of`); nodes for which these are the same are asked about as one.
+told by numbers that their pods keep (`PodInfo.likeness`); nodes for which these are the same are asked about as one.
 
 What no budget has a say in is known as sets of nodes: those with a status, and those where victims of the same worth would do. A search
 (`search`) asks about the nodes that changed; the others cost nothing one by one.
@@ -27,7 +27,7 @@ from tidelog.api.dicts import drop_oldest
 from tidelog.api.objects import Taint
 from tidelog.framework.disruption_budgets import Allowances
 from tidelog.framework.interface import CycleState, Depends, Status
-from tidelog.framework.node_info import NodeInfo, PodInfo, beginning, likeness_of
+from tidelog.framework.node_info import NodeInfo, PodInfo, beginning
 from tidelog.framework.node_sets import Bits, bits_of
 from tidelog.framework.preemption_plan import PreemptionPort
 from tidelog.framework.snapshot import Snapshot
@@ -236,7 +236,7 @@ class Recollection:
         alike: dict[_Likeness, list[int]] = {}
         for place in places:
             node = nodes[place]
-            pods = [pod.likeness or likeness_of(pod) for pod in node.pods.values()]
+            pods = [pod.likeness for pod in node.pods.values()]
             pods.sort()
             beside = self._beside(node) if node.name in nominated else ()
             spec = node.node.spec

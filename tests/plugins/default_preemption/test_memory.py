@@ -16,7 +16,7 @@ from tests.thorough import cases
 from tidelog.api.objects import Container, ContainerStatus, Node, Pod
 from tidelog.eventlog.records import Record
 from tidelog.framework.interface import Status
-from tidelog.framework.node_info import NodeInfo, PodInfo, likeness_of
+from tidelog.framework.node_info import NodeInfo, PodInfo
 from tidelog.plugins.default_preemption.candidates import Candidate, Pattern
 from tidelog.plugins.default_preemption.dry_run import DryRun
 from tidelog.plugins.default_preemption.memory import Memory, Recollection
@@ -240,7 +240,7 @@ def test_likeness_is_of_pods_whose_going_makes_the_same_difference() -> None:
         like.guarded_below(5),
     ]
 
-    numbers = [likeness_of(PodInfo(one.build())) for one in (like, like.named("web-2"), *others)]
+    numbers = [PodInfo(one.build()).likeness for one in (like, like.named("web-2"), *others)]
 
     assert numbers[0] == numbers[1]
     assert len(set(numbers)) == len(numbers) - 1

@@ -61,9 +61,8 @@ class ObjectTable:
         named = self._objects.get(place)
         if named is None:
             named = self._objects[place] = {}
-        old = named.get(name)
-        if old is not None:
-            self._leave(old)
+        if self._members:
+            self._leave(named.get(name))
         named[name] = obj
         if isinstance(obj, Pod) and (group := group_of(obj)):
             self._members.setdefault((meta.namespace, group), {})[meta.name] = obj

@@ -25,7 +25,16 @@ FLUSH_AFTER = 300 * NANOS
 class UnschedulablePool:
     """Entities by rejector, and by how long they have been here."""
 
-    __slots__ = ("_by_rejector", "_leftovers", "_max_stay", "_time_due", "_timed", "entities", "parkings")
+    __slots__ = (
+        "_by_rejector",
+        "_leftovers",
+        "_max_stay",
+        "_quiet_until",
+        "_time_due",
+        "_timed",
+        "entities",
+        "parkings",
+    )
 
     def __init__(
         self, max_stay: int, time_due: Callable[[AnyEntity], int | None] = lambda _entity: None
@@ -39,6 +48,8 @@ class UnschedulablePool:
         self._by_rejector: dict[Rejector, dict[AnyEntity, None]] = {}
         """Empty entries are removed: what is here has someone in it."""
         self._leftovers: Heap[AnyEntity] = Heap()
+        self._quiet_until = 0
+        """Nobody will have been here for too long before; asked at each record."""
         self.parkings = 0
         """How many times something entered the pool."""
 
@@ -61,6 +72,7 @@ class UnschedulablePool:
         for rejector in entity.filed_under:
             self._by_rejector.setdefault(rejector, {})[entity] = None
         self._leftovers.push(entity, (max(entity.timestamp, entity.flushed_at), entity.parked))
+        self._quiet_until = min(self._quiet_until, self.due_at(entity))
         self.file_by_time(entity)
 
     def file_by_time(self, entity: AnyEntity) -> None:
@@ -101,10 +113,13 @@ class UnschedulablePool:
 
     def leftovers(self, now: int) -> list[AnyEntity]:
         """Return the entities that are here for too long, in the order in which they became so. They stay in the pool."""
-        found = []
+        found: list[AnyEntity] = []
+        if now < self._quiet_until:
+            return found
         while (entity := self._leftovers.first()) is not None and self.due_at(entity) <= now:
             self._leftovers.discard(entity)
             found.append(entity)
+        self._quiet_until = now if entity is None else self.due_at(entity)
         return found
 
     def next_time_due(self) -> int | None:

@@ -134,7 +134,8 @@ class Notes:
                 lists.append(self._still_repelling)
             lists.extend(notes for touches, notes in self._by_touch.items() if touches & on)
             for notes in lists:
-                _keep(found, _first_of_others(notes, observed, attempt, keys))
+                if notes and notes[-1].seq > observed:
+                    _keep(found, _first_of_others(notes, observed, attempt, keys))
         elif relies.found_none:
             _keep(found, _first_of_others(self._opening, observed, attempt, keys))
         return [found[place] for place in sorted(found)]

@@ -36,9 +36,9 @@ GROUP_SCHEDULED = "PodGroupInitiallyScheduled"
 GRACE_SECONDS = 30
 """Kubernetes' default grace period."""
 
-SHARED = 24_000
-"""Number of changed pods that are kept in case they are asked for again. When there are more an eighth goes, and what is left are a few more than the
-records by which the table of objects may be behind the core. Some ten MiB."""
+SHARED = 8_192
+"""Number of changed pods that are kept in case they are asked for again. When there are more an eighth goes. What is left are many times the decisions
+that may wait to be durable, by which the table of objects may be behind the core. Three MiB."""
 
 Ts = TypeVarTuple("Ts")
 

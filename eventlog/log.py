@@ -219,22 +219,26 @@ class Log(LogReader):
         """How many appends wait to be sequenced."""
         return len(self._queue)
 
-    def body_of(self, record: Record) -> Body:
-        """The body of one of this log's records, decoded once for all `readers` who ask soon after one another.
+    def body_of(self, record: Record, times: int = 1) -> Body:
+        """The body of one of this log's records, decoded once for all `readers` who ask soon after one another; one may ask for several.
 
         Facts are read twice, for the scheduler and for admission. They share the objects, so that there is one copy. An outcome was
-        consumed by who decided it.
+        consumed by who decided it, and is not decoded at all for those who ask soon.
         """
         body, left = self._bodies.pop(record.seq, (None, self.readers))
         if body is None:
             body = decode_body(record)
             if isinstance(body, Outcome):
                 return body
-        if left > 1:
-            self._bodies[record.seq] = body, left - 1
+        self._share(record.seq, body, left - times)
+        return body
+
+    def _share(self, seq: int, body: Body, readers: int) -> None:
+        """Keep the body for so many who have not asked for it."""
+        if readers > 0:
+            self._bodies[seq] = body, readers
             if len(self._bodies) > BODIES:
                 drop_oldest(self._bodies, 1 + BODIES // 8)
-        return body
 
     # --- appending --------------------------------------------------------------------------------------------------
 
@@ -457,13 +461,16 @@ class Log(LogReader):
 
     def _forget(self) -> None:
         """Drop the oldest records from memory, down to what is to stay and what somebody waits for."""
-        keep_from = self._recent_first + len(self._recent)
-        size = 0
-        for record in reversed(self._recent[-RECENT:]):
-            size += len(record.body)
-            if size > RECENT_BYTES:
-                break
-            keep_from = record.seq
+        end = keep_from = self._recent_first + len(self._recent)
+        if self._recent_bytes <= RECENT_BYTES:
+            keep_from = end - RECENT
+        else:
+            size = 0
+            for record in reversed(self._recent[-RECENT:]):
+                size += len(record.body)
+                if size > RECENT_BYTES:
+                    break
+                keep_from = record.seq
         keep_from = max(min([keep_from, *(since + 1 for since in self._wanted.values())]), self._recent_first)
         dropped = self._recent[: keep_from - self._recent_first]
         del self._recent[: len(dropped)]
@@ -546,6 +553,8 @@ class _Group:
             for draft in drafts:
                 chain.add(draft)
         self.size += chain.size
+        for seq, body in chain.outcomes:
+            self._log._share(seq, body, self._log.readers - 1)
         return chain.records, chain.head
 
     def _drafts(self, request: _Request, at: int) -> Iterable[Draft] | Drafts:
@@ -594,11 +603,13 @@ def time_after(head: Head, now: int, name: str) -> int:
 class _Chain:
     """Drafts that become records, one after the other."""
 
-    __slots__ = ("_digest", "_epoch", "_seq", "_start", "at", "records", "size")
+    __slots__ = ("_digest", "_epoch", "_seq", "_start", "at", "outcomes", "records", "size")
 
     def __init__(self, start: Head, at: int) -> None:
         self.at = at
         self.records: list[Record] = []
+        self.outcomes: list[tuple[int, Body]] = []
+        """Bodies that need not be decoded by who asks for them; others may be changed by who gave them."""
         self.size = 0
         """Bytes of the bodies."""
         self._start = start
@@ -619,6 +630,8 @@ class _Chain:
         except (TypeError, ValueError, OverflowError) as error:
             raise LogError(f"{draft.key!a}: {kind} cannot be appended: {error}") from error
         self.records.append(Record(seq, at, draft.author, kind, draft.key, draft.cause, body, digest))
+        if isinstance(draft.body, Outcome):
+            self.outcomes.append((seq, draft.body))
         self.size += len(body)
         self._seq, self._epoch, self._digest = seq, epoch, digest
 

@@ -47,7 +47,7 @@ from tidelog.daemon.intake.messages import (
 )
 from tidelog.eventlog.log import AppendMoment, Drafts, Log
 from tidelog.eventlog.objects import ObjectTable, load_objects
-from tidelog.eventlog.records import Draft, ObjectDeleted, ObjectPut, PodConditionSet, Record
+from tidelog.eventlog.records import Body, Draft, ObjectDeleted, ObjectPut, PodConditionSet, Record
 
 REFUSALS_MAX = 100
 """At most this many objects of a refused request are reported; the rest is not looked at."""
@@ -156,8 +156,15 @@ class FactService:
         obj, _ = admit(body.object, None, self._table.cluster, self.gates, Stamp(seq=seq, at=at))
         return replace(draft, body=replace(body, object=obj), key=object_key(obj))
 
+    def follow(self, record: Record, body: Body) -> None:
+        """Take a durable record into account, unless a request has been further: what a scheduler that consumes the same log tells."""
+        if record.seq > self._table.seq:
+            self._table.apply(record, body)
+
     async def catch_up(self) -> None:
         """Read what others appended, so that little is left to do at the moment of sequencing. The event loop gets its turn."""
+        if self._table.seq >= self._log.head.seq:
+            return
         async for batch in self._log.read_batches(self._table.seq + 1):
             for count, record in enumerate(batch, start=1):
                 if count % RECORDS_PER_TURN == 0:

@@ -93,8 +93,6 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """… or with more in them, unless it is one record."""
     snapshot_every: int = 20_000
     """A whole snapshot after so many records, or as many as there are objects, which makes its cost a constant share. 0: none at all."""
-    facts_behind: int = 20_000
-    """The table for admission catches up when it is so many records behind."""
     full_seconds: float = 1.0
     """A full disk is tried again after this."""
     decides: bool = True
@@ -209,7 +207,7 @@ class Runtime:
         self._keeper = Keeper(log, core.seq if kept is None else kept, self.limits.snapshot_every, whole)
         self._has_begun = False
         self._begun = core.seq
-        """Up to here the core had consumed the log when the tasks began."""
+        """Up to here the core and the table for admission had consumed the log when the tasks began."""
         self._now = core.at
         self._main: asyncio.Task[None] | None = None
         self._tasks: list[asyncio.Task[None]] = []
@@ -260,7 +258,7 @@ class Runtime:
         return (
             (self._resting or not self.gate.may_decide())
             and not (self.uncommitted or self._appending or self.log.waiting or self.core.in_flight)
-            and self.core.seq == self.log.head.seq
+            and self.core.seq == self.log.head.seq <= self.facts.objects.seq
             and not any(at is not None and at <= now for at in due)
         )
 
@@ -331,7 +329,7 @@ class Runtime:
         else:
             self._configured()
         assert core.seq == self.log.head.seq, "nobody else appends before the runtime runs"
-        self._begun = core.seq
+        self._begun = min(core.seq, self.facts.objects.seq)
         self._errands.configured(self._configuration)
         self._errands.begin(KeyedObjects(core.objects), core.seq, self._time())
 
@@ -386,14 +384,16 @@ class Runtime:
                     self.changed.ring()  # The core stands where it was to.
                     while not self._may_consume(record.seq):
                         await self.changed.wait()
-                # Between two slices the check of a decision may have gone further.
-                if record.seq > self.core.seq:
-                    self._apply(record, self.log.body_of(record))
-                    if turn.is_over():
+                # The check of a decision may have gone further, and so may a request.
+                for_core, for_table = record.seq > self.core.seq, record.seq > self.facts.objects.seq
+                if for_core or for_table:
+                    body = self.log.body_of(record, for_core + for_table)
+                    if for_core:
+                        self._apply(record, body)
+                    self.facts.follow(record, body)
+                    if turn.is_over() if for_core else turn.is_late():
                         await turn.end()
             await turn.end()
-            if self.log.head.seq - self.facts.objects.seq > self.limits.facts_behind:
-                await self.facts.catch_up()
 
     def _may_consume(self, seq: int) -> bool:
         return self._stop is None or seq <= self._stop
@@ -643,7 +643,11 @@ class _Turn:
     def is_over(self) -> bool:
         """Whether it is time to let others work; to be asked after each step."""
         self._steps += 1
-        return self._steps >= self._runtime.limits.slice_steps or self._runtime.clock.lap() >= self._end
+        return self._steps >= self._runtime.limits.slice_steps or self.is_late()
+
+    def is_late(self) -> bool:
+        """As `is_over`, after a step so small that only its time counts."""
+        return self._runtime.clock.lap() >= self._end
 
     async def end(self) -> None:
         """Let others work, and begin anew."""

@@ -62,7 +62,7 @@ def test_what_nobody_asks_for_again_is_forgotten(monkeypatch: pytest.MonkeyPatch
 def test_second_one_may_be_as_far_behind_as_the_table_for_admission() -> None:
     """Else half of the pods would be made twice, and kept twice, while it catches up."""
     earlier = [bound_to(pod(f"old-{i}").build(), "n1", 5) for i in range(pod_status.SHARED + 1)]
-    pods = [pod(f"web-{i}").build() for i in range(Limits().facts_behind)]
+    pods = [pod(f"web-{i}").build() for i in range(8 * Limits().uncommitted)]
 
     first = [bound_to(one, "n1", 5) for one in pods]
 

@@ -727,6 +727,40 @@ async def test_bodies_that_have_one_reader_are_not_kept_for_ever(monkeypatch: py
         assert [log.body_of(record) for record in records] == first
 
 
+@pytest.mark.unreplayed("the records are made by hand: outcomes of no attempt")
+async def test_outcome_is_not_decoded_for_who_asks_beside_the_one_who_decided_it() -> None:
+    async with await memory_log() as log:
+        draft = scheduled(0)
+        (record,) = await log.append([draft])
+
+        first, second = log.body_of(record), log.body_of(record)
+
+    assert first is draft.body
+    assert second is not first
+    assert second == first
+
+
+async def test_outcome_of_a_request_that_is_refused_is_nobodys_body() -> None:
+    def decide(_moment: AppendMoment) -> Sequence[Draft]:
+        return [scheduled(0), Draft(body=Tick(), author="ticker", cause=99)]
+
+    async with await memory_log() as log:
+        with pytest.raises(InternalError):
+            await log.append(decide)
+        (record,) = await log.append([tick()])
+
+        assert log.body_of(record) == Tick()
+
+
+async def test_who_asks_for_two_leaves_nothing_behind() -> None:
+    async with await memory_log() as log:
+        (record,) = await log.append([tick()])
+
+        log.body_of(record, 2)
+
+        assert not log._bodies
+
+
 async def test_snapshot_of_another_history_is_not_used() -> None:
     """Its bytes are sound; but it was computed from a record that is not the one of this log."""
     store = MemoryStore()

@@ -124,7 +124,6 @@ class Habits(msgspec.Struct, frozen=True, kw_only=True):
                 slice_steps=dice.choice([1, 4, 64]),
                 consumed_at_check=dice.choice([5, 1000]),
                 snapshot_every=dice.choice([0, 30, 100]),
-                facts_behind=dice.choice([5, 20_000]),
             ),
             stops=dice.random() < 0.3,
         )

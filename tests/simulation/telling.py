@@ -215,7 +215,6 @@ def _limits(seed: int) -> Limits:
         slice_steps=dice.choice([1, 4, 64]),
         consumed_at_check=dice.choice([5, 1000]),
         snapshot_every=dice.choice([0, 20, 60]),
-        facts_behind=dice.choice([5, 20_000]),
     )
 
 

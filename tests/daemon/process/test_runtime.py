@@ -361,24 +361,49 @@ async def test_snapshot_waits_until_nothing_is_in_flight(tidelog_sandbox: MakeSa
     }
 
 
-async def test_table_is_brought_up_to_date_before_decisions_pause(
+async def test_table_for_admission_keeps_up_while_nobody_asks(tidelog_sandbox: MakeSandbox) -> None:
+    """Who asks after a burst, and a state that is to be kept, need not wait until it has caught up."""
+    cluster = await tidelog_sandbox(limits=Limits(snapshot_every=0))
+
+    await cluster.apply([a_node("n1", cpu="64"), *(a_pod(f"p{i}") for i in range(50))])
+
+    assert len(cluster.placements) == 50
+    assert cluster.runtime.facts.objects.seq == cluster.log.head.seq
+
+
+async def test_table_keeps_up_that_is_behind_what_the_core_has_consumed_at_the_start() -> None:
+    async with Sandbox() as cluster:
+        assert cluster.runtime.facts.objects.seq == cluster.log.head.seq == cluster.core.seq
+
+
+async def test_no_outcome_of_ours_is_decoded_and_each_fact_once(
     tidelog_sandbox: MakeSandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nobody has handed anything in for a while: it may be twenty thousand records behind."""
     cluster = await tidelog_sandbox(limits=Limits(snapshot_every=0))
-    await cluster.apply([a_node("n1", cpu="64"), *(a_pod(f"p{i}") for i in range(50))])
-    runtime, apply, paused = cluster.runtime, ObjectTable.apply, []
+    decoded: list[str] = []
 
-    def applied(table: ObjectTable, record: Record, body: Body | None = None) -> None:
-        paused.append(runtime._holding)
-        apply(table, record, body)
+    def decode(record: Record) -> Body:
+        decoded.append(record.kind)
+        return decode_body(record)
 
-    monkeypatch.setattr(ObjectTable, "apply", applied)
+    monkeypatch.setattr("tidelog.eventlog.log.decode_body", decode)
 
-    await runtime.keep_snapshot()
+    await cluster.apply([a_node("n1", cpu="64"), *(a_pod(f"p{i}") for i in range(50)), a_pod("large", "99")])
 
-    assert len(paused) >= 50
-    assert not any(paused)
+    assert len(cluster.placements) == 50
+    assert decoded == ["ObjectPut"] * 52
+
+
+async def test_settled_when_the_table_for_admission_is(
+    tidelog_sandbox: MakeSandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = await tidelog_sandbox()
+    assert cluster.runtime.is_settled
+
+    with monkeypatch.context() as behind:
+        behind.setattr(cluster.runtime.facts.objects, "seq", cluster.log.head.seq - 1)
+
+        assert not cluster.runtime.is_settled
 
 
 async def test_state_of_many_that_wait_is_captured_in_steps_of_one_moment(

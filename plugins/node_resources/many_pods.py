@@ -231,6 +231,8 @@ class _Many:
             self._lanes = widened(self._lanes, lane)
             self._ones = every = ones(self._lanes)
             self._parts = every * _PARTS
+            self._nearly = every * (_PARTS - 3)
+            self._units = every << _PLACES
             self._signs = every * _MIDDLE
             self._scores = every * ((1 << _SIGN) - 1)
             """All bits of a number below 128, …"""
@@ -393,10 +395,11 @@ class _ManyBalances(_Many):
         Less than three in the last place has been added to that; `bases` are `base_of` the uses, above the places.
         """
         # Next to a whole number these places are 0 to 3: there a float may be on the other side of it.
-        beyond = (differing & self._parts) + (self._parts - self._ones * 3) >> _PLACES & self._ones
+        beyond = (differing & self._parts) + self._nearly & self._units
         # What is cut off of a number below zero is what is cut off of its amount, and that is one less than its whole part.
         unequal = (differing ^ self._masked(differing & self._signs ^ self._signs)) & self._wholes
-        return bases - unequal >> _PLACES + 1 & self._scores, beyond ^ self._ones
+        unsure = 0 if beyond == self._units else (beyond ^ self._units) >> _PLACES
+        return bases - unequal >> _PLACES + 1 & self._scores, unsure
 
 
 class BalancesOfPods(_ManyBalances):

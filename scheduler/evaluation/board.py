@@ -25,6 +25,7 @@ from tidelog.scheduler.evaluation.kinds import (
     TraitKind,
     TraitKinds,
 )
+from tidelog.scheduler.evaluation.latest_rows import LatestRows
 from tidelog.scheduler.evaluation.node_index import Cell, NodeIndex, NodeState
 from tidelog.scheduler.evaluation.partitions import Partition
 
@@ -47,7 +48,11 @@ MEMO_MAX = 2_000
 SPARE_SHARE, SPARE_MIN = 16, 64
 """So many places more than there are, in proportion and at least, are for nodes that come; arbitrary."""
 FEW = 4
-"""So many nodes of a level are looked for one by one."""
+"""So many nodes of a level are looked for one by one …"""
+COME_MAX = 32
+"""… and so many that have come to it, before its nodes are looked for anew."""
+SETS_MAX = 8
+"""So many sets of nodes of a level are kept at most from one pod of a shape to its next; they are to stay in the processor's caches."""
 _LEVEL_MAX = 255
 
 
@@ -73,8 +78,7 @@ class Board:
         """Columns, in the order in which shapes got them."""
         self.begin = self.end = index.changes
         """All columns tell of the changes between these two."""
-        self.rows = 0
-        """How many rows have been computed."""
+        self.latest = LatestRows()
 
     def fill(self) -> bool:
         """Give a column to each that is waiting, if it is quicker to compute the rows of all nodes; each state of nodes is judged once for all shapes."""
@@ -87,6 +91,7 @@ class Board:
         for table in taken:
             table.take(bytes(self.size))
         waiting.clear()
+        self.latest.forget()
         try:
             self._fill()
         except BaseException:
@@ -94,7 +99,6 @@ class Board:
             for table in taken:
                 table.is_void = True
             raise
-        self.rows += 1
         self.begin, self.end = 0, index.changes
         return True
 
@@ -118,6 +122,7 @@ class Board:
         else:
             column = len(self.tables)
             self.levels += levels
+            self.latest.add_column()
             self.tables.append(table)
         if len(self._given) > 4 * len(self.tables):
             self._given.clear()
@@ -155,8 +160,9 @@ class Board:
         self.end += len(places)
 
     def _write_row(self, place: int, state: NodeState) -> None:
-        self.rows += 1
-        self.levels[self.size - 1 - place :: self.size] = self._row(place, state)
+        row = self._row(place, state)
+        self.levels[self.size - 1 - place :: self.size] = row
+        self.latest.add(place, row)
 
     def _row(self, place: int, state: NodeState) -> bytes:
         """The level of nodes in this state for each shape."""
@@ -169,13 +175,13 @@ class Board:
         if bank.joined < len(self._given):
             bank.join(self.tables, self._given, self._many.values(), self.index.node_at(place))
         keep, passing, doubt, levels = bank.passing, bank.passing, bank.alone, bank.fixed
-        for one, members in bank.asked:
+        for one, members, counting in bank.asked:
             found, unsure = one.pods.answers(use, cell.size)
             if unsure:
                 # In such a lane there may be anything.
                 doubt |= unsure & members
             if one.weight:
-                found &= members & passing
+                found &= counting
                 levels += found if one.weight == 1 else found * one.weight
             else:
                 lacking = members ^ members & (found | unsure)
@@ -227,8 +233,8 @@ class _Bank:
         """1 for shapes that are always asked alone."""
         self.fixed: Lanes = 0
         """The least level of such nodes; 0 if they do not do."""
-        self.asked: Sequence[tuple[_Many, Lanes]] = ()
-        """The plugins that answer for such nodes, each with its `members`."""
+        self.asked: Sequence[tuple[_Many, Lanes, Lanes]] = ()
+        """The plugins that answer for such nodes, each with its `members`, and those of them that may do."""
 
     def join(
         self,
@@ -245,7 +251,11 @@ class _Bank:
                     row.put(column, value)
         self.joined = len(given)
         self.passing, self.alone, self.fixed = [row.lanes for row in self._rows]
-        self.asked = [(one, one.members.lanes) for one in many if one.together.covers(self._size)]
+        self.asked = [
+            (one, one.members.lanes, one.members.lanes & self.passing)
+            for one in many
+            if one.together.covers(self._size)
+        ]
 
     def _judged(self, table: BoardTable, node: NodeInfo) -> tuple[int, int, int]:
         try:
@@ -300,8 +310,10 @@ class BoardTable:
         """The changes of the index that are in the column."""
         self._sets: dict[int, Bits] = {}
         """Level → its nodes, as far as somebody has asked."""
-        self._rows = self._board.rows
-        """The rows that had been computed when these were made."""
+        self._rows = self._board.latest.count
+        """So many rows had been computed when these were as the column is, …"""
+        self._written = self._rows
+        """… and so many when something else than a row was last written to it."""
         self._highest = 1
         self._may_be_higher = True
         """Some node may have a higher level than that."""
@@ -340,7 +352,9 @@ class BoardTable:
     @property
     def fit(self) -> Bits:
         """The nodes that pass the filters that go by states."""
-        everything = self._index.all
+        everything, end = self._index.all, (self._column + 1) * self._board.size
+        if self._board.levels.find(0, end - self._index.size, end) < 0:
+            return everything
         return everything ^ (everything & self._with(0))
 
     # --- keeping up ---------------------------------------------------------------------------------------------------
@@ -354,14 +368,34 @@ class BoardTable:
             places = index.changed_since(board.end)
         if self.is_void:
             raise NoBounds
-        if self._rows != board.rows:
-            self._rows = board.rows
-            self._sets.clear()
-            self._may_be_higher = True
+        if self._rows != board.latest.count:
+            self._follow_rows()
         for place in dict.fromkeys(places) if len(places) >= FAR else places:
             self._set(place, index.state_at[place])
         self._follow_traits()
         self._seen = index.changes
+
+    def _follow_rows(self) -> None:
+        """Have the sets as the column is."""
+        latest, sets = self._board.latest, self._sets
+        since = latest.since(self._rows, self._column)
+        self._rows, self._sets = latest.count, {}
+        if since is None or since.first < self._written:
+            self._may_be_higher = True
+            return
+        self._highest = max(since.levels.translate(None, _up_to(self._highest)), default=self._highest)
+        for level, bits in sets.items() if len(sets) <= SETS_MAX else ():
+            found = bits ^ (bits & since.changed)
+            if since.levels.count(level) <= COME_MAX:
+                for place in since.places_with(level):
+                    # It may have had another level since.
+                    if self._level_at(place) == level:
+                        found |= 1 << place
+                if found:
+                    self._sets[level] = found
+
+    def _level_at(self, place: int) -> int:
+        return self._board.levels[(self._column + 1) * self._board.size - 1 - place]
 
     def _set(self, place: int, state: NodeState) -> None:
         memo = self._memo
@@ -376,6 +410,7 @@ class BoardTable:
         if before == level:
             return
         levels[at] = level
+        self._written = self._board.latest.count
         self._highest = max(self._highest, level)
         bit, sets = 1 << place, self._sets
         if before in sets:

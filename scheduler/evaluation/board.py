@@ -21,6 +21,7 @@ from tidelog.framework.node_sets import Bits, Groups, first_place, places_in
 from tidelog.framework.offers import NodeSize, Together
 from tidelog.scheduler.evaluation.asking import Asked, Evaluation, NotFast
 from tidelog.scheduler.evaluation.kinds import (
+    Judge,
     NoBounds,
     TraitKind,
     TraitKinds,
@@ -325,22 +326,21 @@ class BoardTable:
             if not cell.states:
                 continue
             kind = self.kinds.of(cell.traits, lambda cell=cell: node_in(cell.bits))  # type: ignore[misc]
-            if self._is_easy(cell, kind):
+            judge = self._judge_if_easy(cell, kind)
+            if judge is not None:
                 for state in cell.states:
-                    known[state] = kind.fixed + 1 + kind.score(state.use)
+                    known[state] = kind.fixed + 1 + judge.score(state.use)
             else:
                 known.update((state, self._level(state)) for state in cell.states)
         return known
 
-    @staticmethod
-    def _is_easy(cell: Cell, kind: TraitKind) -> bool:
-        """All its states have room, and none is too good."""
-        return (
-            kind.passes
-            and not cell.is_full
-            and kind.fixed + sum(100 * weight for weight, _ in kind.scores) < _LEVEL_MAX
-            and kind.has_room(cell.high)
-        )
+    def _judge_if_easy(self, cell: Cell, kind: TraitKind) -> Judge | None:
+        """For a cell whose states all have room, and none is too good."""
+        if not kind.passes or cell.is_full:
+            return None
+        judge = self.kinds.judge(cell.traits, lambda: self._index.node_in(cell.bits))
+        most = kind.fixed + sum(100 * weight for weight, _ in judge.scores)
+        return judge if most < _LEVEL_MAX and judge.has_room(cell.high) else None
 
     def give_up(self) -> None:
         """Nobody asks any more."""

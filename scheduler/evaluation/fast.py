@@ -37,6 +37,7 @@ from tidelog.scheduler.evaluation.asking import (
 )
 from tidelog.scheduler.evaluation.board import Board
 from tidelog.scheduler.evaluation.columns import AnswerColumn
+from tidelog.scheduler.evaluation.kinds import TraitKind
 from tidelog.scheduler.evaluation.node_index import NodeIndex
 from tidelog.scheduler.evaluation.parts import AskingPlan, Outline, Part
 from tidelog.scheduler.evaluation.placements import PlacementMemory, Watch
@@ -93,6 +94,8 @@ class FastEvaluation:
         self._parts: WeakValueDictionary[tuple[object, ...], Part] = WeakValueDictionary()
         """By the number of the bundle and what its plugins read: those that some shape has."""
         self._plans: dict[tuple[Outline, ...], AskingPlan] = {}
+        self._kinds: dict[tuple[AskingPlan, bytes], dict[int, TraitKind]] = {}
+        """Those that shapes have in common."""
         self._board = Board(self._index)
         """Of the shapes there."""
         self._search = Search(self._index)
@@ -357,9 +360,22 @@ class FastEvaluation:
             if len(self._plans) >= PLANS_MAX:
                 self._plans.clear()
             plan = self._plans[outlines] = AskingPlan(self._framework, self._ways, outlines)
-        made = Prepared(self._ways, self._index, self._board, parts, plan, shared, pod)
+        kinds = self._kinds_for(plan, pod)
+        made = Prepared(self._ways, self._index, self._board, parts, plan, shared, pod, kinds)
         made.follow()
         return made
+
+    def _kinds_for(self, plan: AskingPlan, pod: PodInfo) -> dict[int, TraitKind]:
+        """What is known of nodes by their traits for pods that the plugins that go by traits sign like this one."""
+        if not plan.shares_kinds:
+            return {}
+        key = plan, _encode([one.plugin.sign_pod(pod) for one in plan.by_traits])
+        known = self._kinds.get(key)
+        if known is None:
+            if len(self._kinds) >= SHAPES_MAX:
+                self._kinds.clear()
+            known = self._kinds[key] = {}
+        return known
 
     def _keep_valid(self) -> None:
         framework = self._framework
@@ -380,6 +396,7 @@ class FastEvaluation:
     def _forget_shapes(self) -> None:
         self._shapes.clear()
         self._parts.clear()
+        self._kinds.clear()
         self._board = Board(self._index)
 
     def nominated_bits(self, nominator: Nominator) -> Bits:

@@ -18,17 +18,22 @@ Scores = tuple[tuple[int, Callable[[NodeUse], int]], ...]
 
 
 class TraitKind(NamedTuple):
-    """Nodes with equal traits, for one shape."""
+    """Nodes with equal traits, for all pods that the plugins that go by traits sign alike."""
 
     passes: bool
     """As far as filters go by traits."""
-    rooms: Rooms = ()
     fixed: int = 0
     """The part of the score that does not depend on the pods there."""
-    scores: Scores = ()
-    """With their weights."""
     raws: tuple[int, ...] = ()
     """To be normalised."""
+
+
+class Judge(NamedTuple):
+    """Judges nodes with equal traits by their use of cpu and memory, for one shape."""
+
+    rooms: Rooms
+    scores: Scores
+    """With their weights."""
 
     def has_room(self, use: NodeUse) -> bool:
         """The pod fits where cpu and memory are used so."""
@@ -60,15 +65,30 @@ def is_searchable(filters: Sequence[Asked], scorers: Sequence[Asked], raw_scorer
 class TraitKinds:
     """Of one shape, by the number of the traits."""
 
-    def __init__(self, evaluation: Evaluation) -> None:
+    def __init__(self, evaluation: Evaluation, kinds: dict[int, TraitKind]) -> None:
+        """`kinds` are shared with shapes that the plugins that go by traits cannot tell from this one."""
         self._evaluation = evaluation
-        self._kinds: dict[int, TraitKind] = {}
+        self._kinds = kinds
+        self._offered = 0
+        """The numbers of traits for which all plugins have functions, as a set of bits."""
+        self._judges: dict[int, Judge] = {}
+        """Those that somebody asked for: with hundreds of shapes and dozens of traits there would be too many."""
 
     def of(self, traits: int, sample: Callable[[], NodeInfo]) -> TraitKind:
         """`sample` gives a node with these traits. Raises NoBounds, or NotFast."""
         known = self._kinds.get(traits)
         if known is None:
             known = self._kinds[traits] = self._made(sample())
+        if known.passes and not self._offered >> traits & 1:
+            self._judge(sample())
+            self._offered |= 1 << traits
+        return known
+
+    def judge(self, traits: int, sample: Callable[[], NodeInfo]) -> Judge:
+        """For nodes with these traits, of which `sample` gives one. Raises NoBounds."""
+        known = self._judges.get(traits)
+        if known is None:
+            known = self._judges[traits] = self._judge(sample())
         return known
 
     def verdict(self, state: NodeState, sample: Callable[[NodeState], NodeInfo]) -> tuple[int, ...] | None:
@@ -76,37 +96,46 @@ class TraitKinds:
         cell = state.cell
         if cell.is_full:
             return None
-        kind = self._kinds.get(cell.traits)
+        kind, judge = self._kinds.get(cell.traits), self._judges.get(cell.traits)
         if kind is None:
             kind = self.of(cell.traits, lambda: sample(state))
         if not kind.passes:
             return None
+        if judge is None:
+            judge = self.judge(cell.traits, lambda: sample(state))
         use = state.use
-        if not kind.has_room(use):
+        if not judge.has_room(use):
             return None
-        return kind.fixed + kind.score(use), *kind.raws
+        return kind.fixed + judge.score(use), *kind.raws
 
     def _made(self, node: NodeInfo) -> TraitKind:
         evaluation = self._evaluation
         state, pod = evaluation.state, evaluation.pod
-        rooms: Rooms = ()
         for asked in evaluation.filters:
-            if asked.of_traits:
-                if asked.verdict(state, pod, node) is not None:
-                    return TraitKind(False)
-                continue
-            room = asked.plugin.use_fits(state, pod, node)
-            if room is None:
-                raise NoBounds
-            rooms = (*rooms, room)
-        fixed, scores = 0, []
+            if asked.of_traits and asked.verdict(state, pod, node) is not None:
+                return TraitKind(False)
+        fixed = 0
         for asked in evaluation.scorers:
             if asked.of_traits:
                 fixed += asked.weight * asked.raw_score(state, pod, node)
-            else:
-                scores.append((asked.weight, _use_score(asked, evaluation, node)))
         raws = tuple([asked.raw_score(state, pod, node) for asked in evaluation.raw_scorers])
-        return TraitKind(True, rooms, fixed, tuple(scores), raws)
+        return TraitKind(True, fixed, raws)
+
+    def _judge(self, node: NodeInfo) -> Judge:
+        evaluation = self._evaluation
+        rooms = [
+            asked.plugin.use_fits(evaluation.state, evaluation.pod, node)
+            for asked in evaluation.filters
+            if not asked.of_traits
+        ]
+        if None in rooms:
+            raise NoBounds
+        scores = [
+            (asked.weight, _use_score(asked, evaluation, node))
+            for asked in evaluation.scorers
+            if not asked.of_traits
+        ]
+        return Judge(tuple(rooms), tuple(scores))
 
 
 def _use_score(asked: Asked, evaluation: Evaluation, node: NodeInfo) -> Callable[[NodeUse], int]:

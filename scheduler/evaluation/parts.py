@@ -14,8 +14,9 @@ from typing import Any, NamedTuple
 from tidelog.framework.framework import Framework
 from tidelog.framework.interface import CycleState
 from tidelog.framework.node_info import PodInfo
-from tidelog.framework.offers import Domains, FollowsMoves
+from tidelog.framework.offers import Domains, FollowsMoves, LooksBeyond, SignsAttempts, SignsPods
 from tidelog.scheduler.evaluation.asking import (
+    Asked,
     Bundle,
     Evaluation,
     Way,
@@ -170,6 +171,10 @@ class Part:
         state.earlier = None
 
 
+def _follows_from_signature(asked: Asked) -> bool:
+    return isinstance(asked.plugin, SignsPods) and not isinstance(asked.plugin, SignsAttempts | LooksBeyond)
+
+
 class AskingPlan:
     """How plugins are asked where their parts are outlined so."""
 
@@ -203,6 +208,10 @@ class AskingPlan:
             self._filters, self._scorers, self._raw_scorers
         )
         """Whether all plugins that have a say may have bounds."""
+        self.by_traits = [one for one in (*self._filters, *by_state) if one.of_traits]
+        """The plugins that go by traits."""
+        self.shares_kinds = self.is_searchable and all(map(_follows_from_signature, self.by_traits))
+        """Pods that these sign alike have what they say in common."""
 
     def evaluation(self, state: CycleState, pod: PodInfo) -> Evaluation:
         """For this pod."""

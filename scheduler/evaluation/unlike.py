@@ -9,7 +9,7 @@ Costs some twenty microseconds, a few for each set of traits and each amount of 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from itertools import compress
 from typing import NamedTuple
@@ -20,6 +20,7 @@ from tidelog.framework.node_sets import Bits, Groups, first_place
 from tidelog.framework.offers import Bounds, ManyUses, Together
 from tidelog.scheduler.evaluation.asking import Asked, Evaluation
 from tidelog.scheduler.evaluation.kinds import (
+    Judge,
     NoBounds,
     TraitKind,
     TraitKinds,
@@ -97,7 +98,9 @@ class Search:
                 feasible &= ~nodes
         if not passing:
             return None
-        view = _View(self._cells, passing, asked)
+        view = _View(
+            self._cells, passing, asked, lambda traits: kinds.judge(traits, partial(self._sample_of, traits))
+        )
         feasible &= ~view.without_room()
         count = feasible.bit_count()
         if not count:
@@ -298,7 +301,7 @@ class _Block:
                     together.put_use(lane, state.use, self._cell.size)
         self._octets = ones(len(self.states)) * _LEVEL_MAX
 
-    def levels(self, asked: _AskedTogether, kind: TraitKind) -> bytes:
+    def levels(self, asked: _AskedTogether, judge: Callable[[], Judge]) -> bytes:
         """The sum of the scores that depend on the use, for each state."""
         sums = doubt = 0
         for one in asked.scorers:
@@ -309,9 +312,10 @@ class _Block:
         doubt &= self._octets
         if doubt:
             corrected = bytearray(levels)
+            score = judge().score
             # In these lanes there may be anything.
             for lane in marked(doubt):
-                corrected[lane] = kind.score(self.states[lane].use)
+                corrected[lane] = score(self.states[lane].use)
             return bytes(corrected)
         return levels
 
@@ -327,8 +331,15 @@ class _Block:
 class _View:
     """All cells, as the pod sees them."""
 
-    def __init__(self, cells: _Cells, passing: Mapping[int, TraitKind], asked: _AskedTogether) -> None:
-        """`passing`: the traits of nodes for which it may do. Raises NoBounds."""
+    def __init__(
+        self,
+        cells: _Cells,
+        passing: Mapping[int, TraitKind],
+        asked: _AskedTogether,
+        judge: Callable[[int], Judge],
+    ) -> None:
+        """`passing`: the traits of nodes for which it may do; `judge` gives who judges nodes with some traits. Raises NoBounds."""
+        self._judge = judge
         self._cells = cells
         self._passing = passing
         self._asked = asked
@@ -376,7 +387,7 @@ class _View:
             if not has_some:
                 out |= cell.bits
                 continue
-            has_room = passing[cell.traits].has_room
+            has_room = self._judge(cell.traits).has_room
             for state in cell.states:
                 if not has_room(state.use):
                     out |= state.bits
@@ -403,7 +414,7 @@ class _View:
         kind = self._passing[cell.traits]
         known = self._levels.get(cell)
         if known is None:
-            known = self._levels[cell] = self._levels_in(cell, kind)
+            known = self._levels[cell] = self._levels_in(cell)
         levels, states = known
         base = score + kind.fixed
         for level in range(bound - base, -1, -1):
@@ -418,13 +429,14 @@ class _View:
                 return total, found
         return best, []
 
-    def _levels_in(self, cell: Cell, kind: TraitKind) -> tuple[bytes, Sequence[NodeState]]:
+    def _levels_in(self, cell: Cell) -> tuple[bytes, Sequence[NodeState]]:
         """States of the cell, all in which nodes are, and the sums of their scores that depend on the use."""
         if len(cell.states) <= FEW:
             states = [*cell.states]
-            return bytes([kind.score(state.use) for state in states]), states
+            score = self._judge(cell.traits).score
+            return bytes([score(state.use) for state in states]), states
         block = self._cells.block(cell)
-        return block.levels(self._asked, kind), block.states
+        return block.levels(self._asked, partial(self._judge, cell.traits)), block.states
 
 
 class _AskedTogether(NamedTuple):

@@ -373,10 +373,12 @@ class FreeOfUses(_ManyFree):
 
     def answers_for(self, pod: PodInfo) -> tuple[Lanes, Lanes]:
         cpu, memory = self._amounts(pod)
-        return self.bounds_for(pod), self._cpu.unsure(cpu) | self._memory.unsure(memory)
+        return self._scores_for(cpu, memory), self._cpu.unsure(cpu) | self._memory.unsure(memory)
 
     def bounds_for(self, pod: PodInfo) -> Lanes:
-        cpu, memory = self._amounts(pod)
+        return self._scores_for(*self._amounts(pod))
+
+    def _scores_for(self, cpu: int, memory: int) -> Lanes:
         return self._free(
             self._percent(self._cpu.less(cpu), is_enough=cpu <= self._cpu.least),
             self._percent(self._memory.less(memory), is_enough=memory <= self._memory.least),

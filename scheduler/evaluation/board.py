@@ -385,9 +385,10 @@ class BoardTable:
             return
         self._highest = max(since.levels.translate(None, _up_to(self._highest)), default=self._highest)
         for level, bits in sets.items() if len(sets) <= SETS_MAX else ():
-            found = bits ^ (bits & since.changed)
-            if since.levels.count(level) <= COME_MAX:
-                for place in since.places_with(level):
+            come = since.places_with(level, COME_MAX)
+            if len(come) <= COME_MAX:
+                found = bits ^ (bits & since.changed)
+                for place in come:
                     # It may have had another level since.
                     if self._level_at(place) == level:
                         found |= 1 << place

@@ -69,8 +69,6 @@ class TraitKinds:
         """`kinds` are shared with shapes that the plugins that go by traits cannot tell from this one."""
         self._evaluation = evaluation
         self._kinds = kinds
-        self._offered = 0
-        """The numbers of traits for which all plugins have functions, as a set of bits."""
         self._judges: dict[int, Judge] = {}
         """Those that somebody asked for: with hundreds of shapes and dozens of traits there would be too many."""
 
@@ -79,9 +77,9 @@ class TraitKinds:
         known = self._kinds.get(traits)
         if known is None:
             known = self._kinds[traits] = self._made(sample())
-        if known.passes and not self._offered >> traits & 1:
-            self._judge(sample())
-            self._offered |= 1 << traits
+        if known.passes and not self._judges:
+            # Whether plugins have functions follows from the pod, where they answer for many nodes at once.
+            self.judge(traits, sample)
         return known
 
     def judge(self, traits: int, sample: Callable[[], NodeInfo]) -> Judge:

@@ -5,7 +5,6 @@ So the sets of nodes that were found in a column stay, and follow: who is in one
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import NamedTuple
 
 from tidelog.framework.node_sets import Bits
@@ -29,12 +28,15 @@ class Since(NamedTuple):
     first: int
     """The number of the first of these rows."""
 
-    def places_with(self, level: int) -> Iterator[int]:
-        """The nodes for which this level was written."""
-        at = self.levels.find(level)
-        while at >= 0:
-            yield self.places[(self.first + at) % ROWS]
-            at = self.levels.find(level, at + 1)
+    def places_with(self, level: int, most: int) -> list[int]:
+        """The nodes for which this level was written; if they are more than `most`, no more than show that."""
+        levels, places, first = self.levels, self.places, self.first
+        found: list[int] = []
+        at = levels.find(level)
+        while at >= 0 and len(found) <= most:
+            found.append(places[(first + at) % ROWS])
+            at = levels.find(level, at + 1)
+        return found
 
 
 class LatestRows:

@@ -110,6 +110,35 @@ def test_first_pods_are_placed_though_all_nodes_with_the_best_traits_are_full(as
     assert "full" not in [driver.placements()[f"default/p{number}"] for number in range(3)]
 
 
+class CountingByTraits(Tainted):
+    """Counts how often it is asked."""
+
+    name = "CountingByTraits"
+    asked = 0
+
+    def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
+        CountingByTraits.asked += 1
+        return super().score(state, pod, node)
+
+
+def test_plugins_that_go_by_traits_are_asked_once_for_all_shapes_that_they_cannot_tell_apart(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(CountingByTraits, "asked", 0)
+    registry = registry_with([CountingByTraits])
+    driver = Driver(registry)
+    driver.start(configured(registry, [CountingByTraits]))
+    driver.put(*(b.node(f"n{i}").capacity(cpu=str(4 + i % 5)).build() for i in range(20)))
+
+    for number in range(30):
+        made = b.pod(f"p{number}").scheduler("default-scheduler").image(f"example.com/{number}:1")
+        driver.put(made.request(cpu=f"{number + 1}0m").build())
+        driver.settle()
+
+    assert len(driver.placements()) == 30
+    assert CountingByTraits.asked == 5
+
+
 class Dear(Plugin):
     """Takes so long that an attempt is interrupted."""
 

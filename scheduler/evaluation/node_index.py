@@ -26,6 +26,9 @@ from tidelog.scheduler.evaluation.node_places import NodePlaces
 GRID = 48
 """Nodes are about equally full if so many steps of cpu and memory do not tell them apart; arbitrary within a factor of two."""
 
+WIDENINGS = 8
+"""In so many steps what is known of the least and the most that such nodes use grows at most; arbitrary within a factor of two."""
+
 EMPTY_STATES_MAX = 1_000
 """So many states are kept although no node is in them: the next node is likely to come into one of them, and its verdicts are known."""
 
@@ -72,11 +75,18 @@ class Cell:
         """All states that it has ever had use at least and at most so much."""
 
     def widen(self, use: NodeUse) -> bool:
-        """These hold for such a node as well; whether they did not."""
+        """These hold for such a node as well; whether they did not. Then they are in whole steps, so that not every other node widens them again."""
         low, high = self.low, self.high
         for one, least, most in zip(use, low, high, strict=True):
             if not least <= one <= most:
-                self.low, self.high = NodeUse(*map(min, low, use)), NodeUse(*map(max, high, use))
+                cpu, memory = [amount // (GRID * WIDENINGS) or 1 for amount in self.size]
+                steps = cpu, memory, cpu, memory
+                self.low = NodeUse(
+                    *[a if a <= b else b - b % step for a, b, step in zip(low, use, steps, strict=True)]
+                )
+                self.high = NodeUse(
+                    *[a if a >= b else b + -b % step for a, b, step in zip(high, use, steps, strict=True)]
+                )
                 return True
         return False
 

@@ -366,7 +366,7 @@ class FastEvaluation:
         return made
 
     def _kinds_for(self, plan: AskingPlan, pod: PodInfo) -> dict[int, TraitKind]:
-        """What is known of nodes by their traits for pods that the plugins that go by traits sign like this one."""
+        """The kinds of nodes for pods that the plugins that go by traits sign like this one."""
         if not plan.shares_kinds:
             return {}
         key = plan, _encode([one.plugin.sign_pod(pod) for one in plan.by_traits])

@@ -17,12 +17,12 @@ _BLOCKS = ROWS // _BLOCK
 
 
 class Since(NamedTuple):
-    """What has changed in a column."""
+    """The changes of a column."""
 
     changed: Bits
     """These nodes at most."""
     levels: bytearray
-    """What was written, in order, and perhaps some that was known already; a node may be there twice."""
+    """Those that were written, in order, and perhaps some that were known already; a node may be there twice."""
     places: list[int]
     """Of the rows, in turn."""
     first: int
@@ -71,7 +71,7 @@ class LatestRows:
         self.count += 2 * ROWS - self.count % _BLOCK
 
     def since(self, count: int, column: int) -> Since | None:
-        """What has changed in the column since there had been so many rows, which were fewer; None if that is not remembered."""
+        """The changes of the column since there had been so many rows, which were fewer; None if they are not remembered."""
         first = count - count % _BLOCK
         if self.count - first > ROWS:
             return None

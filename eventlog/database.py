@@ -377,8 +377,8 @@ def compact(connection: sqlite3.Connection, anchor: Head) -> None:
 
 
 def check_storage(connection: sqlite3.Connection) -> list[str]:
-    """SQLite's complaints about the structure of the file, one line each."""
-    rows = connection.execute("PRAGMA quick_check(10)").fetchall()
+    """SQLite's complaints about the structure of the file, one line each; of what the indexes hold, too, by which rows are found to be removed."""
+    rows = connection.execute("PRAGMA integrity_check(10)").fetchall()
     # A row may hold many lines, beginning with a heading between asterisks.
     found = [line for (text,) in rows for line in str(text).splitlines() if not line.startswith("***")]
     return [] if found == ["ok"] else found

@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -223,6 +224,25 @@ async def test_file_that_is_broken_without_loss_is_made_anew(tmp_path: Path) -> 
     path = tmp_path / "c.db"
     records = await make(path, compact_to=12)
     destroy_page(path, page_of(path, "parts"))
+    with pytest.raises(LogError, match="every record is there, but SQLite finds its file damaged"):
+        await repair(path, accept_loss=False)
+
+    done = await repair(path, accept_loss=True)
+
+    assert (done.kept, done.lost_last) == (20, 20)
+    assert await read(path) == records
+
+
+async def test_damage_to_what_an_index_holds_is_repaired(tmp_path: Path) -> None:
+    path = tmp_path / "c.db"
+    records = await make(path, compact_to=12)
+    start = (page_of(path, "sqlite_autoindex_parts_1") - 1) * 4096
+    content = bytearray(path.read_bytes())
+    cell = start + int.from_bytes(content[start + 8 : start + 10], "big")
+    content[cell + 2] = 0x7F  # The type of its first column: a text that is longer than the cell.
+    path.write_bytes(content)
+    with closing(sqlite3.connect(path)) as raw:
+        assert raw.execute("PRAGMA quick_check").fetchall() == [("ok",)]
     with pytest.raises(LogError, match="every record is there, but SQLite finds its file damaged"):
         await repair(path, accept_loss=False)
 

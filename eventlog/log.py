@@ -630,7 +630,8 @@ class _Chain:
         except (TypeError, ValueError, OverflowError) as error:
             raise LogError(f"{draft.key!a}: {kind} cannot be appended: {error}") from error
         self.records.append(Record(seq, at, draft.author, kind, draft.key, draft.cause, body, digest))
-        if isinstance(draft.body, Outcome):
+        if isinstance(draft.body, Outcome) and not getattr(draft.body, "writes", ()):
+            # A write's patch belongs to the plugin that gave it, and may be another one by then.
             self.outcomes.append((seq, draft.body))
         self.size += len(body)
         self._seq, self._epoch, self._digest = seq, epoch, digest

@@ -449,7 +449,7 @@ class Evicted(Outcome, frozen=True, kw_only=True):
     protected: bool = False
     """No disruption budget of the pod may be broken for this preemptor (KEP-4664)."""
     budgets: tuple[str, ...] = ()
-    """Keys of the disruption budgets that the eviction was charged to."""
+    """Keys of the disruption budgets that the eviction was charged to; none was where the victim waited, on no node yet, and only lost its place."""
     message: str = ""
 
 

@@ -9,17 +9,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from tidelog.api.errors import LogDamaged, TidelogError
 from tidelog.daemon.process.logs import fields
 from tidelog.eventlog.reader import LogReader
-from tidelog.eventlog.records import Record
+from tidelog.eventlog.records import Body, Record
 from tidelog.plugins.registry import Registry
 from tidelog.replay.states import State, newest_state
 from tidelog.scheduler.core import Core
 from tidelog.scheduler.recorded import contradiction
 from tidelog.scheduler.recovery import Recovery
+
+Fold = Callable[[Record, Body], None]
 
 RECORDS_PER_TURN = 100
 """Arbitrary; a few milliseconds."""
@@ -50,11 +52,17 @@ async def recovered_core(log: LogReader, registry: Registry, seq: int | None = N
 
 
 async def recovered_state(log: LogReader, registry: Registry, seq: int | None = None) -> State:
-    """The same, with the table that the core began with, as it was then."""
+    """The same, with the table of objects after the same record, if the core began with one; it shares the core's objects."""
     state = await _beginning(log, registry, seq)
-    recovery = Recovery(state.core)
-    await follow(recovery, log, seq)
-    await complete(recovery, log.name)
+    recovery, table = Recovery(state.core), state.table
+
+    def fold(record: Record, body: Body) -> None:
+        if table is not None and record.seq > table.seq:
+            table.apply(record, body)
+
+    async for batch in log.read_batches(recovery.read + 1, seq):
+        await take(recovery, batch, log.name, fold)
+    await _step(recovery.finish(), log.name, fold)
     return state
 
 
@@ -74,17 +82,11 @@ async def _beginning(log: LogReader, registry: Registry, seq: int | None) -> Sta
     return state
 
 
-async def follow(recovery: Recovery, log: LogReader, last: int | None = None) -> None:
-    """Read what is there, up to `last`, and consume what of it is certain."""
-    async for batch in log.read_batches(recovery.read + 1, last):
-        await take(recovery, batch, log.name)
-
-
-async def take(recovery: Recovery, batch: list[Record], name: str) -> None:
-    """Consume what becomes certain by these records."""
+async def take(recovery: Recovery, batch: list[Record], name: str, fold: Fold | None = None) -> None:
+    """Consume what becomes certain by these records. `fold`: is told each that was consumed."""
     with _believing(name):
         recovery.add(batch)
-    await _step(recovery.advance(), name)
+    await _step(recovery.advance(), name, fold)
 
 
 async def complete(recovery: Recovery, name: str) -> None:
@@ -92,9 +94,11 @@ async def complete(recovery: Recovery, name: str) -> None:
     await _step(recovery.finish(), name)
 
 
-async def _step(records: Iterable[object], name: str) -> None:
+async def _step(records: Iterable[tuple[Record, Body]], name: str, fold: Fold | None = None) -> None:
     with _believing(name):
-        for count, _ in enumerate(records, start=1):
+        for count, (record, body) in enumerate(records, start=1):
+            if fold is not None:
+                fold(record, body)
             if count % RECORDS_PER_TURN == 0:
                 await asyncio.sleep(0)
 

@@ -178,34 +178,48 @@ class DynamicResources(Plugin):
     def sign_attempt(self, state: CycleState, pod: PodInfo) -> object | None:
         """Return the claims' requests, or from where they can be used: not which claims they are."""
         devices = self.handle.listers.devices
-        # The members of a group share the attempt.
-        of_its_own = (state.turn, pod.uid) if self._tells_members_apart else state.turn
         try:
             claims = self._claims_of(pod.pod)
         except NoClaim as problem:
             return str(problem)
-        if devices.claims_controlled_by(pod.pod.metadata.uid) and self._left_over(pod) is not None:
-            return of_its_own
-        told = [self._told(claim) for claim in claims]
-        if None in told:
-            return of_its_own
-        return told, devices.classes_generation, devices.shared_generation, self._stock.shared()
+        has_left = (
+            bool(devices.claims_controlled_by(pod.pod.metadata.uid)) and self._left_over(pod) is not None
+        )
+        if not self._tells_members_apart and (has_left or any(map(self._was_not_told, claims))):
+            return state.turn, state.at
+        told = [self._told(claim, state.at) for claim in claims]
+        own = (state.turn, state.at, pod.uid) if has_left else None
+        return told, own, devices.classes_generation, devices.shared_generation, self._stock.shared()
 
-    def _told(self, claim: ResourceClaim) -> object | None:
-        """None of a claim of which more matters: how long it has waited for its devices, or that it has them by a promise."""
+    def _told(self, claim: ResourceClaim, now: int) -> object:
+        """What of the claim the answers go by."""
         allocation, given = claim.status.allocation, self._stock.given_to(claim)
         if given is not None:
             return given.node_selector, points(claim, given), False
         if allocation is None:
             return claim.spec
         if self.handle.upstream and self.handle.listers.devices.is_promised(claim):
-            return None
+            return claim.metadata.namespace, claim.metadata.name
+        is_usable = self._may_get_ready(claim, now)
+        return allocation.node_selector, points(claim, allocation), True, is_usable
+
+    def _may_get_ready(self, claim: ResourceClaim, now: int) -> bool:
+        """Its devices are ready, or there is time left for them."""
         try:
-            if unready(claim) is not None:
-                return None
+            return unready(claim) is None or not is_late(claim, now, self._binding_timeout)
         except Failed:
-            return None
-        return allocation.node_selector, points(claim, allocation), True
+            return False
+
+    def _was_not_told(self, claim: ResourceClaim) -> bool:
+        """Before behaviour 23 the answers for a pod with such a claim were those for all members of its group that were asked about after it."""
+        if claim.status.allocation is None or self._stock.given_to(claim) is not None:
+            return False
+        if self.handle.upstream and self.handle.listers.devices.is_promised(claim):
+            return True
+        try:
+            return unready(claim) is not None
+        except Failed:
+            return True
 
     def _left_over(self, pod: PodInfo) -> ResourceClaim | None:
         """A claim of extended resources that an earlier attempt has made."""
@@ -332,13 +346,7 @@ class DynamicResources(Plugin):
             return True
         if seen.reach is not None and not seen.reach(node.node):
             return False
-        if seen.is_given:
-            return True
-        try:
-            missing = unready(seen.claim)
-        except Failed:
-            return False
-        return missing is None or not is_late(seen.claim, now, self._binding_timeout)
+        return seen.is_given or self._may_get_ready(seen.claim, now)
 
     def _plan(self, cycle: Cycle, pod: Pod, node: NodeInfo, wanted: tuple[str, ...]) -> NodePlan | Status:
         assert cycle.allocator is not None

@@ -11,6 +11,7 @@ import pytest
 
 from tidelog.api.errors import InternalError, LogDamaged, LogError, LogFenced, LogFull
 from tidelog.api.objects import ObjectMeta, Pod
+from tidelog.api.writes import Write
 from tidelog.eventlog import log as log_module
 from tidelog.eventlog.log import AppendMoment, Log, memory_log, open_log
 from tidelog.eventlog.memory import MemoryStore
@@ -27,6 +28,7 @@ from tidelog.eventlog.records import (
     Scheduled,
     SchedulerStarted,
     Tick,
+    Unschedulable,
     decode_body,
 )
 from tidelog.eventlog.store import Head, Snapshot
@@ -738,6 +740,21 @@ async def test_outcome_is_not_decoded_for_who_asks_beside_the_one_who_decided_it
     assert first is draft.body
     assert second is not first
     assert second == first
+
+
+@pytest.mark.unreplayed("the records are made by hand: outcomes of no attempt")
+async def test_outcome_with_what_a_plugin_writes_is_decoded_for_everybody_else() -> None:
+    notes = {"by": "p1"}
+    write = Write(key="Node//n1", uid="", verb="patch", patch={"metadata": {"annotations": notes}})
+    body = Unschedulable(attempt=1, observed=1, at=1, epoch=0, message="", writes=(write,))
+    async with await memory_log() as log:
+        (record,) = await log.append([Draft(body=body, author="scheduler", key="Pod/default/x")])
+        notes["by"] = "p2"  # The plugin goes on with its dict.
+
+        found = log.body_of(record)
+
+    assert isinstance(found, Unschedulable)
+    assert found.writes[0].patch == {"metadata": {"annotations": {"by": "p1"}}}
 
 
 async def test_outcome_of_a_request_that_is_refused_is_nobodys_body() -> None:

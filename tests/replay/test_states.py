@@ -120,6 +120,20 @@ async def test_state_and_its_table_share_the_objects(story: Story) -> None:
         assert all(state.table.get(key) is obj for key, obj in state.core.objects.items())
 
 
+async def test_table_comes_to_the_end_of_the_log_with_the_core_and_each_record_is_decoded_once(
+    story: Story,
+) -> None:
+    async with await story.log() as log:
+        await story.keep(OBJECTS, 1, story.tables[1])
+        await story.keep(SNAPSHOT, 1, story.states[1])
+
+        state = await recovered_state(log, Registry())
+
+        assert state.table is not None
+        assert state.table.encode() == story.tables[-1]
+        assert all(state.table.get(key) is obj for key, obj in state.core.objects.items())
+
+
 async def test_damaged_snapshot_is_passed_over_whichever_it_is(story: Story) -> None:
     async with await story.log() as log:
         for whole in (0, 2):

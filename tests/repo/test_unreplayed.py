@@ -13,7 +13,7 @@ REASONS = {
     "their files are taken away, cut and overwritten": 2,
     "the log contradicts itself": 1,
     "the test answers the evictions": 9,
-    "the records are made by hand: outcomes of no attempt": 4,
+    "the records are made by hand: outcomes of no attempt": 5,
     "the records are made by hand: an outcome of no attempt": 1,
     "the records are made by hand: a configuration of nothing": 1,
     "the records are made by hand: configurations of nothing": 1,

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 import pytest
 from msgspec.structs import replace
 
-from tidelog.api.objects import Node, Object, Pod, PodResourceClaim, PodSchedulingGroup
+from tidelog.api.objects import Node, Object, Pod, PodResourceClaim, PodSchedulingGroup, ResourceClaim
 from tidelog.api.times import NANOS
+from tidelog.eventlog.records import Reserved, decode_body
 from tidelog.framework.effort import Paused
 from tidelog.framework.node_info import PodInfo
 from tidelog.plugins.dynamic_resources.search import Search
@@ -253,3 +254,26 @@ def test_devices_that_many_nodes_reach_are_searched_in_vain_once(monkeypatch: py
     driver.put(d.resource_slice("more", ["x"], node="n50", driver="other"), d.device_class())
     driver.advance(60)
     assert driver.placements() == {"default/p": "n50"}
+
+
+def test_claim_whose_devices_move_between_two_turns_is_looked_at_anew() -> None:
+    def claim(node: str) -> ResourceClaim:
+        return d.claim("c", status=d.allocated("gpu", pool="p", node=node, conditions=["Attached"]))
+
+    driver = Driver()
+    driver.start()
+    driver.put(CLASS, *(b.node(f"n{i}").build() for i in range(60)))
+    # What the plugins say of nodes without claims is known, so that nothing but the claim is asked about.
+    driver.put(d.claim("first", status=d.allocated("gpu", pool="q")), claiming("first", "first"))
+    driver.settle()
+    driver.put(claim("n1"), claiming("p", "c"))
+    with pytest.raises(Paused):
+        driver.core.attempt(driver.now, 10)
+
+    driver.put(claim("n2"))
+    driver.settle()
+
+    reserved = [decode_body(record) for record in driver.records if record.kind == "Reserved"]
+    assert isinstance(reserved[-1], Reserved)
+    assert reserved[-1].node == "n2"
+    assert verify(driver.records, driver.registry).first_difference is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 from msgspec.structs import replace
 
 from tests.worlds.groups import (
@@ -40,6 +41,25 @@ def names(driver: Driver, name: str = "shared") -> list[str]:
 def chosen(driver: Driver) -> list[PlacementChosen]:
     bodies = [decode_body(record) for record in driver.records]
     return [body for body in bodies if isinstance(body, PlacementChosen)]
+
+
+def test_member_whose_own_device_is_not_ready_is_asked_about_in_each_placement() -> None:
+    driver = started()
+    driver.put(*(node(f"a{i}", "a", "1" if i == 0 else "500m") for i in range(20)))
+    driver.put(*(node(f"b{i}", "b", "4") for i in range(20)), d.device_class())
+    for rack in "ab":
+        reach = msgspec.to_builtins(in_rack(rack))
+        driver.put(d.resource_slice(f"p{rack}", ["x"], pool=f"p{rack}", nodeSelector=reach))
+    for name in ("train-0", "train-1"):
+        driver.put(d.claim(name, status=d.allocated("gpu", pool=name, conditions=["Attached"])))
+        pod = b.pod(name).group("train").request(cpu="1").scheduler("default-scheduler")
+        driver.put(pod.claim("own", claim=name).claim("all", claim="all").build())
+    driver.put(d.claim("all"), b.pod_group("train", min_count=2))
+
+    driver.settle()
+
+    assert sorted(chosen(driver)[0].assignment) == ["Pod/default/train-0", "Pod/default/train-1"]
+    assert all(name.startswith("b") for name in chosen(driver)[0].assignment.values())
 
 
 def tempt_the_first_member(driver: Driver) -> None:

@@ -242,7 +242,7 @@ class RoomsTogether(Protocol):
     """For a plugin that is `UseRooms`."""
 
     def rooms_together(self) -> Together | None:
-        """For pods for which `use_fits` has a function: 1 where that says True, else 0. It depends on nothing of the node but use and size, and whether there is a function on the pod alone."""
+        """For pods for which `use_fits` has a function: 1 where that says True, else 0. It depends on nothing of the node but use and size. Where there is no function for nodes with some traits, this is not asked."""
 
 
 @runtime_checkable
@@ -250,7 +250,7 @@ class ScoresTogether(Protocol):
     """For a plugin that is `UseScores`."""
 
     def scores_together(self) -> Together | None:
-        """For pods for which `use_score` has a score: that score. It depends on nothing of the node but use and size, and whether there is one on the pod alone."""
+        """For pods for which `use_score` has a score: that score. It depends on nothing of the node but use and size. Where there is none for nodes with some traits, this is not asked."""
 
 
 @runtime_checkable

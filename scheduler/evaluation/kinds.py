@@ -76,9 +76,13 @@ class TraitKinds:
         """`sample` gives a node with these traits. Raises NoBounds, or NotFast."""
         known = self._kinds.get(traits)
         if known is None:
-            known = self._kinds[traits] = self._made(sample())
+            node = sample()
+            known = self._made(node)
+            if known.passes:
+                self._judge(node)  # Raises NoBounds where a plugin has no function for such nodes.
+            self._kinds[traits] = known
         if known.passes and not self._judges:
-            # Whether plugins have functions follows from the pod, where they answer for many nodes at once.
+            # For these nodes plugins have functions, for pods that they cannot tell from this one; whether they have for this one is asked once.
             self.judge(traits, sample)
         return known
 

@@ -63,9 +63,10 @@ class Flights:
     def let_go(self, attempt: int) -> None:
         """Nobody will ask about the attempt any more."""
         self._held.pop(attempt, None)
+        self.drop_notes()  # There may be no record for long.
 
     def drop_notes(self) -> None:
-        """Forget what happened before the oldest attempt in flight. Called after each record; nearly always there is nothing to forget."""
+        """Forget what happened before the oldest attempt in flight. Nearly always there is nothing to forget."""
         if not self._observed:
             return
         first = next(iter(self._observed), None)

@@ -181,8 +181,14 @@ class Lease(Leadership):
             return True  # It is tried again, as long as there is time.
         if renewed is None:
             return False
-        self._held, self._renewed_at = renewed, began
+        self._renewed(renewed, began)
         return True
+
+    def _renewed(self, held: LeaseObject, began: int) -> None:
+        waited = self.leading and not self.may_write()
+        self._held, self._renewed_at = held, began
+        if waited:
+            self._changed()  # Who has something to write may do so again.
 
     async def _put(self, spec: _LeaseSpec, version: str) -> LeaseObject | None:
         """The object as it is now; None if it was changed meanwhile."""
@@ -197,7 +203,7 @@ class Lease(Leadership):
     # --- changes of leadership ----------------------------------------------------------------------------------------
 
     async def _won(self, held: LeaseObject, began: int) -> None:
-        self._held, self._renewed_at = held, began
+        self._renewed(held, began)
         if self.leading:
             return
         self.leading, self.holder = True, self._identity

@@ -192,7 +192,7 @@ class DynamicResources(Plugin):
         return told, own, devices.classes_generation, devices.shared_generation, self._stock.shared()
 
     def _told(self, claim: ResourceClaim, now: int) -> object:
-        """What of the claim the answers go by."""
+        """Return what of the claim the answers go by."""
         allocation, given = claim.status.allocation, self._stock.given_to(claim)
         if given is not None:
             return given.node_selector, points(claim, given), False

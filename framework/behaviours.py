@@ -55,6 +55,7 @@ BOUND_AS_THEY_ARE = 22
 MEMBERS_ARE_TOLD_APART = 23
 QUORUMS_LAST = 24
 LESS_ATTACHED_WAKES = 25
+OBSTACLES_GONE_WAKE = 26
 
 BEHAVIOURS: dict[int, Behaviour] = {
     GUARDED_STARTING_PODS: Behaviour(
@@ -181,6 +182,11 @@ BEHAVIOURS: dict[int, Behaviour] = {
         "less-attached-wakes",
         "0.1.0",
         "A pod that NodeVolumeLimits rejected is woken by all that may leave its volumes room: claims, volumes and classes that go, a claim that gets another volume than one made for it, a limit that ends, a driver that is installed or need not be, and another pod with one of its claims.",
+    ),
+    OBSTACLES_GONE_WAKE: Behaviour(
+        "obstacles-gone-wake",
+        "0.1.0",
+        "A pod is woken when what kept it away goes: for VolumeRestrictions the node of a pod that has its claim for itself and a pod of another namespace that has its disk, for DynamicResources devices that a claim gives back for others, a claim of its own that was left over, a class that backed its extended resource, and a slice where all devices are asked for or that its pool had too many.",
     ),
 }
 """Number → what changed."""

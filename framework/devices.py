@@ -155,6 +155,10 @@ class Devices:
         """All slices, by name."""
         return tuple(self._slices[name] for name in sorted(self._slices))
 
+    def slices_of_pool(self, driver: str, pool: str) -> Sequence[ResourceSlice]:
+        """The slices of the pool, in no order that means anything."""
+        return tuple(self._slices[name] for name in self._of_pool.get((driver, pool), {}))
+
     def nodes_of_pool(self, driver: str, pool: str) -> Sequence[str]:
         """The nodes that slices of the pool name, in no order that means anything; an empty name for a slice that more than one node may reach."""
         return tuple(self._of_pool.get((driver, pool), {}).values())

@@ -58,10 +58,15 @@ def backed_requests(requests: Mapping[str, int], backing: Backing) -> dict[str, 
     return wanted if any(backing(name) is not None for name in wanted) else {}
 
 
+def is_special(claim: ResourceClaim) -> bool:
+    """Whether it was made for a pod's extended resources."""
+    return claim.metadata.annotations.get(ANNOTATION) == "true"
+
+
 def special_claim(pod: Pod, stored: Sequence[ResourceClaim]) -> ResourceClaim:
     """The claim that an earlier attempt left, or one that nobody has made yet."""
     for claim in stored:
-        if claim.metadata.annotations.get(ANNOTATION) == "true":
+        if is_special(claim):
             return claim
     meta = pod.metadata
     owner = OwnerReference(api_version="v1", kind="Pod", name=meta.name, uid=meta.uid, controller=True)

@@ -30,6 +30,7 @@ from tidelog.framework.arithmetic import scaled_to_maximum
 from tidelog.framework.behaviours import (
     DEVICE_PLACEMENTS,
     MEMBERS_ARE_TOLD_APART,
+    OBSTACLES_GONE_WAKE,
     SEARCHES_OF_THEIR_OWN,
     SELECTORS_PAUSE_NOBODY,
 )
@@ -536,7 +537,8 @@ class DynamicResources(Plugin):
     # --- hints ------------------------------------------------------------------------------------------------------------
 
     def events_to_register(self) -> list[EventRegistration]:
-        return registrations(lambda: self.handle.listers.devices.claim)
+        wider = not self.handle.upstream and self.handle.behaves(OBSTACLES_GONE_WAKE)
+        return registrations(lambda: self.handle.listers.devices, wider=wider)
 
 
 _pre_enqueue: type[PreEnqueuePlugin] = DynamicResources

@@ -7,9 +7,10 @@ from typing import ClassVar
 
 import msgspec
 
-from tidelog.api.objects import Pod, Volume
+from tidelog.api.objects import Node, Pod, Volume
+from tidelog.api.storage import PersistentVolumeClaim
 from tidelog.api.volumes import READ_WRITE_ONCE_POD
-from tidelog.framework.behaviours import NODES_WAKE_FOR_VOLUMES
+from tidelog.framework.behaviours import NODES_WAKE_FOR_VOLUMES, OBSTACLES_GONE_WAKE
 from tidelog.framework.events import Action, ClusterEvent, EventRegistration, Hint, Resource, WaitingPod
 from tidelog.framework.interface import (
     SKIP,
@@ -69,6 +70,7 @@ class VolumeRestrictions(Plugin):
     def __init__(self, args: None, handle: Handle) -> None:
         super().__init__(args, handle)
         self._counts_pods = not handle.upstream and handle.behaves(NODES_WAKE_FOR_VOLUMES)
+        self._wakes_for_all = not handle.upstream and handle.behaves(OBSTACLES_GONE_WAKE)
 
     def sign_pod(self, pod: PodInfo) -> object:
         """The disks, and whether there may be claims."""
@@ -104,7 +106,7 @@ class VolumeRestrictions(Plugin):
             claim = self.handle.listers.storage.claim(pod.namespace, name)
             if claim is None:
                 return unresolvable(not_found(name))
-            if READ_WRITE_ONCE_POD in claim.spec.access_modes:
+            if _is_for_one_pod(claim):
                 names.add(name)
         has_disks = any(_is_disk(volume) for volume in pod.pod.spec.volumes)
         in_use = self.handle.snapshot.nodes_with_claim
@@ -134,13 +136,29 @@ class VolumeRestrictions(Plugin):
 
     def events_to_register(self) -> Sequence[EventRegistration]:
         """The end of a pod that is in the way, a node, the claim."""
-        return [
-            EventRegistration(ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE), _when_pod_gone),
+        found = [
+            EventRegistration(ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE), self._when_pod_gone),
             EventRegistration(ClusterEvent(Resource.NODE, Action.ADD)),
             EventRegistration(
                 ClusterEvent(Resource.PERSISTENT_VOLUME_CLAIM, Action.ADD), concerns_mounted_claim
             ),
         ]
+        if self._wakes_for_all:
+            found.append(EventRegistration(ClusterEvent(Resource.NODE, Action.DELETE), self._when_node_gone))
+        return found
+
+    def _when_pod_gone(self, waiting: WaitingPod, old: Pod, _new: None) -> Hint:
+        """Claims are a namespace's own, disks are not. (kube-scheduler looks at pods of the namespace only.)"""
+        pod = waiting.pod
+        if pod.metadata.namespace != old.metadata.namespace:
+            return queue_if(self._wakes_for_all and conflict(pod, old))
+        return queue_if(conflict(pod, old) or not set(mounted_names(pod)).isdisjoint(mounted_names(old)))
+
+    def _when_node_gone(self, waiting: WaitingPod, _old: Node, _new: None) -> Hint:
+        """Its pods count no more as users of claims that only one pod may use. (kube-scheduler has the pod wait for a flush.)"""
+        pod = waiting.pod
+        claims = (self.handle.listers.storage.claim(pod.metadata.namespace, n) for n in mounted_names(pod))
+        return queue_if(any(claim is not None and _is_for_one_pod(claim) for claim in claims))
 
 
 def _change(state: CycleState, other: PodInfo, by: int) -> None:
@@ -149,11 +167,8 @@ def _change(state: CycleState, other: PodInfo, by: int) -> None:
         found.conflicts += by * found.uses(other)
 
 
-def _when_pod_gone(waiting: WaitingPod, old: Pod, _new: None) -> Hint:
-    pod = waiting.pod
-    if pod.metadata.namespace != old.metadata.namespace:
-        return Hint.SKIP
-    return queue_if(conflict(pod, old) or not set(mounted_names(pod)).isdisjoint(mounted_names(old)))
+def _is_for_one_pod(claim: PersistentVolumeClaim) -> bool:
+    return READ_WRITE_ONCE_POD in claim.spec.access_modes
 
 
 # --- disks --------------------------------------------------------------------------------------------------------------

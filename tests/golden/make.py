@@ -37,6 +37,7 @@ from tidelog.framework.behaviours import (
     LEAVING_HURTS_LATER,
     LESS_ATTACHED_WAKES,
     MEMBERS_ARE_TOLD_APART,
+    OBSTACLES_GONE_WAKE,
     PLANS_NEED_DEVICES,
     PROMISED_VOLUMES_COUNT,
     PROMISES_STAY,
@@ -644,6 +645,43 @@ def less_attached_wakes() -> Driver:
     return twice(LESS_ATTACHED_WAKES, happens)
 
 
+def obstacles_gone_wake() -> Driver:
+    """The node goes whose pod has a claim for itself; a claim gets other devices, and a slice goes where all are asked for."""
+
+    def happens(driver: Driver, when: str) -> None:
+        for name in (when, f"{when}-gone", f"{when}-one", f"{when}-all"):
+            driver.put(node(name, "a").build())
+        only = storage.claim(when, volume=when, modes=["ReadWriteOncePod"])
+        driver.put(only, storage.volume(when, bound=only), devices.device_class())
+        driver.put(pod(f"{when}-holder").pvc(when).on(f"{when}-gone").build())
+        mounts = pod(f"{when}-mounts").pvc(when).node_selector({b.HOSTNAME: when}).build()
+
+        one, second = f"{when}-one", f"{when}-second"
+        driver.put(devices.resource_slice(one, ["g0"], node=one))
+        driver.put(devices.claim(second, status=devices.allocated("g0", pool=one)))
+
+        every, more = f"{when}-all", f"{when}-more"
+        driver.put(devices.resource_slice(every, ["g0"], node=every))
+        driver.put(devices.resource_slice(more, ["g0"], node=every, pool=more))
+        driver.put(devices.claim(more, status=devices.allocated("g0", pool=more)))
+        driver.put(devices.claim(one), devices.claim(every, devices.request(allocationMode="All")))
+        waits = (
+            pod(f"{n}-waits").claim(n, claim=n).node_selector({b.HOSTNAME: n}).build() for n in (one, every)
+        )
+        driver.put(mounts, *waits)
+        driver.settle()
+
+        driver.delete(node(f"{when}-gone", "a").build())
+        driver.put(devices.claim(second, status=devices.allocated("g0", pool="elsewhere")))
+        driver.delete(devices.resource_slice(more, ["g0"], node=every, pool=more))
+        driver.advance(seconds=20)
+        # Who was woken is before it.
+        driver.put(pod(f"{when}-next").build())
+        driver.settle()
+
+    return twice(OBSTACLES_GONE_WAKE, happens)
+
+
 STORIES: dict[str, Callable[[], Driver]] = {
     "spread": spread,
     "preemption": preemption,
@@ -676,6 +714,7 @@ STORIES: dict[str, Callable[[], Driver]] = {
     "members-are-told-apart": members_are_told_apart,
     "quorums-last": quorums_last,
     "less-attached-wakes": less_attached_wakes,
+    "obstacles-gone-wake": obstacles_gone_wake,
 }
 
 

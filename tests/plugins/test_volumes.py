@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from tidelog.api.objects import LabelSelector, Object, ObjectMeta
+from tidelog.api.objects import AwsElasticBlockStore, LabelSelector, Object, ObjectMeta, Pod, Volume
 from tidelog.api.quantity import parse_exact
 from tidelog.api.storage import (
     CSIDriver,
@@ -223,6 +223,66 @@ def test_pod_sleeps_when_a_claim_gets_the_volume_made_for_it() -> None:
     driver.advance(seconds=20)
 
     assert driver.kinds().count("Unschedulable") == attempts == 1
+
+
+def with_disk(made: b.PodBuilder) -> Pod:
+    found = made.build()
+    disk = Volume(name="disk", aws_elastic_block_store=AwsElasticBlockStore(volume_id="vol-1"))
+    return replace(found, spec=replace(found.spec, volumes=(disk,)))
+
+
+ONLY = s.claim("only", volume="v", modes=["ReadWriteOncePod"])
+HELD = [b.node("m").cordon().build(), ONLY, s.volume("v", bound=ONLY), pod("holder", "only").on("m").build()]
+NEIGHBOUR = with_disk(pod("holder").namespace("other").on("n"))
+
+
+@pytest.mark.parametrize("compat", ["default", "upstream"])
+@pytest.mark.parametrize(
+    ("before", "late", "gone"),
+    [
+        (HELD, pod("late", "only").build(), b.node("m").build()),
+        ([NEIGHBOUR], with_disk(pod("late")), NEIGHBOUR),
+    ],
+    ids=["the node of the pod that has its claim", "a pod of another namespace that has its disk"],
+)
+def test_pod_is_woken_when_what_has_its_volume_goes(
+    before: list[Object], late: Pod, gone: Object, compat: str
+) -> None:
+    """kube-scheduler has it wait for the flush."""
+    driver = started(b.node("n").capacity(cpu="8").build(), *before, late, compat=compat)
+    driver.settle()
+    assert "VolumeRestrictions" in last(driver).plugins
+
+    driver.delete(gone)
+    driver.advance(seconds=20)
+
+    assert driver.placements().get("default/late") == ("n" if compat == "default" else None)
+    assert verify(driver.records, driver.registry).first_difference is None
+
+
+@pytest.mark.parametrize(
+    ("before", "late", "gone"),
+    [
+        ([NEIGHBOUR], with_disk(pod("late")), b.node("m").build()),
+        (
+            [NEIGHBOUR, pod("web").namespace("other").on("n").build()],
+            with_disk(pod("late")),
+            pod("web").namespace("other").build(),
+        ),
+    ],
+    ids=["a node, and it waits for a disk", "a pod of another namespace without its disk"],
+)
+def test_pod_sleeps_when_what_goes_does_not_have_its_volume(
+    before: list[Object], late: Pod, gone: Object
+) -> None:
+    driver = started(b.node("n").capacity(cpu="8").build(), b.node("m").cordon().build(), *before, late)
+    driver.settle()
+
+    driver.delete(gone)
+    driver.advance(seconds=20)
+
+    assert driver.kinds().count("Unschedulable") == 1
+    assert "default/late" not in driver.placements()
 
 
 def test_preemption_takes_a_claim_for_one_pod_alone_from_its_holder() -> None:

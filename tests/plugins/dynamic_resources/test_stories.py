@@ -6,12 +6,23 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from tidelog.api.cel.program import Program
-from tidelog.api.objects import DeviceTaintRule, Object, ResourceClaim
+from tidelog.api.objects import (
+    ClaimConsumer,
+    DeviceTaintRule,
+    Object,
+    OwnerReference,
+    Pod,
+    ResourceClaim,
+    ResourceSlice,
+)
 from tidelog.configuration.configuration import default_configuration, resolve_configuration
+from tidelog.plugins.dynamic_resources.extended_resources import ANNOTATION
 from tidelog.plugins.registry import Registry
 from tidelog.replay.driver import Driver
+from tidelog.replay.verify import verify
 from tidelog.testing import builders as b
 from tidelog.testing import devices as d
 
@@ -25,9 +36,14 @@ def pod(name: str, *claims: str) -> b.PodBuilder:
     return built
 
 
-def started(*objects: Object) -> Driver:
+def started(*objects: Object, compat: str = "default") -> Driver:
     driver = Driver()
-    driver.start()
+    file = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "tidelog": {"compat": compat},
+    }
+    driver.start(resolve_configuration(file, driver.registry).configuration)
     driver.put(*objects)
     driver.settle()
     return driver
@@ -260,6 +276,155 @@ def test_allocation_that_no_node_can_use_any_more_is_given_back() -> None:
     assert d.devices_of(claim_of(driver, "c")) == ["n1/g0"]
 
 
+GPU = "example.com/gpu"
+ONE = d.resource_slice("s1", ["g0"], node="n1")
+WAITS = [*nodes("n1"), d.device_class(), d.claim("c"), pod("p", "c").build()]
+
+
+def served(name: str) -> Pod:
+    asked = {"cpu": "1", GPU: "1"}
+    return b.pod(name).uid(name).request(asked).scheduler("default-scheduler").build()
+
+
+def having(*devices: str, pool: str = "n1") -> ResourceClaim:
+    return d.claim("had", status=d.allocated(*devices, pool=pool))
+
+
+def another(**spec: Any) -> ResourceSlice:
+    """A slice more of the node."""
+    return d.resource_slice("s2", ["g0"], node="n1", **spec)
+
+
+MAKES_WAY: dict[str, tuple[list[Object], Object, Object | None]] = {
+    "another claim gets other devices": (
+        [*WAITS, ONE, having("g0")],
+        having("g0"),
+        having("g0", pool="elsewhere"),
+    ),
+    "another claim has a device less": (
+        [*WAITS, ONE, having("g0", "g1")],
+        having("g0", "g1"),
+        having("g1"),
+    ),
+    "a device goes, and all that are left are free": (
+        [
+            *WAITS,
+            d.claim("c", d.request(allocationMode="All")),
+            ONE,
+            another(pool="2"),
+            having("g0", pool="2"),
+        ],
+        another(pool="2"),
+        None,
+    ),
+    "a slice goes that its pool has too many": ([*WAITS, ONE, another()], another(), None),
+    "a class goes, and another one backs the resource": (
+        [
+            *nodes("n1"),
+            ONE,
+            d.device_class("a", "false", extendedResourceName=GPU),
+            d.device_class("b", extendedResourceName=GPU),
+            served("p"),
+        ],
+        d.device_class("a"),
+        None,
+    ),
+}
+"""What happens → the objects before; one of them, and its new version."""
+
+
+@pytest.mark.parametrize("compat", ["default", "upstream"])
+@pytest.mark.parametrize("what", MAKES_WAY)
+def test_pod_is_woken_when_what_kept_it_from_devices_goes(what: str, compat: str) -> None:
+    """kube-scheduler has it wait for the flush."""
+    before, old, new = MAKES_WAY[what]
+    driver = started(*before, compat=compat)
+    assert driver.placements() == {}
+    assert driver.kinds().count("Unschedulable") == 1
+
+    if new is None:
+        driver.delete(old)
+    else:
+        driver.put(new)
+    driver.advance(seconds=20)
+
+    assert driver.placements() == ({"default/p": "n1"} if compat == "default" else {})
+    assert verify(driver.records, driver.registry).first_difference is None
+
+
+@pytest.mark.parametrize("compat", ["default", "upstream"])
+def test_pod_is_woken_when_the_claim_without_devices_goes_that_was_made_for_it(compat: str) -> None:
+    """Whoever made it ended before it got any; kube-scheduler has the pod wait for the flush."""
+    owner = OwnerReference(api_version="v1", kind="Pod", name="p", uid="p", controller=True)
+    made, annotations = d.claim("left"), {ANNOTATION: "true"}
+    meta = replace(made.metadata, uid="left", annotations=annotations, owner_references=(owner,))
+    driver = started(
+        *nodes("n1"),
+        ONE,
+        d.device_class(extendedResourceName=GPU),
+        replace(made, metadata=meta),
+        served("p"),
+        compat=compat,
+    )
+    driver.advance(seconds=20)
+
+    assert "ResourceClaim/default/left" not in driver.core.cluster.objects
+    assert driver.placements() == ({"default/p": "n1"} if compat == "default" else {})
+    assert verify(driver.records, driver.registry).first_difference is None
+
+
+LEAVES_AS_IT_WAS: dict[str, tuple[list[Object], Object, Object | None]] = {
+    "a claim with its devices is used by one more": (
+        [*WAITS, ONE, having("g0")],
+        having("g0"),
+        replace(
+            having("g0"),
+            status=replace(
+                having("g0").status, reserved_for=(ClaimConsumer(resource="pods", name="x", uid="x"),)
+            ),
+        ),
+    ),
+    "another claim has its devices in another order": (
+        [*WAITS, ONE, having("g0", "g1")],
+        having("g0", "g1"),
+        having("g1", "g0"),
+    ),
+    "another claim has a device more": ([*WAITS, ONE, having("g0")], having("g0"), having("g0", "g1")),
+    "the devices of a node go": ([*WAITS, ONE, having("g0")], ONE, None),
+    "half of the devices of a node go": (
+        [
+            *WAITS,
+            another(count=2, pool="2"),
+            d.resource_slice("s1", node="n1", count=2, pool="2"),
+            having("g0", pool="2"),
+        ],
+        another(count=2, pool="2"),
+        None,
+    ),
+    "a class goes of which no resource is asked": (
+        [*WAITS, ONE, having("g0"), d.device_class("b", extendedResourceName=GPU)],
+        d.device_class("b"),
+        None,
+    ),
+    "a claim without devices goes": ([*WAITS, ONE, having("g0"), d.claim("free")], d.claim("free"), None),
+}
+
+
+@pytest.mark.parametrize("what", LEAVES_AS_IT_WAS)
+def test_pod_sleeps_when_what_happens_gives_it_no_device(what: str) -> None:
+    before, old, new = LEAVES_AS_IT_WAS[what]
+    driver = started(*before)
+
+    if new is None:
+        driver.delete(old)
+    else:
+        driver.put(new)
+    driver.advance(seconds=20)
+
+    assert driver.kinds().count("Unschedulable") == 1
+    assert driver.placements() == {}
+
+
 def test_pod_is_bound_when_its_device_is_ready() -> None:
     fabric = d.device("g0", bindingConditions=["Attached"], bindingFailureConditions=["Broken"])
     driver = started(
@@ -388,21 +553,14 @@ def test_dear_selectors_pay_for_what_they_take(compat: str, monkeypatch: pytest.
         return answer, cost
 
     monkeypatch.setattr(Program, "matches", counted)
-    driver = Driver()
-    file = {
-        "apiVersion": "kubescheduler.config.k8s.io/v1",
-        "kind": "KubeSchedulerConfiguration",
-        "tidelog": {"compat": compat},
-    }
-    driver.start(resolve_configuration(file, driver.registry).configuration)
-    driver.put(
+    driver = started(
         *nodes("n1"),
         d.device_class(),
         d.resource_slice("s1", [f"g{i}" for i in range(30)], node="n1"),
         d.claim("dear", d.request("r", "gpu", dear)),
         pod("p", "dear").build(),
+        compat=compat,
     )
-    driver.settle()
 
     message = msgspec.msgpack.decode(driver.records[-1].body)["message"]
     if compat == "default":

@@ -27,6 +27,8 @@ class SeenClaim(NamedTuple):
     """By the placement."""
     reach: NodeMatcher | None
     """The nodes from which these devices can be used; None: all."""
+    is_usable: bool
+    """They are ready, or there was time left for them when the attempt began. Told here, since the pod may share this with others that are signed alike, whose claims have waited for another time."""
 
 
 class NodePlan(NamedTuple):

@@ -248,7 +248,7 @@ class DynamicResources(Plugin):
             return PreFilterResult(status=SKIP)
         seen: list[SeenClaim] = []
         for claim in claims:
-            found = self._seen(claim)
+            found = self._seen(claim, state.at)
             if isinstance(found, Status):
                 return PreFilterResult(status=found)
             seen.append(found)
@@ -270,7 +270,7 @@ class DynamicResources(Plugin):
         state.write(STATE, cycle)
         return PreFilterResult()
 
-    def _seen(self, claim: ResourceClaim) -> SeenClaim | Status:
+    def _seen(self, claim: ResourceClaim, now: int) -> SeenClaim | Status:
         """Note from where an allocated claim can be used; of the others only the classes are checked."""
         given = self._stock.given_to(claim)
         allocation = claim.status.allocation or given
@@ -284,7 +284,8 @@ class DynamicResources(Plugin):
                 reach = None if selector is None else node_selector_matcher(selector)
             except SelectorError as problem:
                 return Status(Code.ERROR, (f"{_RUNNING}{problem}",))
-            return SeenClaim(claim, allocation, given is not None, reach)
+            is_usable = given is not None or self._may_get_ready(claim, now)
+            return SeenClaim(claim, allocation, given is not None, reach, is_usable)
         for request in claim.spec.devices.requests:
             named = (
                 [(request.name, request.exactly.device_class_name)]
@@ -300,7 +301,7 @@ class DynamicResources(Plugin):
                     return Status(Code.ERROR, (f"{_RUNNING}request {name}: unsupported request type",))
                 if self.handle.listers.devices.device_class(device_class) is None:
                     return unresolvable(f"request {name}: device class {device_class} does not exist")
-        return SeenClaim(claim, None, False, None)
+        return SeenClaim(claim, None, False, None, True)
 
     # --- one node ---------------------------------------------------------------------------------------------------------
 
@@ -318,7 +319,7 @@ class DynamicResources(Plugin):
             plan = self._plan(cycle, pod.pod, node, wanted)
             if isinstance(plan, Status):
                 return plan
-        if not all(self._is_available(seen, node, state.at) for seen in cycle.claims):
+        if not all(_is_available(seen, node) for seen in cycle.claims):
             return unresolvable(NOT_AVAILABLE)
         if isinstance(plan, NodePlan):
             cycle.plans[node.name] = plan
@@ -340,14 +341,6 @@ class DynamicResources(Plugin):
             elif resource not in listed:
                 return unresolvable(CANNOT_FIT)
         return tuple(wanted)
-
-    def _is_available(self, seen: SeenClaim, node: NodeInfo, now: int) -> bool:
-        """Whether a claim that has devices can be used from the node, or may still be."""
-        if seen.allocation is None:
-            return True
-        if seen.reach is not None and not seen.reach(node.node):
-            return False
-        return seen.is_given or self._may_get_ready(seen.claim, now)
 
     def _plan(self, cycle: Cycle, pod: Pod, node: NodeInfo, wanted: tuple[str, ...]) -> NodePlan | Status:
         assert cycle.allocator is not None
@@ -395,7 +388,7 @@ class DynamicResources(Plugin):
         cycle = self._own_cycle(state, pod)
         if cycle is None:
             return PostFilterResult(unschedulable())
-        for claim in self._in_vain(cycle, pod.pod, statuses, state.at):
+        for claim in self._in_vain(cycle, pod.pod, statuses):
             return PostFilterResult(unschedulable(DEALLOCATED), writes=(deallocation(claim),))
         if cycle.special is not None and cycle.special.metadata.name != IN_MEMORY:
             return PostFilterResult(unschedulable(DELETED), writes=tuple(deletion(cycle.special)))
@@ -410,9 +403,7 @@ class DynamicResources(Plugin):
             cycle = cycle_of(own)
         return cycle
 
-    def _in_vain(
-        self, cycle: Cycle, pod: Pod, statuses: Mapping[str, Status], now: int
-    ) -> Iterator[ResourceClaim]:
+    def _in_vain(self, cycle: Cycle, pod: Pod, statuses: Mapping[str, Status]) -> Iterator[ResourceClaim]:
         """The claims that are allocated where the pod cannot use them, and that nobody else uses."""
         mine = [s for s in cycle.claims if s.claim.status.allocation and is_for(pod, s.claim)]
         if not mine:
@@ -424,7 +415,7 @@ class DynamicResources(Plugin):
             if (node := self.handle.snapshot.get(name)) is not None
         ]
         for seen in mine:
-            if not all(self._is_available(seen, node, now) for node in there):
+            if not all(_is_available(seen, node) for node in there):
                 yield seen.claim
 
     def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
@@ -539,6 +530,13 @@ class DynamicResources(Plugin):
     def events_to_register(self) -> list[EventRegistration]:
         wider = not self.handle.upstream and self.handle.behaves(OBSTACLES_GONE_WAKE)
         return registrations(lambda: self.handle.listers.devices, wider=wider)
+
+
+def _is_available(seen: SeenClaim, node: NodeInfo) -> bool:
+    """Whether a claim that has devices can be used from the node, or may still be."""
+    if seen.allocation is None:
+        return True
+    return (seen.reach is None or seen.reach(node.node)) and seen.is_usable
 
 
 _pre_enqueue: type[PreEnqueuePlugin] = DynamicResources

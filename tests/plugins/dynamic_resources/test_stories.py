@@ -18,6 +18,7 @@ from tidelog.api.objects import (
     ResourceClaim,
     ResourceSlice,
 )
+from tidelog.api.times import format_time
 from tidelog.configuration.configuration import default_configuration, resolve_configuration
 from tidelog.plugins.dynamic_resources.extended_resources import ANNOTATION
 from tidelog.plugins.registry import Registry
@@ -463,6 +464,24 @@ def test_pod_that_has_its_device_already_is_bound_when_it_is_ready() -> None:
     driver.put(d.claim("c", status={**had, **ready}))
     driver.settle()
     assert driver.placements() == {"default/p": "n1"}
+
+
+def test_claim_has_its_own_time_to_get_ready_whichever_was_looked_at_before() -> None:
+    driver = started(b.node("n1").capacity(cpu="4").build(), b.pod("there").request(cpu="4").on("n1").build())
+
+    def allocated(name: str) -> ResourceClaim:
+        had = d.allocated("g0", pool="n1", node="n1", conditions=["Attached"])
+        had["allocation"]["allocationTimestamp"] = format_time(driver.now)
+        return d.claim(name, status=had)
+
+    driver.put(allocated("old"), pod("first", "old").build())
+    driver.settle()
+    driver.advance(seconds=11 * 60)
+    driver.put(allocated("new"), pod("second", "new").priority(10).build())
+    driver.settle()
+
+    assert [record.key for record in driver.records if record.kind == "Evicted"] == ["Pod/default/there"]
+    assert verify(driver.records, driver.registry).first_difference is None
 
 
 def test_selector_that_fails_is_the_pods_error_and_others_go_on() -> None:

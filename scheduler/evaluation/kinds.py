@@ -79,9 +79,11 @@ class TraitKinds:
             node = sample()
             known = self._made(node)
             if known.passes:
-                self._judge(node)  # Raises NoBounds where a plugin has no function for such nodes.
+                self.judge(
+                    traits, lambda: node
+                )  # Raises NoBounds where a plugin has no function for such nodes.
             self._kinds[traits] = known
-        if known.passes and not self._judges:
+        elif known.passes and not self._judges:
             # For these nodes plugins have functions, for pods that they cannot tell from this one; whether they have for this one is asked once.
             self.judge(traits, sample)
         return known

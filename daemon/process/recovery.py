@@ -54,15 +54,11 @@ async def recovered_core(log: LogReader, registry: Registry, seq: int | None = N
 async def recovered_state(log: LogReader, registry: Registry, seq: int | None = None) -> State:
     """The same, with the table of objects after the same record, if the core began with one; it shares the core's objects."""
     state = await _beginning(log, registry, seq)
-    recovery, table = Recovery(state.core), state.table
-
-    def fold(record: Record, body: Body) -> None:
-        if table is not None and record.seq > table.seq:
-            table.apply(record, body)
-
+    recovery = Recovery(state.core)
+    fold = None if state.table is None else state.table.apply
     async for batch in log.read_batches(recovery.read + 1, seq):
         await take(recovery, batch, log.name, fold)
-    await _step(recovery.finish(), log.name, fold)
+    await complete(recovery, log.name, fold)
     return state
 
 
@@ -89,9 +85,9 @@ async def take(recovery: Recovery, batch: list[Record], name: str, fold: Fold | 
     await _step(recovery.advance(), name, fold)
 
 
-async def complete(recovery: Recovery, name: str) -> None:
+async def complete(recovery: Recovery, name: str, fold: Fold | None = None) -> None:
     """Consume the rest: the log has ended, nobody writes it."""
-    await _step(recovery.finish(), name)
+    await _step(recovery.finish(), name, fold)
 
 
 async def _step(records: Iterable[tuple[Record, Body]], name: str, fold: Fold | None = None) -> None:

@@ -24,7 +24,7 @@ from tidelog.plugins.registry import Registry
 from tidelog.replay.driver import Driver
 from tidelog.replay.files import FirstState, write_log
 from tidelog.replay.segments import verify_log
-from tidelog.replay.states import beginnings, newest_state, whole_states
+from tidelog.replay.states import State, beginnings, newest_state, whole_states
 from tidelog.scheduler.state import SNAPSHOT, capture_state, encode_state
 
 ROUNDS = 5
@@ -87,6 +87,13 @@ class Story:
         return state.core.digest()
 
 
+def assert_shares_its_objects(state: State, table: bytes) -> None:
+    """Its table is this one, and each object in it is the core's."""
+    assert state.table is not None
+    assert state.table.encode() == table
+    assert all(state.table.get(key) is obj for key, obj in state.core.objects.items())
+
+
 @pytest.fixture
 def story() -> Story:
     return Story()
@@ -115,9 +122,7 @@ async def test_state_and_its_table_share_the_objects(story: Story) -> None:
         state = await newest_state(log, Registry())
 
         assert state is not None
-        assert state.table is not None
-        assert state.table.encode() == story.tables[2]
-        assert all(state.table.get(key) is obj for key, obj in state.core.objects.items())
+        assert_shares_its_objects(state, story.tables[2])
 
 
 async def test_table_comes_to_the_end_of_the_log_with_the_core_and_each_record_is_decoded_once(
@@ -129,9 +134,7 @@ async def test_table_comes_to_the_end_of_the_log_with_the_core_and_each_record_i
 
         state = await recovered_state(log, Registry())
 
-        assert state.table is not None
-        assert state.table.encode() == story.tables[-1]
-        assert all(state.table.get(key) is obj for key, obj in state.core.objects.items())
+        assert_shares_its_objects(state, story.tables[-1])
 
 
 async def test_damaged_snapshot_is_passed_over_whichever_it_is(story: Story) -> None:

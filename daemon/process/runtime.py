@@ -590,9 +590,6 @@ class Runtime:
     async def keep_snapshot(self, *, whole: bool = True) -> int:
         """Put the state into the log, for the next start, `whole`: with its objects; returns its seq. Decisions pause until nothing is in flight."""
         mark, objects = None, None
-        if whole:
-            # Now, so that only what comes meanwhile is left to be read while nothing is decided.
-            await self.facts.catch_up()
         with contextlib.ExitStack() as marks:
             self._holding = True
             try:

@@ -56,6 +56,7 @@ MEMBERS_ARE_TOLD_APART = 23
 QUORUMS_LAST = 24
 LESS_ATTACHED_WAKES = 25
 OBSTACLES_GONE_WAKE = 26
+LOSS_ENDS_WAITS = 27
 
 BEHAVIOURS: dict[int, Behaviour] = {
     GUARDED_STARTING_PODS: Behaviour(
@@ -187,6 +188,11 @@ BEHAVIOURS: dict[int, Behaviour] = {
         "obstacles-gone-wake",
         "0.1.0",
         "A pod is woken when what kept it away goes: for VolumeRestrictions the node of a pod that has its claim for itself and a pod of another namespace that has its disk, for DynamicResources devices that a claim gives back for others, a claim of its own that was left over, a class that backed its extended resource, and a slice where all devices are asked for or that its pool had too many.",
+    ),
+    LOSS_ENDS_WAITS: Behaviour(
+        "loss-ends-waits",
+        "0.1.0",
+        "A repair that drops a part of the outcomes by which the wait of a group's members ends, ends it for the others too: they are tried again, and do not wait for ever.",
     ),
 }
 """Number → what changed."""

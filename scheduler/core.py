@@ -67,7 +67,7 @@ from tidelog.eventlog.records import (
     WriteFailed,
     decode_body,
 )
-from tidelog.framework.behaviours import LOSS_ENDS_ATTEMPTS, STAYING_TAKES_NOTHING
+from tidelog.framework.behaviours import LOSS_ENDS_ATTEMPTS, LOSS_ENDS_WAITS, STAYING_TAKES_NOTHING
 from tidelog.framework.effort import Paused
 from tidelog.framework.framework import Framework
 from tidelog.plugins.registry import Registry
@@ -184,9 +184,8 @@ class Core:
         """Raise what putting this configuration to work would raise: once it is a record, it is too late. Nothing here changes."""
         self._assembly.check(configuration)
 
-    @property
-    def _loss_ends_attempts(self) -> bool:
-        return self.configuration is not None and self.configuration.behaves(LOSS_ENDS_ATTEMPTS)
+    def _behaves(self, number: int) -> bool:
+        return self.configuration is not None and self.configuration.behaves(number)
 
     # --- consuming the log --------------------------------------------------------------------------------------------
 
@@ -228,8 +227,8 @@ class Core:
             case SchedulerStarted():
                 self.epoch = body.epoch
                 self._permits.drop_states()
-            case LossAccepted() if self._flights and self._loss_ends_attempts:
-                outcomes.lost()
+            case LossAccepted() if self._behaves(LOSS_ENDS_ATTEMPTS):
+                outcomes.lost(waits=self._behaves(LOSS_ENDS_WAITS))
             case Unschedulable() if is_group_key(key):
                 outcomes.group_rejected(key, body)
             case Unschedulable():
@@ -415,7 +414,7 @@ class Core:
         notes = self.cluster.notes
         if notes.latest <= decision.observed:
             return None
-        staying_hurts = self.configuration is None or not self.configuration.behaves(STAYING_TAKES_NOTHING)
+        staying_hurts = not self._behaves(STAYING_TAKES_NOTHING)
         for relies in decision.relies:
             found = notes.concerning(relies, decision.observed, decision.attempt, staying_hurts=staying_hurts)
             if conflicting := conflict(relies, found, staying_hurts=staying_hurts):

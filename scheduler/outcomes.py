@@ -280,19 +280,29 @@ class Outcomes:
         self._cluster.flights.give_up(body.attempt)
         self._group_flights.put_back(body.attempt)
 
-    def lost(self) -> None:
-        """The other outcomes of the attempts in flight are lost: of groups, because what is said of a pod first ends its attempt. Who has no node is
-        tried again."""
+    def lost(self, *, waits: bool) -> None:
+        """The other outcomes of the attempts in flight are lost: of groups, because what is said of a pod first ends its attempt, and with `waits` of
+        those that ended the wait of a group's members. Who has no node is tried again."""
+        cluster = self._cluster
         for attempt, flight in list(self._group_flights.under_way.items()):
-            group = self._cluster.queue.get_group(flight.name)
+            group = cluster.queue.get_group(flight.name)
             assert group is not None
             for member in group.popped:
-                pod = self._cluster.pod(f"Pod/{member.key}")
-                if pod is not None and pod_uid(pod) == member.uid and not pod.spec.node_name:
-                    self._stop_waiting(member.uid, f"Pod/{member.key}")
-                    self._restore_promise(pod)
-            self._cluster.flights.give_up(attempt)
+                self._place_again(member.uid, f"Pod/{member.key}")
+            cluster.flights.give_up(attempt)
             self._group_flights.put_back(attempt)
+        if not waits:
+            return
+        for permit in self._permits.ending():
+            self._place_again(permit.uid, permit.key)
+            cluster.queue.abort(permit.uid, cluster.at)
+
+    def _place_again(self, uid: str, key: str) -> None:
+        """The pod's placement is off, unless it is bound, or another one by now."""
+        pod = self._cluster.pod(key)
+        if pod is not None and pod_uid(pod) == uid and not pod.spec.node_name:
+            self._stop_waiting(uid, key)
+            self._restore_promise(pod)
 
     # --- of pods that want no node any more ---------------------------------------------------------------------------
 

@@ -210,6 +210,10 @@ class Permits:
         others = self._grouped.get(permit.group, {})
         return [permit, *(self._permits[uid] for uid in others if uid != permit.uid)]
 
+    def ending(self) -> list[Permit]:
+        """Those whose end is in flight, in the order in which they began."""
+        return [permit for permit in self._permits.values() if permit.is_ending]
+
     def _can_end(self, permit: Permit) -> bool:
         return not permit.is_ending and not self._evictions.is_evicted(permit.uid)
 

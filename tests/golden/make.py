@@ -36,6 +36,8 @@ from tidelog.framework.behaviours import (
     GROUPS_SAY_AGAIN,
     LEAVING_HURTS_LATER,
     LESS_ATTACHED_WAKES,
+    LOSS_ENDS_ATTEMPTS,
+    LOSS_ENDS_WAITS,
     MEMBERS_ARE_TOLD_APART,
     OBSTACLES_GONE_WAKE,
     PLANS_NEED_DEVICES,
@@ -305,6 +307,16 @@ def nominated_rejectors() -> Driver:
     return twice(8, happens, compat="upstream")
 
 
+def lose(driver: Driver, from_: int) -> None:
+    """A repair drops this record and all after it, and a scheduler comes back."""
+    end, epoch = driver.core.seq, driver.core.epoch
+    del driver.records[from_ - 1 :]
+    driver.core = recover(driver.records, driver.registry)
+    loss = LossAccepted(first=from_, last=end, epoch=epoch, reason="damage")
+    driver.append(Draft(body=loss, author="repair"))
+    driver.append(Draft(body=SchedulerStarted(epoch=epoch + 1, holder="driver"), author="scheduler"))
+
+
 def loss_ends_attempts() -> Driver:
     """A repair drops the last outcomes of a group of which one member found no room; then there is room."""
 
@@ -313,13 +325,7 @@ def loss_ends_attempts() -> Driver:
         driver.put(node(f"{when}-1", "a", cpu="2").label(of=when).build(), b.pod_group(when, min_count=2))
         driver.put(*(pod(f"{when}-{i}").group(when).node_selector(there).build() for i in range(3)))
         driver.settle()
-        end, epoch = driver.core.seq, driver.core.epoch
-        first = max(record.seq for record in driver.records if record.kind == "Scheduled")
-        del driver.records[first - 1 :]
-        driver.core = recover(driver.records, driver.registry)
-        loss = LossAccepted(first=first, last=end, epoch=epoch, reason="damage")
-        driver.append(Draft(body=loss, author="repair"))
-        driver.append(Draft(body=SchedulerStarted(epoch=epoch + 1, holder="driver"), author="scheduler"))
+        lose(driver, from_=max(record.seq for record in driver.records if record.kind == "Scheduled"))
         driver.put(node(f"{when}-2", "a", cpu="2").label(of=when).build())
         driver.settle()
         driver.advance(seconds=30)
@@ -682,6 +688,32 @@ def obstacles_gone_wake() -> Driver:
     return twice(OBSTACLES_GONE_WAKE, happens)
 
 
+def loss_ends_waits() -> Driver:
+    """A gang has its volumes and is bound; a repair drops all from the second member's binding on."""
+
+    def happens(driver: Driver, when: str) -> None:
+        names = [f"{when}-{i}" for i in range(2)]
+        driver.put(storage.storage_class(), node(when, "a").build(), b.pod_group(when, min_count=2))
+        driver.put(*map(storage.claim, names))
+        driver.put(*(pod(name).group(when).pvc(name).build() for name in names))
+        driver.settle()
+        for name in names:
+            claim = driver.core.objects[f"PersistentVolumeClaim/default/{name}"]
+            assert isinstance(claim, PersistentVolumeClaim)
+            driver.put(*provided(claim, storage.storage_class()))
+        driver.settle()
+        lose(driver, from_=max(record.seq for record in driver.records if record.kind == "Scheduled"))
+        driver.settle()
+        driver.advance(seconds=601)
+
+    return twice(
+        LOSS_ENDS_WAITS,
+        happens,
+        beside=(LOSS_ENDS_ATTEMPTS,),
+        featureGates={"TopologyAwareWorkloadScheduling": True},
+    )
+
+
 STORIES: dict[str, Callable[[], Driver]] = {
     "spread": spread,
     "preemption": preemption,
@@ -715,6 +747,7 @@ STORIES: dict[str, Callable[[], Driver]] = {
     "quorums-last": quorums_last,
     "less-attached-wakes": less_attached_wakes,
     "obstacles-gone-wake": obstacles_gone_wake,
+    "loss-ends-waits": loss_ends_waits,
 }
 
 

@@ -151,6 +151,7 @@ class Judge:
         self._must_start = False
         if isinstance(body, LossAccepted):
             self._outcomes.clear()  # The others may be lost.
+            self._kept.clear()
             self.epoch = max(self.epoch, body.epoch)
         if not isinstance(body, Outcome) or body.attempt != self.attempt:
             self._end_attempt()

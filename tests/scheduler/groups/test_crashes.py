@@ -14,12 +14,15 @@ import pytest
 from tests.conftest import AssertReplays
 from tests.worlds.groups import RACK, members, node, nodes_of, started
 from tidelog.api.objects import Pod
+from tidelog.api.storage import PersistentVolumeClaim
+from tidelog.daemon.actors.volume_steps import provided
 from tidelog.eventlog.log import open_log
 from tidelog.eventlog.objects import ObjectTable
 from tidelog.eventlog.records import Draft, LossAccepted, Record, SchedulerStarted, decode_body
 from tidelog.replay.driver import START, Driver
 from tidelog.replay.verify import recover, verify
 from tidelog.testing import builders as b
+from tidelog.testing import storage
 from tidelog.testing.faulty_disk import FaultyDisk
 
 
@@ -131,4 +134,35 @@ def test_attempt_whose_last_outcomes_are_lost_is_over_and_who_has_no_node_is_tri
     driver.settle()
     driver.advance(seconds=10)
     assert len(driver.placements()) == 4
+    assert assert_replays(driver.records)
+
+
+@pytest.mark.parametrize("left", [1, 2])
+def test_members_that_waited_together_are_tried_again_when_a_repair_dropped_what_ended_their_wait(
+    left: int, assert_replays: AssertReplays
+) -> None:
+    names = [f"train-{i}" for i in range(3)]
+    whole = started()
+    whole.put(storage.storage_class(), node("a1", "a", "3"), b.pod_group("train", min_count=3))
+    whole.put(*map(storage.claim, names))
+    whole.put(
+        *(b.pod(name).group("train").scheduler("default-scheduler").pvc(name).build() for name in names)
+    )
+    whole.settle()
+    for name in names:
+        claim = whole.core.objects[f"PersistentVolumeClaim/default/{name}"]
+        assert isinstance(claim, PersistentVolumeClaim)
+        whole.put(*provided(claim, storage.storage_class()))
+    before = len(whole.records)
+    whole.settle()
+    assert whole.kinds(before) == ["Scheduled"] * 3
+
+    records = whole.records[: before + left]
+    driver = Driver(whole.registry, now=whole.now, core=recover(records, whole.registry))
+    driver.records += records
+    driver.append(Draft(body=LossAccepted(first=before + left + 1, reason="damage"), author="repair"))
+    driver.append(Draft(body=SchedulerStarted(epoch=2, holder="next"), author="scheduler"))
+    driver.settle()
+    assert len(driver.placements()) == 3
+    assert driver.core.in_flight == 0
     assert assert_replays(driver.records)

@@ -85,8 +85,10 @@ def _owners(errors: ErrorList, meta: ObjectMeta) -> None:
 def labels(errors: ErrorList, found: Mapping[str, str], path: str) -> None:
     """Keys and values, as labels and as maps that select by them."""
     for key, value in found.items():
-        errors.invalid_each(path, key, names.label_key(key))
-        errors.invalid_each(path, value, names.label_value(value))
+        if rules := names.label_key(key):
+            errors.invalid_each(path, key, rules)
+        if rules := names.label_value(value):
+            errors.invalid_each(path, value, rules)
 
 
 def label_selector(errors: ErrorList, selector: LabelSelector | None, path: str) -> None:

@@ -307,7 +307,7 @@ class _ManyFree(_Many):
         super().__init__(amounts)
         self._weights = of_cpu, of_memory
 
-    def _percent(self, left: Lanes, *, is_enough: bool) -> Lanes:
+    def _percent(self, left: Lanes, is_enough: bool, /) -> Lanes:
         """The whole part of it, above the places; 0 where it is below zero."""
         return left & (self._wholes if is_enough else self._wholes & self._masked(left & self._signs))
 
@@ -345,13 +345,11 @@ class FreeOfPods(_ManyFree):
         self._memory.put(lane, memory)
 
     def answers(self, use: NodeUse, size: NodeSize) -> tuple[Lanes, Lanes]:
-        taken_cpu, taken_memory = use.scored_cpu, use.scored_memory
+        _, _, taken_cpu, taken_memory = use
         cpu, memory = self._cpu.of(size.cpu), self._memory.of(size.memory)
         free = self._free(
-            self._percent(cpu.less(taken_cpu), is_enough=self._cpu.most + taken_cpu <= size.cpu),
-            self._percent(
-                memory.less(taken_memory), is_enough=self._memory.most + taken_memory <= size.memory
-            ),
+            self._percent(cpu.less(taken_cpu), self._cpu.most + taken_cpu <= size.cpu),
+            self._percent(memory.less(taken_memory), self._memory.most + taken_memory <= size.memory),
         )
         return free, cpu.unsure(taken_cpu) | memory.unsure(taken_memory)
 
@@ -380,8 +378,8 @@ class FreeOfUses(_ManyFree):
 
     def _scores_for(self, cpu: int, memory: int) -> Lanes:
         return self._free(
-            self._percent(self._cpu.less(cpu), is_enough=cpu <= self._cpu.least),
-            self._percent(self._memory.less(memory), is_enough=memory <= self._memory.least),
+            self._percent(self._cpu.less(cpu), cpu <= self._cpu.least),
+            self._percent(self._memory.less(memory), memory <= self._memory.least),
         )
 
 

@@ -14,6 +14,8 @@ ROWS = 1_024
 _BLOCK = 64
 """Of so many rows together it is known which nodes have changed."""
 _BLOCKS = ROWS // _BLOCK
+_COLUMN = ROWS + 64
+"""So many bytes are from one column to the next. A power of two would have all bytes of a row in a few lines of the processor's caches, which drive each other out."""
 
 
 class Since(NamedTuple):
@@ -52,13 +54,13 @@ class LatestRows:
 
     def add_column(self) -> None:
         """Have one more."""
-        self._levels += bytes(ROWS)
+        self._levels += bytes(_COLUMN)
 
     def add(self, place: int, row: bytes) -> None:
         """The node at this place has this row."""
         at = self.count % ROWS
         self.count += 1
-        self._levels[at::ROWS] = row
+        self._levels[at::_COLUMN] = row
         self._places[at] = place
         block = at // _BLOCK
         if at % _BLOCK:
@@ -78,7 +80,7 @@ class LatestRows:
         changed = 0
         for block in range(first // _BLOCK, -(-self.count // _BLOCK)):
             changed |= self._changed[block % _BLOCKS]
-        own = column * ROWS
+        own = column * _COLUMN
         begin, end = own + first % ROWS, own + self.count % ROWS
         levels = (
             self._levels[begin:end]

@@ -4,7 +4,7 @@ Nodes that are about equally full are one *cell* of the index. How good a node i
 once (`Bounds`, a cell a lane); from the best bound down, the states in a cell are scored at once, a state a lane. It applies
 where every filter and score goes by traits, by the use of cpu and memory, or by counted domains.
 
-Costs some twenty microseconds, a few for each set of traits and each amount of cpu or memory that nodes have, and ten for each cell that had to be looked at.
+Costs some twenty microseconds, a few for each set of traits and each amount of cpu or memory that nodes have, and five to fifteen for each cell that had to be looked at.
 """
 
 from __future__ import annotations
@@ -31,8 +31,6 @@ from tidelog.scheduler.evaluation.parts import Counted
 from tidelog.scheduler.evaluation.shape import Found
 
 _LEVEL_MAX = 255
-FEW = 8
-"""So many states of a cell are scored one by one."""
 STATES_SPARE = 8
 """A cell's lanes are begun anew when half of them, and so many more, are of states that no node is in."""
 
@@ -344,6 +342,7 @@ class _View:
         self._passing = passing
         self._asked = asked
         self._levels: dict[Cell, tuple[bytes, Sequence[NodeState]]] = {}
+        """The sums of the scores that depend on the use, and the states that have them: all in which nodes are."""
         pod, sums = asked.pod, 0
         for one in asked.scorers:
             bounds = cells.bounds_of(one, passing).bounds_for(pod)
@@ -414,7 +413,9 @@ class _View:
         kind = self._passing[cell.traits]
         known = self._levels.get(cell)
         if known is None:
-            known = self._levels[cell] = self._levels_in(cell)
+            block = self._cells.block(cell)
+            levels = block.levels(self._asked, partial(self._judge, cell.traits))
+            known = self._levels[cell] = levels, block.states
         levels, states = known
         base = score + kind.fixed
         for level in range(bound - base, -1, -1):
@@ -428,15 +429,6 @@ class _View:
             if found:
                 return total, found
         return best, []
-
-    def _levels_in(self, cell: Cell) -> tuple[bytes, Sequence[NodeState]]:
-        """States of the cell, all in which nodes are, and the sums of their scores that depend on the use."""
-        if len(cell.states) <= FEW:
-            states = [*cell.states]
-            score = self._judge(cell.traits).score
-            return bytes([score(state.use) for state in states]), states
-        block = self._cells.block(cell)
-        return block.levels(self._asked, partial(self._judge, cell.traits)), block.states
 
 
 class _AskedTogether(NamedTuple):

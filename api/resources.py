@@ -224,7 +224,7 @@ class EffectiveRequests(NamedTuple):
 
 
 def effective_requests(pod: Pod) -> EffectiveRequests:
-    """All at once, because for nearly every pod two passes over the containers answer everything. The answer is not to be changed."""
+    """All at once, because for nearly every pod one pass over the containers, or two, answers everything. The answer is not to be changed."""
     spec, status = pod.spec, pod.status
     if spec.resources is not None or status.container_statuses or status.init_container_statuses:
         return _effective_requests(pod)
@@ -245,9 +245,17 @@ _KNOWN_MAX = 1024
 
 def _effective_requests(pod: Pod) -> EffectiveRequests:
     requests = counted(pod_requests(pod))
-    scored = counted(score_requests(pod))
+    scored = requests if _needs_no_defaults(pod) else counted(score_requests(pod))
     status = pod.status
     if pod.spec.resources is None and not status.container_statuses and not status.init_container_statuses:
         return EffectiveRequests(requests, scored, requests, scored.get(CPU, 0), scored.get(MEMORY, 0))
     occupied = counted(occupied_requests(pod))
     return EffectiveRequests(requests, scored, occupied, *non_zero_requests(pod, occupied))
+
+
+def _needs_no_defaults(pod: Pod) -> bool:
+    """Nothing is requested for the pod as a whole, and each container mentions cpu and memory."""
+    spec = pod.spec
+    return spec.resources is None and all(
+        DEFAULTS.keys() <= c.resources.requests.keys() for c in (*spec.containers, *spec.init_containers)
+    )

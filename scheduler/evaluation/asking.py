@@ -169,6 +169,12 @@ class Evaluation(NamedTuple):
     """By state, whose scores are normalised."""
     node_filters: Sequence[Asked]
     node_scorers: Sequence[Asked]
+    rooms: Sequence[Asked]
+    """Those of `filters` that do not go by traits alone."""
+    uses: Sequence[Asked]
+    """Those of `scorers` that do not."""
+    most: int
+    """No sum of these scores is higher."""
 
 
 class Ways:

@@ -134,12 +134,13 @@ class Board:
         for one in self._many.values():
             one.members.put(column, 0)
         # A shape with scores too high for a lane is always asked alone, and has none.
-        for asked in (*table.rooms, *table.scores) if table.most < _LEVEL_MAX else ():
+        evaluation = table.evaluation
+        for asked in (*evaluation.rooms, *evaluation.uses) if evaluation.most < _LEVEL_MAX else ():
             if asked.together is not None:
                 known = self._many.get(asked)
                 if known is None:
                     known = self._many[asked] = _Many(asked.together, asked.weight)
-                known.put(column, table.evaluation.pod)
+                known.put(column, evaluation.pod)
         return column
 
     def take_back(self, column: int) -> None:
@@ -266,9 +267,10 @@ class _Bank:
             return 0, 0, 0
         if not kind.passes:
             return 0, 0, 0
-        alone = kind.fixed + table.most >= _LEVEL_MAX or not all(
+        evaluation = table.evaluation
+        alone = kind.fixed + evaluation.most >= _LEVEL_MAX or not all(
             asked.together is not None and asked.together.covers(self._size)
-            for asked in (*table.rooms, *table.scores)
+            for asked in (*evaluation.rooms, *evaluation.uses)
         )
         return _LEVEL_MAX, alone, 0 if alone else kind.fixed + 1
 
@@ -299,10 +301,6 @@ class BoardTable:
 
     def take(self, levels: bytes) -> None:
         """Get a column with these levels, which is as the nodes are from now on. Most shapes have one pod and never get here."""
-        self.rooms = [asked for asked in self.evaluation.filters if not asked.of_traits]
-        self.scores = [asked for asked in self.evaluation.scorers if not asked.of_traits]
-        """Those that do not go by traits alone, and these filters."""
-        self.most = sum(100 * asked.weight for asked in self.scores)
         self._column = self._board.give(self, levels)
         self._memo: dict[NodeState, int] = {}
         self.partitions = [Partition(asked) for asked in self.evaluation.raw_scorers]

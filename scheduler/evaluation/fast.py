@@ -37,7 +37,7 @@ from tidelog.scheduler.evaluation.asking import (
 )
 from tidelog.scheduler.evaluation.board import Board
 from tidelog.scheduler.evaluation.columns import AnswerColumn
-from tidelog.scheduler.evaluation.kinds import TraitKind
+from tidelog.scheduler.evaluation.kinds import KnownKinds
 from tidelog.scheduler.evaluation.node_index import NodeIndex
 from tidelog.scheduler.evaluation.parts import AskingPlan, Outline, Part
 from tidelog.scheduler.evaluation.placements import PlacementMemory, Watch
@@ -94,7 +94,7 @@ class FastEvaluation:
         self._parts: WeakValueDictionary[tuple[object, ...], Part] = WeakValueDictionary()
         """By the number of the bundle and what its plugins read: those that some shape has."""
         self._plans: dict[tuple[Outline, ...], AskingPlan] = {}
-        self._kinds: dict[tuple[AskingPlan, bytes], dict[int, TraitKind]] = {}
+        self._kinds: dict[tuple[AskingPlan, bytes], KnownKinds] = {}
         """Those that shapes have in common."""
         self._board = Board(self._index)
         """Of the shapes there."""
@@ -365,16 +365,16 @@ class FastEvaluation:
         made.follow()
         return made
 
-    def _kinds_for(self, plan: AskingPlan, pod: PodInfo) -> dict[int, TraitKind]:
-        """The kinds of nodes for pods that the plugins that go by traits sign like this one."""
+    def _kinds_for(self, plan: AskingPlan, pod: PodInfo) -> KnownKinds:
+        """What is known of nodes for pods that the plugins that go by traits sign like this one."""
         if not plan.shares_kinds:
-            return {}
+            return KnownKinds()
         key = plan, _encode([one.plugin.sign_pod(pod) for one in plan.by_traits])
         known = self._kinds.get(key)
         if known is None:
             if len(self._kinds) >= SHAPES_MAX:
                 self._kinds.clear()
-            known = self._kinds[key] = {}
+            known = self._kinds[key] = KnownKinds()
         return known
 
     def _keep_valid(self) -> None:

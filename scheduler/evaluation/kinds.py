@@ -62,13 +62,25 @@ def is_searchable(filters: Sequence[Asked], scorers: Sequence[Asked], raw_scorer
     )
 
 
+class KnownKinds:
+    """What is known of nodes by their traits, for all pods that the plugins that go by traits sign alike."""
+
+    __slots__ = ("alone", "by_traits")
+
+    def __init__(self) -> None:
+        self.by_traits: dict[int, TraitKind] = {}
+        self.alone: dict[tuple[int, int], int] = {}
+        """Number of a plugin and raw score → what that is normalised to where no node has another one."""
+
+
 class TraitKinds:
     """Of one shape, by the number of the traits."""
 
-    def __init__(self, evaluation: Evaluation, kinds: dict[int, TraitKind]) -> None:
-        """`kinds` are shared with shapes that the plugins that go by traits cannot tell from this one."""
+    def __init__(self, evaluation: Evaluation, known: KnownKinds) -> None:
+        """`known` is shared with shapes that the plugins that go by traits cannot tell from this one."""
         self._evaluation = evaluation
-        self._kinds = kinds
+        self._alone = known.alone
+        self._kinds = known.by_traits
         self._judges: dict[int, Judge] = {}
         """Those that somebody asked for: with hundreds of shapes and dozens of traits there would be too many."""
 
@@ -86,6 +98,16 @@ class TraitKinds:
         elif known.passes and not self._judges:
             # For these nodes plugins have functions, for pods that they cannot tell from this one; whether they have for this one is asked once.
             self.judge(traits, sample)
+        return known
+
+    def alone(self, number: int, raw: int) -> int:
+        """What this raw score of the plugin of this number is normalised to where no node has another one. Raises NotFast."""
+        known = self._alone.get((number, raw))
+        if known is None:
+            evaluation = self._evaluation
+            asked = evaluation.raw_scorers[number]
+            (known,) = asked.normalized(evaluation.state, evaluation.pod, (), [raw])
+            self._alone[number, raw] = known
         return known
 
     def judge(self, traits: int, sample: Callable[[], NodeInfo]) -> Judge:
@@ -127,18 +149,10 @@ class TraitKinds:
 
     def _judge(self, node: NodeInfo) -> Judge:
         evaluation = self._evaluation
-        rooms = [
-            asked.plugin.use_fits(evaluation.state, evaluation.pod, node)
-            for asked in evaluation.filters
-            if not asked.of_traits
-        ]
+        rooms = [asked.plugin.use_fits(evaluation.state, evaluation.pod, node) for asked in evaluation.rooms]
         if None in rooms:
             raise NoBounds
-        scores = [
-            (asked.weight, _use_score(asked, evaluation, node))
-            for asked in evaluation.scorers
-            if not asked.of_traits
-        ]
+        scores = [(asked.weight, _use_score(asked, evaluation, node)) for asked in evaluation.uses]
         return Judge(tuple(rooms), tuple(scores))
 
 

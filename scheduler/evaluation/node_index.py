@@ -77,18 +77,22 @@ class Cell:
     def widen(self, use: NodeUse) -> bool:
         """These hold for such a node as well; whether they did not. Then they are in whole steps, so that not every other node widens them again."""
         low, high = self.low, self.high
-        for one, least, most in zip(use, low, high, strict=True):
-            if not least <= one <= most:
-                cpu, memory = [amount // (GRID * WIDENINGS) or 1 for amount in self.size]
-                steps = cpu, memory, cpu, memory
-                self.low = NodeUse(
-                    *[a if a <= b else b - b % step for a, b, step in zip(low, use, steps, strict=True)]
-                )
-                self.high = NodeUse(
-                    *[a if a >= b else b + -b % step for a, b, step in zip(high, use, steps, strict=True)]
-                )
-                return True
-        return False
+        if (
+            low.cpu <= use.cpu <= high.cpu
+            and low.memory <= use.memory <= high.memory
+            and low.scored_cpu <= use.scored_cpu <= high.scored_cpu
+            and low.scored_memory <= use.scored_memory <= high.scored_memory
+        ):
+            return False
+        cpu, memory = [amount // (GRID * WIDENINGS) or 1 for amount in self.size]
+        steps = cpu, memory, cpu, memory
+        self.low = NodeUse(
+            *[a if a <= b else b - b % step for a, b, step in zip(low, use, steps, strict=True)]
+        )
+        self.high = NodeUse(
+            *[a if a >= b else b + -b % step for a, b, step in zip(high, use, steps, strict=True)]
+        )
+        return True
 
 
 _NO_TRAITS = _NO_PODS = -1

@@ -202,6 +202,9 @@ class AskingPlan:
         self._raw_scorers = [one for one in by_state if one.normalizes]
         self._node_filters = [one for one in filters if one.way in (Way.OBJECT, Way.NODE)]
         self._node_scorers = [one for one in scorers if one.way in (Way.OBJECT, Way.NODE)]
+        self._rooms = [one for one in self._filters if not one.of_traits]
+        self._uses = [one for one in self._scorers if not one.of_traits]
+        self._most = sum(100 * one.weight for one in self._uses)
         self.skipped_sets: dict[tuple[bool, ...], set[str]] = {}
         """By who of those that count domains has nothing to filter: the plugins skipped then. Nobody changes such a set."""
         self.is_searchable = not (self._node_filters or self._node_scorers) and is_searchable(
@@ -223,4 +226,7 @@ class AskingPlan:
             self._raw_scorers,
             self._node_filters,
             self._node_scorers,
+            self._rooms,
+            self._uses,
+            self._most,
         )

@@ -13,7 +13,7 @@ from tidelog.framework.offers import NotCountable
 from tidelog.scheduler.evaluation.asking import Asked, Way, Ways, is_skipped, pre_filtered, skips_score
 from tidelog.scheduler.evaluation.board import FAR, Board, BoardTable
 from tidelog.scheduler.evaluation.columns import AnswerColumn
-from tidelog.scheduler.evaluation.kinds import TraitKind, TraitKinds
+from tidelog.scheduler.evaluation.kinds import KnownKinds, TraitKinds
 from tidelog.scheduler.evaluation.node_index import NodeIndex
 from tidelog.scheduler.evaluation.parts import AskingPlan, Counted, Part
 from tidelog.scheduler.evaluation.shape import Shape
@@ -34,9 +34,9 @@ class Prepared:
         plan: AskingPlan,
         state: CycleState,
         pod: PodInfo,
-        kinds: dict[int, TraitKind],
+        known: KnownKinds,
     ) -> None:
-        """`state` is what the parts left in it, `kinds` what is known of nodes by their traits for such pods. Raises NotCountable."""
+        """`state` is what the parts left in it, `known` what is known of nodes by their traits for such pods. Raises NotCountable."""
         self.ways = ways
         self._index = index
         self._board = board
@@ -52,7 +52,7 @@ class Prepared:
             if part.narrowed is not None:
                 self._narrow(part, part.narrowed)
         self.evaluation = plan.evaluation(state, pod)
-        self.kinds = TraitKinds(self.evaluation, kinds) if plan.is_searchable else None
+        self.kinds = TraitKinds(self.evaluation, known) if plan.is_searchable else None
         """Knowledge of nodes by their traits, if the plugins offer that."""
         self._changes = index.changes
         """Those of the index that the domains follow, until there is a table."""

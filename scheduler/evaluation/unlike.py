@@ -12,10 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from itertools import compress
-from typing import NamedTuple
 
 from tidelog.framework.lanes import Row, marked, octets, ones
-from tidelog.framework.node_info import NodeInfo, PodInfo
+from tidelog.framework.node_info import NodeInfo
 from tidelog.framework.node_sets import Bits, Groups, first_place
 from tidelog.framework.offers import Bounds, ManyUses, Together
 from tidelog.scheduler.evaluation.asking import Asked, Evaluation
@@ -81,7 +80,8 @@ class Search:
         kinds: TraitKinds,
     ) -> Found | None:
         index = self._index
-        asked = _AskedTogether.of(evaluation)
+        if evaluation.most > _LEVEL_MAX:
+            raise NoBounds
         feasible = index.all
         for counted in domains:
             allowed = counted.now.allowed()
@@ -97,7 +97,10 @@ class Search:
         if not passing:
             return None
         view = _View(
-            self._cells, passing, asked, lambda traits: kinds.judge(traits, partial(self._sample_of, traits))
+            self._cells,
+            passing,
+            evaluation,
+            lambda traits: kinds.judge(traits, partial(self._sample_of, traits)),
         )
         feasible &= ~view.without_room()
         count = feasible.bit_count()
@@ -105,7 +108,7 @@ class Search:
             return None
         if count == 1:
             return Found(first_place(feasible), 1, feasible, 0)
-        groups = combined(feasible, self._normalized(evaluation, domains, passing, feasible))
+        groups = combined(feasible, self._normalized(evaluation, domains, kinds, passing, feasible))
         best, winners = _best(view, groups, index.all)
         tied = winners.nodes(fewest=fewest)
         return Found(index.places.first(tied, start), count, tied, best)
@@ -114,16 +117,19 @@ class Search:
         self,
         evaluation: Evaluation,
         domains: Sequence[Counted],
+        kinds: TraitKinds,
         passing: Mapping[int, TraitKind],
         feasible: Bits,
     ) -> Iterator[tuple[int, Groups]]:
         by_traits = self._index.by_traits
         for number, asked in enumerate(evaluation.raw_scorers):
             raws = {kind.raws[number] for kind in passing.values()}
-            sets = dict.fromkeys(sorted(raws), 0 if len(raws) > 1 else feasible)
-            if len(raws) > 1:
-                for traits, kind in passing.items():
-                    sets[kind.raws[number]] |= by_traits[traits] & feasible
+            if len(raws) == 1:
+                yield asked.weight, [(kinds.alone(number, *raws), feasible)]
+                continue
+            sets = dict.fromkeys(sorted(raws), 0)
+            for traits, kind in passing.items():
+                sets[kind.raws[number]] |= by_traits[traits] & feasible
             groups = [(raw, nodes) for raw, nodes in sets.items() if nodes]
             yield asked.weight, normalized(asked, evaluation.state, evaluation.pod, groups)
         for counted in domains:
@@ -299,11 +305,11 @@ class _Block:
                     together.put_use(lane, state.use, self._cell.size)
         self._octets = ones(len(self.states)) * _LEVEL_MAX
 
-    def levels(self, asked: _AskedTogether, judge: Callable[[], Judge]) -> bytes:
+    def levels(self, evaluation: Evaluation, judge: Callable[[], Judge]) -> bytes:
         """The sum of the scores that depend on the use, for each state."""
         sums = doubt = 0
-        for one in asked.scorers:
-            found, unsure = self._of(one).answers_for(asked.pod)
+        for one in evaluation.uses:
+            found, unsure = self._of(one).answers_for(evaluation.pod)
             doubt |= unsure
             sums += found if one.weight == 1 else found * one.weight
         levels = octets(sums & self._octets, len(self.states))
@@ -333,25 +339,25 @@ class _View:
         self,
         cells: _Cells,
         passing: Mapping[int, TraitKind],
-        asked: _AskedTogether,
+        evaluation: Evaluation,
         judge: Callable[[int], Judge],
     ) -> None:
         """`passing`: the traits of nodes for which it may do; `judge` gives who judges nodes with some traits. Raises NoBounds."""
         self._judge = judge
         self._cells = cells
         self._passing = passing
-        self._asked = asked
+        self._evaluation = evaluation
         self._levels: dict[Cell, tuple[bytes, Sequence[NodeState]]] = {}
         """The sums of the scores that depend on the use, and the states that have them: all in which nodes are."""
-        pod, sums = asked.pod, 0
-        for one in asked.scorers:
+        pod, sums = evaluation.pod, 0
+        for one in evaluation.uses:
             bounds = cells.bounds_of(one, passing).bounds_for(pod)
             sums += bounds if one.weight == 1 else bounds * one.weight
         sums &= cells.octets
         fixed = [kind.fixed for kind in passing.values()]
         self._base = min(fixed)
         """The least fixed part of a score."""
-        if max(fixed) + asked.most - self._base > _LEVEL_MAX:
+        if max(fixed) + evaluation.most - self._base > _LEVEL_MAX:
             raise NoBounds
         for traits, kind in passing.items():
             # Of nodes with some traits there may be none that takes another pod.
@@ -364,12 +370,13 @@ class _View:
 
     def without_room(self) -> Bits:
         """The nodes that the pod does not fit on, of those for which it may do."""
-        cells, pod, passing = self._cells, self._asked.pod, self._passing
+        cells, evaluation, passing = self._cells, self._evaluation, self._passing
+        pod = evaluation.pod
         out = 0
         for cell in cells.full:
             out |= cell.bits
         some = sure = every = cells.octets // _LEVEL_MAX
-        rooms = [cells.rooms_of(one, passing) for one in self._asked.rooms]
+        rooms = [cells.rooms_of(one, passing) for one in evaluation.rooms]
         for _, high in rooms:
             found, unsure = high.answers_for(pod)
             sure &= found & ~unsure
@@ -414,7 +421,7 @@ class _View:
         known = self._levels.get(cell)
         if known is None:
             block = self._cells.block(cell)
-            levels = block.levels(self._asked, partial(self._judge, cell.traits))
+            levels = block.levels(self._evaluation, partial(self._judge, cell.traits))
             known = self._levels[cell] = levels, block.states
         levels, states = known
         base = score + kind.fixed
@@ -429,26 +436,6 @@ class _View:
             if found:
                 return total, found
         return best, []
-
-
-class _AskedTogether(NamedTuple):
-    """Plugins that answer for many nodes at once, about one pod."""
-
-    pod: PodInfo
-    rooms: Sequence[Asked]
-    scorers: Sequence[Asked]
-    most: int
-    """No sum of scores is higher."""
-
-    @classmethod
-    def of(cls, evaluation: Evaluation) -> _AskedTogether:
-        """Raises NoBounds."""
-        rooms = [asked for asked in evaluation.filters if not asked.of_traits]
-        scorers = [asked for asked in evaluation.scorers if not asked.of_traits]
-        most = sum(100 * asked.weight for asked in scorers)
-        if most > _LEVEL_MAX:
-            raise NoBounds
-        return cls(evaluation.pod, rooms, scorers, most)
 
 
 @cache

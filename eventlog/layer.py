@@ -2,7 +2,7 @@
 
     layer = Layer(entries)          nobody may change `entries` now: whoever marked it goes through it in his own time
     layer[key] = …; layer.pop(key)  seen in the layer, and not below
-    entries = layer.folded()        the same dict, brought up to date; costs what has changed, not what there is
+    entries = layer.fold(1_000)     as long as it is None: the dict is brought up to date, so many changes at a time; then it is the same dict
 
 To read it, and to go through it, is what a dict that had been changed at once would be, its order too.
 """
@@ -10,6 +10,7 @@ To read it, and to go through it, is what a dict that had been changed at once w
 from __future__ import annotations
 
 from collections.abc import Iterator, MutableMapping
+from itertools import islice
 from typing import TypeVar
 
 V = TypeVar("V")
@@ -55,11 +56,21 @@ class Layer(MutableMapping[str, V]):
     def __len__(self) -> int:
         return len(self._below) - len(self._gone) + len(self._new)
 
-    def folded(self) -> MutableMapping[str, V]:
-        """Bring the dict below up to date, and return it."""
-        below = self._below.folded() if isinstance(self._below, Layer) else self._below
-        for key in self._gone:
-            del below[key]
-        below.update(self._replaced)
-        below.update(self._new)
-        return below
+    def fold(self, most: int) -> MutableMapping[str, V] | None:
+        """Bring the dict below up to date by so many changes at most, and return it when it is. The layer reads as before, and may change in between."""
+        below = self._below
+        if isinstance(below, Layer):
+            folded = below.fold(most)
+            if folded is not None:
+                self._below = folded
+            return None
+        while self._gone and most:
+            del below[self._gone.pop()]
+            most -= 1
+        while self._replaced and most:
+            key, value = self._replaced.popitem()
+            below[key] = value
+            most -= 1
+        for key in [*islice(self._new, most)]:
+            below[key] = self._new.pop(key)
+        return None if self._gone or self._replaced or self._new else below

@@ -44,6 +44,7 @@ from tidelog.api.pod_status import (
     with_group_condition,
     with_pod_condition,
 )
+from tidelog.api.steps import Steps
 from tidelog.api.writes import Write, written
 from tidelog.eventlog.attachment import Attachment, attached
 from tidelog.eventlog.layer import Layer
@@ -82,6 +83,9 @@ from tidelog.eventlog.records import (
 )
 from tidelog.eventlog.store import Snapshot
 from tidelog.eventlog.table_encoding import ATTACHMENT, BESIDE, FORMAT, PROMISES, SORTED, Mark, encoded
+
+FOLDED_PER_STEP = 1_000
+"""So many changes are put in place at once; some two milliseconds, with what they replace."""
 
 SNAPSHOT = "objects"
 """The name of this table's snapshots."""
@@ -347,7 +351,7 @@ class ObjectTable:
 
     @contextmanager
     def marked(self) -> Iterator[Mark]:
-        """The table as it is now, to be encoded while it goes on. Costs nothing now, and in the end what has changed meanwhile."""
+        """The table as it is now, to be encoded while it goes on. Costs nothing; what has changed meanwhile is to be folded afterwards."""
         mark = self.mark()
         self._marks += 1
         self._kinds = defaultdict(dict, {kind: Layer(entries) for kind, entries in self._kinds.items()})
@@ -355,10 +359,15 @@ class ObjectTable:
             yield mark
         finally:
             self._marks -= 1
-            if not self._marks:
-                for kind, entries in self._kinds.items():
-                    if isinstance(entries, Layer):
-                        self._kinds[kind] = entries.folded()
+
+    def folding(self) -> Steps[None]:
+        """Put in place what has changed beside marks, which is dearer to look at, in steps; as long as nobody marks it again."""
+        for kind in list(self._kinds):
+            while not self._marks and isinstance(entries := self._kinds[kind], Layer):
+                folded = entries.fold(FOLDED_PER_STEP)
+                if folded is not None:
+                    self._kinds[kind] = folded
+                yield
 
     def mark(self) -> Mark:
         """The table as it is, until it changes."""

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from tidelog.api.messagepack import array_head, bytes_head, in_pieces, map_head
-from tidelog.api.steps import Steps, sorting
+from tidelog.api.steps import Steps, sorting, whole_result
+from tidelog.eventlog.layer import Layer
 from tidelog.eventlog.objects import ObjectEntry, ObjectTable
 from tidelog.eventlog.records import ObjectDeleted, ObjectPut, Record, encode_body
 from tidelog.eventlog.store import HASHED_AT_ONCE, Snapshot, parts_of
@@ -55,24 +56,34 @@ def test_bytes_are_those_of_the_mark_whatever_happens_between_steps() -> None:
 
     with table.marked() as mark:
         pieces, steps = counted(encoding(mark), goes_on)
+    _, folds = counted(table.folding(), goes_on)
 
     assert steps == 2
+    assert folds == 1
     assert b"".join(pieces) == whole != table.encode()
     assert ObjectTable.decode(whole).encode() == whole
     goes_on()
 
 
-@given(st.lists(st.tuples(st.sampled_from(["put", "delete", "mark", "end"]), st.integers(0, 5)), max_size=40))
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["put", "delete", "mark", "end", "fold"]), st.integers(0, 5)), max_size=40
+    )
+)
 def test_marked_tables_go_on_as_others_do_and_their_marks_stay(story: list[tuple[str, int]]) -> None:
     table, plain = of_pods(3), of_pods(3)
-    with ExitStack() as all_marks:
+    with pytest.MonkeyPatch.context() as patch, ExitStack() as all_marks:
+        patch.setattr("tidelog.eventlog.objects.FOLDED_PER_STEP", 1)
         marks: list[tuple[ExitStack, Mark, bytes]] = []
+        folding = iter(table.folding())
         for what, number in story:
             if what == "mark":
                 stack = all_marks.enter_context(ExitStack())
                 marks.append((stack, stack.enter_context(table.marked()), plain.encode()))
             elif what == "end" and marks:
                 marks.pop(number % len(marks))[0].close()
+            elif what == "fold" and next(folding, folding) is folding:
+                folding = iter(table.folding())
             elif what == "put":
                 put(table, f"p{number}")
                 put(plain, f"p{number}")
@@ -86,6 +97,8 @@ def test_marked_tables_go_on_as_others_do_and_their_marks_stay(story: list[tuple
                 plain.entry(f"Pod/default/p{n}") for n in range(6)
             ]
             assert [encoded(mark) for _, mark, _ in marks] == [expected for _, _, expected in marks]
+    whole_result(table.folding())
+    assert not [kind for kind, entries in table._kinds.items() if isinstance(entries, Layer)]
     assert table.encode() == plain.encode()
 
 
@@ -123,6 +136,7 @@ def test_mark_and_its_end_cost_what_changes_and_not_what_there_is() -> None:
         put(table, "new", "newer", "p8")
         for name in ("p9", "new"):
             table.apply(record(table.seq + 1, name, ObjectDeleted()))
+    whole_result(table.folding())
 
     assert pods.looked_at == 0
     assert table._kinds["Pod"] is pods

@@ -54,6 +54,9 @@ SHAPES_MAX = 64
 PLACES_MAX = 2_500_000
 """… and more, as long as all together have no more places than this. A table costs some twenty bytes a node."""
 
+DEMANDS_PER_STEP = 8
+"""Of so many demands on other pods a node takes a step to be counted, more or less: an eighth for a spread constraint, half of one for an affinity term."""
+
 PLANS_MAX = 256
 """Of so many sets of plugins that have nothing to do with a pod it is remembered who is asked then."""
 
@@ -93,6 +96,8 @@ class FastEvaluation:
         """The latest used last; a number: only the plain evaluation can tell, as long as this many objects of nodes have changed."""
         self._parts: WeakValueDictionary[tuple[object, ...], Part] = WeakValueDictionary()
         """By the number of the bundle and what its plugins read: those that some shape has."""
+        self._making: list[Part] = []
+        """Those that the next turn of an attempt goes on from; no shape has them yet."""
         self._plans: dict[tuple[Outline, ...], AskingPlan] = {}
         self._kinds: dict[tuple[AskingPlan, bytes], KnownKinds] = {}
         """Those that shapes have in common."""
@@ -350,8 +355,14 @@ class FastEvaluation:
                 signed = (*signed, *[plugin.beyond_node(pod) for plugin in bundle.looking_beyond])
             part = self._parts.get(signed)
             if part is None:
-                part = Part(self._framework, self._ways, self._index, bundle, shared, pod)
-                self._parts[signed] = part
+                part = self._parts[signed] = Part(
+                    self._framework, self._ways, self._index, bundle, shared, pod
+                )
+                if part.counted:
+                    self._making.append(part)
+                    self._framework.snapshot.effort.spend(
+                        self._index.size * _demands(pod) // DEMANDS_PER_STEP
+                    )
             shared.adopt(part.state)
             parts.append(part)
         outlines = tuple([part.outline for part in parts])
@@ -363,6 +374,7 @@ class FastEvaluation:
         kinds = self._kinds_for(plan, pod)
         made = Prepared(self._ways, self._index, self._board, parts, plan, shared, pod, kinds)
         made.follow()
+        self._making.clear()
         return made
 
     def _kinds_for(self, plan: AskingPlan, pod: PodInfo) -> KnownKinds:
@@ -396,6 +408,7 @@ class FastEvaluation:
     def _forget_shapes(self) -> None:
         self._shapes.clear()
         self._parts.clear()
+        self._making.clear()
         self._kinds.clear()
         self._board = Board(self._index)
 
@@ -457,6 +470,17 @@ class FastEvaluation:
             bits = index.all if everything else index.bits_of_names([node.name for node in candidates])
             self._candidates = (candidates, index.moved, bits)
         return bits
+
+
+def _demands(pod: PodInfo) -> int:
+    """How many of its constraints and terms are about other pods."""
+    terms = (
+        pod.affinity_required,
+        pod.affinity_preferred,
+        pod.anti_affinity_required,
+        pod.anti_affinity_preferred,
+    )
+    return len(pod.pod.spec.topology_spread_constraints) + sum(map(len, terms))
 
 
 class _Attempt:

@@ -192,6 +192,9 @@ def test_attempts_that_a_filter_interrupts_anywhere_come_to_what_they_would_come
         put_node(number)
     for number in range(240):
         made = b.pod(f"p{number}").scheduler("default-scheduler").tolerate(f"of-{number % 7}")
+        if number % 5 == 0:
+            made = made.label(app="spread").spread(b.HOSTNAME, max_skew=2)
+            made = made.prefer_pod_affinity(number % 7 + 1, b.HOSTNAME, "app=spread")
         driver.put(made.request(cpu=draw.choice(["100m", "200m", "300m"])).build())
         if number % 3 == 0:
             driver.settle()

@@ -378,7 +378,7 @@ class FastEvaluation:
         return made
 
     def _kinds_for(self, plan: AskingPlan, pod: PodInfo) -> KnownKinds:
-        """What is known of nodes for pods that the plugins that go by traits sign like this one."""
+        """Knowledge of nodes for pods that the plugins that go by traits sign like this one."""
         if not plan.shares_kinds:
             return KnownKinds()
         key = plan, _encode([one.plugin.sign_pod(pod) for one in plan.by_traits])

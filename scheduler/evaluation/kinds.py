@@ -63,7 +63,7 @@ def is_searchable(filters: Sequence[Asked], scorers: Sequence[Asked], raw_scorer
 
 
 class KnownKinds:
-    """What is known of nodes by their traits, for all pods that the plugins that go by traits sign alike."""
+    """Knowledge of nodes by their traits, for all pods that the plugins that go by traits sign alike."""
 
     __slots__ = ("alone", "by_traits")
 
@@ -101,7 +101,7 @@ class TraitKinds:
         return known
 
     def alone(self, number: int, raw: int) -> int:
-        """What this raw score of the plugin of this number is normalised to where no node has another one. Raises NotFast."""
+        """Return what this raw score of the plugin of this number is normalised to where no node has another one. Raises NotFast."""
         known = self._alone.get((number, raw))
         if known is None:
             evaluation = self._evaluation

@@ -192,7 +192,7 @@ BEHAVIOURS: dict[int, Behaviour] = {
     LOSS_ENDS_WAITS: Behaviour(
         "loss-ends-waits",
         "0.1.0",
-        "A repair that drops a part of the outcomes by which the wait of a group's members ends, ends it for the others too: they are tried again, and do not wait for ever.",
+        "A repair that drops a part of the outcomes by which the wait of a group's members ends, ends it for the others too: they are tried again, and do not wait for ever. Together with loss-ends-attempts.",
     ),
 }
 """Number → what changed."""

@@ -12,14 +12,44 @@ class Paused(BaseException):
     """The attempt has had its turn. No failure: nobody but who asked for the attempt may catch it, and who passes it on keeps what it has found."""
 
 
+KEPT_MAX = 16
+"""For so many attempts at most is kept what they have found; some of them may never be made again."""
+
+
 class Effort:
     """Of the attempt under way."""
 
-    __slots__ = ("left",)
+    __slots__ = ("_about", "_kept", "left")
 
     def __init__(self) -> None:
         self.left: int | None = None
         """Steps of its turn, some two microseconds each; None: it is not to stop."""
+        self._about = ""
+        """Whose attempt it is."""
+        self._kept: dict[str, list[object]] = {}
+        """What attempts that were paused go on from, where nobody else keeps it."""
+
+    def begin(self, about: str, steps: int | None) -> None:
+        """The next attempt is about this pod or group, and may have so many steps in this turn."""
+        self._about, self.left = about, steps
+
+    def pause(self) -> None:
+        """The turn is over. Others ask plugins between two of them, without a limit: `why`, for one."""
+        self.left = None
+
+    def end(self) -> None:
+        """The attempt has its decision."""
+        self.left = None
+        if self._kept:
+            self._kept.pop(self._about, None)
+
+    def keep(self, found: object) -> None:
+        """Have this alive until the attempt has its decision, if it takes turns: who remembers what somebody uses finds it in the next one."""
+        if self.left is None:
+            return
+        if self._about not in self._kept and len(self._kept) >= KEPT_MAX:
+            self._kept.pop(next(iter(self._kept)))
+        self._kept.setdefault(self._about, []).append(found)
 
     def charge(self, steps: int) -> None:
         """Count them; who next asks to `spend` some pays for them. For work of which nothing is kept."""

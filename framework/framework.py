@@ -119,6 +119,9 @@ class _Named(Protocol):
     name: ClassVar[str]
 
 
+_NOBODY: frozenset[str] = frozenset()
+
+
 class Framework:
     """The plugins of one profile. `points` names the plugins of each extension point in order, as the configuration does.
 
@@ -183,6 +186,12 @@ class Framework:
         """The filters that say how much a pod needs."""
         self.choosy: tuple[ConcernsPods, ...] = tuple(p for p in self.reserve if isinstance(p, ConcernsPods))
         """The Reserve plugins that have nothing to do with most pods."""
+        self._choosy_at_first: tuple[Any, ...] = tuple(
+            p for p in self.pre_filter if isinstance(p, ConcernsPods)
+        )
+        """The same of PreFilter plugins, …"""
+        self._all_choosy = frozenset(p.name for p in self._choosy_at_first)
+        """… and their names."""
         self._later: dict[frozenset[str], LaterPlugins] = {}
         """Names of plugins that have nothing to do with a pod → who takes part after the choice of its node."""
         self._all_later = self.later_for(frozenset())
@@ -253,7 +262,9 @@ class Framework:
         The node that the pod is nominated to is tried first, and alone: if it passes, it is the only feasible one.
         """
         nodes = self.snapshot.nodes if candidates is None else candidates
-        outcome = self.run_pre_filter(state, pod)
+        silent = self._silent_for(pod)
+        state.later = self.later_for(silent)
+        outcome = self.run_pre_filter(state, pod, silent)
         rejection = outcome.status
         diagnosis = Diagnosis(outcome.narrowers)
         if rejection is not None:
@@ -312,8 +323,10 @@ class Framework:
     # --- filtering ----------------------------------------------------------------------------------------------------
 
     @step("PreFilter")
-    def run_pre_filter(self, state: CycleState, pod: PodInfo) -> PreFilterOutcome:
-        """Every PreFilter plugin over all nodes of the snapshot, placements or not. Fills `state.skip_filter`.
+    def run_pre_filter(
+        self, state: CycleState, pod: PodInfo, silent: frozenset[str] = _NOBODY
+    ) -> PreFilterOutcome:
+        """Every PreFilter plugin over all nodes of the snapshot, placements or not. Fills `state.skip_filter`. `silent`: those that have nothing to do with the pod.
 
         An unresolvable rejection ends it at once. After a resolvable one the others still prepare their state, which
         preemption needs; the last such rejection counts.
@@ -326,6 +339,9 @@ class Framework:
         everything = self.snapshot.nodes
         for plugin in self.pre_filter:
             name = plugin.name
+            if name in silent:
+                skipped.add(name)
+                continue
             try:
                 result = _checked(plugin.pre_filter(state, pod, everything), PreFilterResult)
             except Exception as error:
@@ -348,6 +364,16 @@ class Framework:
             else:
                 return PreFilterOutcome(None, _failed("PreFilter", name, status), ())
         return PreFilterOutcome(nodes, rejection, tuple(sorted(narrowers)))
+
+    def _silent_for(self, pod: PodInfo) -> frozenset[str]:
+        """The names of the plugins that say that they have nothing to do with the pod; none where somebody wants to hear of each."""
+        if self.observer is not None or self.has_observed_steps:
+            return _NOBODY
+        try:
+            silent = [plugin.name for plugin in self._choosy_at_first if not plugin.concerns(pod)]
+        except Exception:
+            return _NOBODY  # It is asked like the others, and may say what is wrong.
+        return self._all_choosy if len(silent) == len(self._all_choosy) else frozenset(silent)
 
     def active_filters(self, state: CycleState) -> Sequence[FilterPlugin]:
         """The filters that have something to say about the pod."""

@@ -72,12 +72,12 @@ class Attempts:
     def limit(self, popped: Popped, most: int) -> None:
         """Let its decision raise Paused after so many steps, if it is one that can be taken back."""
         can = self._cluster.queue.pops_early and not isinstance(popped, Permit)
-        self._cluster.snapshot.effort.left = most if can else None
+        self._cluster.snapshot.effort.begin(popped.key, most if can else None)
 
     def take_back(self, popped: Popped) -> None:
         """Undo the latest pop: its decision was paused."""
         assert not isinstance(popped, Permit), "the end of a wait is not limited"
-        self._cluster.snapshot.effort.left = None  # Others ask plugins between two turns: `why`, for one.
+        self._cluster.snapshot.effort.pause()
         self._cluster.queue.take_back(popped, self._flushed)
 
     def decide(self, popped: Popped, stamp: Stamp) -> Decision:
@@ -97,7 +97,7 @@ class Attempts:
         framework, info = self._assembly.frameworks[popped.profile], self._cluster.info_of(pod)
         cycle = PodCycle(framework, info, key, stamp, CycleState(stamp.at, popped, stamp.attempt))
         result = cycle.run(queue.nominator.node_of(pod))
-        self._cluster.snapshot.effort.left = None
+        self._cluster.snapshot.effort.end()
         uid, outcomes = popped.uid, result.outcomes
         if result.state is not None:
             self._permits.keep_states({uid: result.state})
@@ -114,7 +114,7 @@ class Attempts:
         assert assembly.configuration is not None
         options = GroupOptions.of(assembly.configuration)
         result = self._group_flights.decide(popped.key, popped.popped, assembly.frameworks, stamp, options)
-        self._cluster.snapshot.effort.left = None
+        self._cluster.snapshot.effort.end()
         self._permits.keep_states(result.states)
         (key, body), *others = result.outcomes
         if isinstance(body, Unschedulable):

@@ -608,9 +608,9 @@ class Runtime:
             if mark is not None:
                 assert mark.seq == capture.seq
                 objects = await in_steps(encoding(mark))
-        if mark is not None:
-            del mark
-            await in_steps(self.facts.objects.folding())
+        mark = None
+        # Also what a snapshot has left that came to nothing.
+        await in_steps(self.facts.objects.folding())
         await self._durable(capture.seq)
         await self._keeper.keep(capture, objects)
         return capture.seq

@@ -12,7 +12,6 @@ Its tables are caches: nothing of them is state, and an answer does not depend o
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from enum import Enum
 from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
@@ -55,21 +54,19 @@ PLACES_MAX = 2_500_000
 """… and more, as long as all together have no more places than this. A table costs some twenty bytes a node."""
 
 DEMANDS_PER_STEP = 8
-"""Of so many demands on other pods a node takes a step to be counted, more or less: an eighth for a spread constraint, half of one for an affinity term."""
+"""Of so many demands on other pods a node takes a step to be counted. Roughly: a spread constraint costs less, and an affinity term twice to four times as much."""
+
+PLAIN_MAX = 4_096
+"""So many shapes are remembered of which only the plain evaluation can tell."""
 
 PLANS_MAX = 256
 """Of so many sets of plugins that have nothing to do with a pod it is remembered who is asked then."""
 
+_Key = tuple[bytes, ...]
+"""What tells the pods of a shape from others."""
+
 _FAILURES = (NotFast, NotCountable, SelectorError)
 
-
-class _Unknown(Enum):
-    """In place of what is known about a shape."""
-
-    UNKNOWN = 0
-
-
-_UNKNOWN = _Unknown.UNKNOWN
 
 _NO_ATTEMPTS: Mapping[str, bytes] = {}
 
@@ -92,12 +89,12 @@ class FastEvaluation:
         self._signing = Signing(self._ways)
         self._members: dict[PodInfo, Signed] = {}
         """Those of the latest group that was asked about."""
-        self._shapes: dict[object, Prepared | int] = {}
-        """The latest used last; a number: only the plain evaluation can tell, as long as this many objects of nodes have changed."""
+        self._shapes: dict[object, Prepared] = {}
+        """The latest used last."""
+        self._plain: dict[object, int] = {}
+        """Shapes of which only the plain evaluation can tell, as long as the objects of nodes are of this generation."""
         self._parts: WeakValueDictionary[tuple[object, ...], Part] = WeakValueDictionary()
         """By the number of the bundle and what its plugins read: those that some shape has."""
-        self._making: list[Part] = []
-        """Those that the next turn of an attempt goes on from; no shape has them yet."""
         self._plans: dict[tuple[Outline, ...], AskingPlan] = {}
         self._kinds: dict[tuple[AskingPlan, bytes], KnownKinds] = {}
         """Those that shapes have in common."""
@@ -106,8 +103,10 @@ class FastEvaluation:
         self._search = Search(self._index)
         self._candidates: tuple[Sequence[NodeInfo], int, Bits] = ((), -1, 0)
         """The latest candidates, for which moves of nodes, and as a set."""
-        self._valid_for = (-1, -1, -1, -1)
-        """Epoch of the index, generations of listers, of the labels that are asked for, and of device classes, for which the tables hold."""
+        self._signed_for = (-1, -1, -1)
+        """Generations of listers, of the labels that are asked for, and of device classes, for which signatures hold, …"""
+        self._epoch = -1
+        """… and that of the index for which the tables do."""
         self._nominated: tuple[tuple[int, int], Bits] = ((-1, -1), 0)
         """The nodes to which somebody is nominated, and for which nominations and moves of nodes."""
         self._noted = -1
@@ -150,8 +149,11 @@ class FastEvaluation:
         candidates: Sequence[NodeInfo] | None,
         nominated_node: str,
     ) -> tuple[str, Found] | FitError | None:
+        key, attempts = self._key_of(state, pod)
+        if self._plain.get(key) == self._framework.snapshot.object_generation:
+            return None
         self._index.refresh()
-        prepared = self._prepared(state, pod)
+        prepared = self._prepared(key, attempts, state, pod)
         if prepared is None:
             return None
         start = scan_start(turn, self._framework.snapshot.node_count)
@@ -230,7 +232,7 @@ class FastEvaluation:
         self._index.refresh()
         state = CycleState()
         shapes: dict[tuple[bytes, ...], PodInfo] = {}
-        self._keep_valid()
+        self._keep_signing()
         self._members = {}
         for pod in pods:
             if pod.has_affinity:
@@ -243,7 +245,7 @@ class FastEvaluation:
                 return None
         apart: dict[Bits, None] = {}
         for pod in shapes.values():
-            prepared = self._prepared(state, pod)
+            prepared = self._prepared(*self._key_of(state, pod), state, pod)
             if prepared is None:
                 return None
             shape = prepared.made_shape()
@@ -279,32 +281,37 @@ class FastEvaluation:
 
     # --- shapes -------------------------------------------------------------------------------------------------------
 
-    def _prepared(self, state: CycleState, pod: PodInfo) -> Prepared | None:
-        self._keep_valid()
-        shapes = self._shapes
+    def _key_of(self, state: CycleState, pod: PodInfo) -> tuple[_Key, Mapping[str, bytes]]:
+        """The pod's shape, and what plugins sign of its attempt by their names."""
+        self._keep_signing()
         signed = self._sign(state, pod)
-        key, attempts = signed.key, _NO_ATTEMPTS
-        if signed.varying:
-            attempts = {plugin.name: _encode(plugin.sign_attempt(state, pod)) for plugin in signed.varying}
-            key = (*key, *attempts.values())
-        known = shapes.pop(key, _UNKNOWN)
-        if isinstance(known, int):
-            if known == self._index.objects_changed:
-                shapes[key] = known
-                return None
-            known = _UNKNOWN
-        if isinstance(known, Prepared) and (
-            not known.beyond
-            or known.beyond == tuple([plugin.beyond_node(pod) for plugin in self._ways.looking_beyond])
-        ):
-            if known.shape is None and not self._gets_table(known):
-                shapes[key] = self._index.objects_changed
-                return None
-            shapes[key] = known
-            return known
-        if isinstance(known, Prepared):
+        if not signed.varying:
+            return signed.key, _NO_ATTEMPTS
+        attempts = {plugin.name: _encode(plugin.sign_attempt(state, pod)) for plugin in signed.varying}
+        return (*signed.key, *attempts.values()), attempts
+
+    def _prepared(
+        self, key: _Key, attempts: Mapping[str, bytes], state: CycleState, pod: PodInfo
+    ) -> Prepared | None:
+        self._keep_tables()
+        if self._plain.get(key) == self._framework.snapshot.object_generation:
+            return None
+        known = self._shapes.pop(key, None)
+        if known is None:
+            return self._prepare(key, attempts, state, pod)
+        if known.beyond and known.beyond != tuple([p.beyond_node(pod) for p in self._ways.looking_beyond]):
             known.give_up()
-        return self._prepare(key, attempts, state, pod)
+            return self._prepare(key, attempts, state, pod)
+        if known.shape is None and not self._gets_table(known):
+            self._keep_plain(key)
+            return None
+        self._shapes[key] = known
+        return known
+
+    def _keep_plain(self, key: _Key) -> None:
+        if len(self._plain) >= PLAIN_MAX:
+            self._plain.clear()
+        self._plain[key] = self._framework.snapshot.object_generation
 
     def _gets_table(self, prepared: Prepared) -> bool:
         """It was used once, without a table, and so not followed."""
@@ -317,29 +324,27 @@ class FastEvaluation:
 
     def _prepare(
         self,
-        key: tuple[bytes, ...],
+        key: _Key,
         attempts: Mapping[str, bytes],
         state: CycleState,
         pod: PodInfo,
     ) -> Prepared | None:
-        shapes, places = self._shapes, self._index.size
-        if len(shapes) >= SHAPES_MAX and (len(shapes) + 1) * places > PLACES_MAX:
-            oldest = shapes.pop(next(iter(shapes)))
-            if isinstance(oldest, Prepared):
-                oldest.give_up()
         try:
             made = self._made(key, attempts, state, pod)
             if made.narrowed is not None and len(made.narrowed) <= NARROWED_FEW:
                 raise NotFast("few nodes")
         except _FAILURES:
-            shapes[key] = self._index.objects_changed
+            self._keep_plain(key)
             return None
+        shapes, places = self._shapes, self._index.size
+        if len(shapes) >= SHAPES_MAX and (len(shapes) + 1) * places > PLACES_MAX:
+            shapes.pop(next(iter(shapes))).give_up()
         shapes[key] = made
         return made
 
     def _made(
         self,
-        key: tuple[bytes, ...],
+        key: _Key,
         attempts: Mapping[str, bytes],
         state: CycleState,
         pod: PodInfo,
@@ -359,10 +364,9 @@ class FastEvaluation:
                     self._framework, self._ways, self._index, bundle, shared, pod
                 )
                 if part.counted:
-                    self._making.append(part)
-                    self._framework.snapshot.effort.spend(
-                        self._index.size * _demands(pod) // DEMANDS_PER_STEP
-                    )
+                    effort = self._framework.snapshot.effort
+                    effort.keep(part)
+                    effort.spend(self._index.size * (1 + _demands(pod)) // DEMANDS_PER_STEP)
             shared.adopt(part.state)
             parts.append(part)
         outlines = tuple([part.outline for part in parts])
@@ -374,7 +378,6 @@ class FastEvaluation:
         kinds = self._kinds_for(plan, pod)
         made = Prepared(self._ways, self._index, self._board, parts, plan, shared, pod, kinds)
         made.follow()
-        self._making.clear()
         return made
 
     def _kinds_for(self, plan: AskingPlan, pod: PodInfo) -> KnownKinds:
@@ -389,26 +392,31 @@ class FastEvaluation:
             known = self._kinds[key] = KnownKinds()
         return known
 
-    def _keep_valid(self) -> None:
+    def _keep_signing(self) -> None:
         framework = self._framework
         if len(framework.nominated):  # type: ignore[arg-type]
             self._note_nominated()
         keys = framework.snapshot.label_keys.generation
         listers = framework.handle.listers
-        valid_for = (self._index.epoch, listers.generation, keys, listers.devices.classes_generation)
-        if valid_for == self._valid_for and self._board.size >= self._index.size:
+        signed_for = (listers.generation, keys, listers.devices.classes_generation)
+        if signed_for == self._signed_for:
             return
         self._forget_shapes()
-        if valid_for[1:] != self._valid_for[1:]:
-            self._signing.forget()
-            self._members = {}
-            self.rekeyed += keys != self._valid_for[2] >= 0
-        self._valid_for = valid_for
+        self._plain.clear()
+        self._signing.forget()
+        self._members = {}
+        self.rekeyed += keys != self._signed_for[1] >= 0
+        self._signed_for = signed_for
+
+    def _keep_tables(self) -> None:
+        """The index is as the snapshot is."""
+        if self._epoch != self._index.epoch or self._board.size < self._index.size:
+            self._forget_shapes()
+            self._epoch = self._index.epoch
 
     def _forget_shapes(self) -> None:
         self._shapes.clear()
         self._parts.clear()
-        self._making.clear()
         self._kinds.clear()
         self._board = Board(self._index)
 

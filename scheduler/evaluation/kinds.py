@@ -82,7 +82,7 @@ class TraitKinds:
         self._alone = known.alone
         self._kinds = known.by_traits
         self._judges: dict[int, Judge] = {}
-        """Those that somebody asked for: with hundreds of shapes and dozens of traits there would be too many."""
+        """Those that somebody asked for, or that came with a new kind: with hundreds of shapes and dozens of traits all would be too many."""
 
     def of(self, traits: int, sample: Callable[[], NodeInfo]) -> TraitKind:
         """`sample` gives a node with these traits. Raises NoBounds, or NotFast."""
@@ -91,9 +91,8 @@ class TraitKinds:
             node = sample()
             known = self._made(node)
             if known.passes:
-                self.judge(
-                    traits, lambda: node
-                )  # Raises NoBounds where a plugin has no function for such nodes.
+                # Raises NoBounds where a plugin has no function for such nodes.
+                self.judge(traits, lambda: node)
             self._kinds[traits] = known
         elif known.passes and not self._judges:
             # For these nodes plugins have functions, for pods that they cannot tell from this one; whether they have for this one is asked once.

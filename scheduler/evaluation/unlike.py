@@ -30,6 +30,8 @@ from tidelog.scheduler.evaluation.parts import Counted
 from tidelog.scheduler.evaluation.shape import Found
 
 _LEVEL_MAX = 255
+BLOCKS_MAX = 2_000
+"""So many cells have their states in lanes at a time; eight kilobytes each, if they are few."""
 STATES_SPARE = 8
 """A cell's lanes are begun anew when half of them, and so many more, are of states that no node is in."""
 
@@ -262,6 +264,8 @@ class _Cells:
         """The states of the cell."""
         found = self._blocks.get(cell)
         if found is None or len(found.states) > 2 * len(cell.states) + STATES_SPARE:
+            if len(self._blocks) >= BLOCKS_MAX:
+                self._blocks.clear()
             found = self._blocks[cell] = _Block(cell)
         found.follow()
         return found

@@ -316,6 +316,8 @@ class BoardTable:
         self._highest = 1
         self._may_be_higher = True
         """Some node may have a higher level than that."""
+        self._best_of: tuple[Bits, int] = (0, 0)
+        """Of these nodes, which were asked about last, none has a higher level than this."""
 
     def _known_levels(self) -> dict[NodeState, int]:
         """As `_level`, of each state that nodes are in, with one look at the room for states that are about equally full."""
@@ -378,6 +380,7 @@ class BoardTable:
         latest, sets = self._board.latest, self._sets
         since = latest.since(self._rows, self._column)
         self._rows, self._sets = latest.count, {}
+        self._best_of = (0, 0)
         if since is None or since.first < self._written:
             self._may_be_higher = True
             return
@@ -411,6 +414,8 @@ class BoardTable:
         levels[at] = level
         self._written = self._board.latest.count
         self._highest = max(self._highest, level)
+        if level > self._best_of[1]:
+            self._best_of = (0, 0)
         bit, sets = 1 << place, self._sets
         if before in sets:
             sets[before] ^= bit
@@ -454,7 +459,8 @@ class BoardTable:
         highest = self._found_highest()
         best, winners = -1, 0
         for score, bits in sorted(groups, reverse=True):
-            for level in range(highest, 0, -1):
+            asked, most = self._best_of
+            for level in range(min(most, highest) if bits == asked else highest, 0, -1):
                 total = score + level - 1
                 if total < best:
                     break
@@ -462,6 +468,7 @@ class BoardTable:
                 if both:
                     winners = winners | both if total == best else both
                     best = total
+                    self._best_of = bits, level
                     break
             if score + highest - 1 < best:
                 break

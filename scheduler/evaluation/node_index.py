@@ -165,6 +165,8 @@ class NodeIndex:
         self._traits: list[int] = []
         """Place → number of the node's traits."""
         self._traits_numbers: dict[tuple[object, ...], int] = {}
+        self._sizes: list[NodeSize] = []
+        """By the number of the traits."""
         self._generation = -1
         self._source_generation = -1
         """The snapshot's, when this was last as it is."""
@@ -350,7 +352,7 @@ class NodeIndex:
         self.nowhere = _nowhere()
         self._topologies = {}
         self.relabelled = {}
-        self._traits_numbers = {}
+        self._traits_numbers, self._sizes = {}, []
         self._objects = [None] * self.size
         self._traits = []
         self.states = {}
@@ -483,7 +485,7 @@ class NodeIndex:
 
     def _cell(self, place: int, node: NodeInfo, use: NodeUse) -> Cell:
         traits, is_full = self._traits[place], len(node.pods) >= node.allowed_pods
-        size = NodeSize(node.allocatable.get(CPU, 0), node.allocatable.get(MEMORY, 0))
+        size = self._sizes[traits]
         key = (traits, is_full, use.cpu * GRID // (size.cpu or 1), use.memory * GRID // (size.memory or 1))
         cell = self.cells.get(key)
         if cell is None:
@@ -496,4 +498,8 @@ class NodeIndex:
     def _traits_number(self, node: NodeInfo) -> int:
         spec = node.node.spec
         key = (spec.taints, spec.unschedulable, *node.allocatable.items())
-        return self._traits_numbers.setdefault(key, len(self._traits_numbers))
+        number = self._traits_numbers.get(key)
+        if number is None:
+            number = self._traits_numbers[key] = len(self._traits_numbers)
+            self._sizes.append(NodeSize(node.allocatable.get(CPU, 0), node.allocatable.get(MEMORY, 0)))
+        return number

@@ -8,12 +8,16 @@ from typing import Any
 import pytest
 
 from tests.conftest import AssertReplays
+from tests.worlds.groups import started
 from tidelog.api.objects import Pod
 from tidelog.framework.effort import Paused
 from tidelog.plugins.inter_pod_affinity.plugin import InterPodAffinity
 from tidelog.plugins.pod_topology_spread.plugin import PodTopologySpread
+from tidelog.plugins.volumes.binding import VolumeBinding
 from tidelog.replay.driver import Driver
+from tidelog.scheduler.evaluation import fast
 from tidelog.testing import builders as b
+from tidelog.testing import storage
 
 NODES = 40
 
@@ -66,3 +70,56 @@ def test_domains_are_counted_once_however_many_turns_it_takes(
     assert in_turns.placements() == at_once.placements()
     assert counted["InterPodAffinity"] == counted["PodTopologySpread"] == 2
     assert assert_replays(in_turns.records)
+
+
+def test_gang_of_pods_that_are_all_unlike_comes_to_a_decision_where_few_tables_are_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(fast, "SHAPES_MAX", 4)
+    monkeypatch.setattr(fast, "PLACES_MAX", 1)
+    driver = started()
+    driver.put(*(b.node(f"n{i:02}").label({b.ZONE: "abc"[i % 3]}).build() for i in range(NODES)))
+    driver.put(b.pod_group("train", min_count=6))
+    for number in range(6):
+        driver.put(b.pod(f"db{number}").label(app=f"db{number}").on("n01").build())
+        member = b.pod(f"train-{number}").group("train").scheduler("default-scheduler")
+        for _ in range(4):
+            member = member.pod_affinity(b.ZONE, f"app=db{number}")
+        driver.put(member.build())
+
+    decision, turns = None, 0
+    while decision is None and turns < 100:
+        try:
+            decision = driver.core.attempt(driver.now, 15)
+        except Paused:
+            turns += 1
+
+    assert turns > 5
+    assert decision is not None
+    driver.append(*decision.drafts())
+    assert sum(name.startswith("default/train") for name in driver.placements()) == 6
+    assert not driver.core.cluster.snapshot.effort._kept
+
+
+def test_plugins_that_have_nothing_to_do_with_a_daemons_pod_are_asked_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: Counter[str] = Counter()
+    for point in ("pre_filter", "reads", "writes"):
+        of = getattr(VolumeBinding, point)
+
+        def ask(self: Any, *given: Any, of: Any = of, point: str = point) -> Any:
+            asked[point] += 1
+            return of(self, *given)
+
+        monkeypatch.setattr(VolumeBinding, point, ask)
+    driver = world()
+    driver.put(storage.storage_class(), storage.claim("data"))
+    daemon = b.pod("daemon").scheduler("default-scheduler")
+    driver.put(daemon.node_affinity("metadata.name in (n07)").build())
+    driver.settle()
+    assert driver.placements()["default/daemon"] == "n07"
+    assert not asked
+    driver.put(b.pod("with").scheduler("default-scheduler").pvc("data").node_selector({b.ZONE: "c"}).build())
+    driver.settle()
+    assert asked["pre_filter"]

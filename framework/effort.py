@@ -25,9 +25,9 @@ class Effort:
         self.left: int | None = None
         """Steps of its turn, some two microseconds each; None: it is not to stop."""
         self._about = ""
-        """Whose attempt it is."""
+        """The pod or group of the attempt."""
         self._kept: dict[str, list[object]] = {}
-        """What attempts that were paused go on from, where nobody else keeps it."""
+        """By whose attempt that was paused: things that its next turn goes on from, where nobody else keeps them."""
 
     def begin(self, about: str, steps: int | None) -> None:
         """The next attempt is about this pod or group, and may have so many steps in this turn."""

@@ -63,7 +63,7 @@ PLANS_MAX = 256
 """Of so many sets of plugins that have nothing to do with a pod it is remembered who is asked then."""
 
 _Key = tuple[bytes, ...]
-"""What tells the pods of a shape from others."""
+"""Tells the pods of a shape from others."""
 
 _FAILURES = (NotFast, NotCountable, SelectorError)
 

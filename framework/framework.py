@@ -189,7 +189,7 @@ class Framework:
         self._choosy_at_first: tuple[Any, ...] = tuple(
             p for p in self.pre_filter if isinstance(p, ConcernsPods)
         )
-        """The same of PreFilter plugins, …"""
+        """The same of PreFilter plugins, which skip such a pod, …"""
         self._all_choosy = frozenset(p.name for p in self._choosy_at_first)
         """… and their names."""
         self._later: dict[frozenset[str], LaterPlugins] = {}
@@ -367,7 +367,7 @@ class Framework:
 
     def _silent_for(self, pod: PodInfo) -> frozenset[str]:
         """The names of the plugins that say that they have nothing to do with the pod; none where somebody wants to hear of each."""
-        if self.observer is not None or self.has_observed_steps:
+        if self.observer is not None:
             return _NOBODY
         try:
             silent = [plugin.name for plugin in self._choosy_at_first if not plugin.concerns(pod)]

@@ -69,10 +69,10 @@ class Attempts:
         self._flushed = queue.flush_backoff(now)
         return queue.pop(self._cluster.seq, now)
 
-    def limit(self, popped: Popped, most: int) -> None:
-        """Let its decision raise Paused after so many steps, if it is one that can be taken back."""
+    def limit(self, popped: Popped, most: int | None) -> None:
+        """Let its decision raise Paused after so many steps, if it is one that can be taken back; None: it takes as long as it takes."""
         can = self._cluster.queue.pops_early and not isinstance(popped, Permit)
-        self._cluster.snapshot.effort.begin(popped.key, most if can else None)
+        self._cluster.snapshot.effort.begin(record_key_of(popped), most if can else None)
 
     def take_back(self, popped: Popped) -> None:
         """Undo the latest pop: its decision was paused."""

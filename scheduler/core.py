@@ -365,8 +365,7 @@ class Core:
         popped = self._attempts.pop(now)
         if popped is None:
             return None
-        if most is not None:
-            self._attempts.limit(popped, most)
+        self._attempts.limit(popped, most)
         try:
             stamp = Stamp(self.attempts + 1, self.cluster.seq, now, self.epoch)
             decision = self._attempts.decide(popped, stamp)

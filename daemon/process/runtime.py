@@ -61,6 +61,8 @@ from tidelog.scheduler.decision import AUTHOR, Decision
 from tidelog.scheduler.state import capturing
 
 T = TypeVar("T")
+PAUSES_PER_GROWTH = 16
+"""After so many turns of an attempt each of the next ones has as many steps more as the first."""
 
 SWITCH_SECONDS = 0.0005
 """How long a thread keeps the interpreter while others wait. The log's own threads would starve beside an event loop that always has work."""
@@ -85,7 +87,9 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """… or so many records or attempts."""
     attempt_steps: int = 5_000
     """An attempt lets others work after so many steps of a search: some 10 to 20 ms …"""
-    attempt_pauses: int = 2_000
+    attempt_growth: int = 4
+    """… and up to so many times as many, the longer it goes on: what each turn begins with anew may take most of one …"""
+    attempt_pauses: int = 500
     """… but no more often than this, so that it ends however much changes meanwhile."""
     consumed_at_check: int = 1_000
     """With more records than this still to be consumed, decisions are not checked but wait for another turn …"""
@@ -443,11 +447,17 @@ class Runtime:
             and self.gate.may_decide()
         )
 
+    def _steps(self) -> int | None:
+        """How many steps the next turn of an attempt has; None: it goes on to its end."""
+        limits, pauses = self.limits, self._pauses
+        if pauses >= limits.attempt_pauses:
+            return None
+        return limits.attempt_steps * min(limits.attempt_growth, 1 + pauses // PAUSES_PER_GROWTH)
+
     def _decide(self) -> bool:
         began, now = self.clock.lap(), self._time()
-        most = self.limits.attempt_steps if self._pauses < self.limits.attempt_pauses else None
         try:
-            decision = self.core.attempt(now, most)
+            decision = self.core.attempt(now, self._steps())
         except Paused:
             self._pauses += 1
             self._resting = False

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from enum import IntEnum
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from msgspec.structs import replace
 
 from tidelog.api.objects import Container, Pod, PodSpec, ResourceRequirements
+from tidelog.api.selectors import SelectorError
 from tidelog.framework.framework import MAX_NODE_SCORE, Framework
 from tidelog.framework.interface import (
     Code,
@@ -28,6 +29,7 @@ from tidelog.framework.offers import (
     ConcernsPods,
     CountsDomains,
     LooksBeyond,
+    NotCountable,
     PodParts,
     SignsAttempts,
     SignsPods,
@@ -39,6 +41,9 @@ from tidelog.framework.offers import (
 _POINTS = ("pre_filter", "filter", "pre_score", "score")
 SPEC_AND_REQUESTS = PodParts.SPEC | PodParts.REQUESTS
 _LATER = ("reserve", "permit", "pre_bind", "bind", "post_bind")
+
+
+T = TypeVar("T")
 
 
 class NotFast(Exception):
@@ -366,6 +371,16 @@ def skips_score(plugin: Any, state: CycleState, pod: PodInfo, nodes: Sequence[No
 def is_skipped(result: PreFilterResult) -> bool:
     """Whether the plugin has nothing to check."""
     return result.status is not None and result.status.code is Code.SKIP
+
+
+def offered(ask: Callable[..., T], *given: Any) -> T:
+    """Return what a plugin says of what it offers. Raises NotFast where it fails, or NotCountable, or SelectorError."""
+    try:
+        return ask(*given)
+    except (NotFast, NotCountable, SelectorError):
+        raise
+    except Exception as error:
+        raise NotFast("what a plugin offers failed") from error
 
 
 def _answer(ask: Callable[[], Any], plugin: Any) -> Any:

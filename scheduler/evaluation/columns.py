@@ -21,10 +21,14 @@ A = TypeVar("A", bound=Hashable)
 class AnswerColumn(Generic[A]):
     """The answers of one plugin for one shape. `ask` may raise NotFast; then nothing is kept."""
 
-    __slots__ = ("_answers", "_ask", "_asked", "_index", "known", "sets")
+    __slots__ = ("_answers", "_ask", "_asked", "_index", "_outlives", "known", "sets")
 
-    def __init__(self, asked: Asked | None, index: NodeIndex, ask: Callable[[NodeInfo], A]) -> None:
+    def __init__(
+        self, asked: Asked | None, index: NodeIndex, ask: Callable[[NodeInfo], A], *, outlives: bool = True
+    ) -> None:
+        """`outlives`: somebody keeps it beyond the turn, so that the next one goes on from what is known."""
         self._asked = asked
+        self._outlives = outlives
         self._index = index
         self._ask = ask
         self.known: Bits = 0
@@ -62,11 +66,13 @@ class AnswerColumn(Generic[A]):
         if not missing:
             return
         ask, node_at, effort = self._ask, self._index.node_at, self._index.snapshot.effort
+        outlives = self._outlives
         found: dict[A, list[int]] = {}
         try:
             for place in places_in(missing):
                 found.setdefault(ask(node_at(place)), []).append(place)
-                effort.spend(1)
+                if outlives:
+                    effort.spend(1)
         except Paused:
             self._keep(found)
             raise

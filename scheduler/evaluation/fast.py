@@ -11,7 +11,7 @@ Its tables are caches: nothing of them is state, and an answer does not depend o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
@@ -23,7 +23,7 @@ from tidelog.framework.interface import Code, CycleState, Status
 from tidelog.framework.node_info import NodeInfo, PodInfo
 from tidelog.framework.node_sets import Bits
 from tidelog.framework.node_statuses import NodeStatuses
-from tidelog.framework.offers import NotCountable
+from tidelog.framework.offers import LooksBeyond, NotCountable
 from tidelog.framework.placements import future_pod
 from tidelog.framework.tie_break import scan_start
 from tidelog.queue.nominator import Nominator
@@ -31,6 +31,7 @@ from tidelog.scheduler.evaluation.asking import (
     NotFast,
     Ways,
     is_skipped,
+    offered,
     pre_filtered,
     skips_score,
 )
@@ -136,7 +137,7 @@ class FastEvaluation:
             try:
                 found = self._choose(state, pod, turn, candidates, nominated_node)
             except _FAILURES:
-                self._forget_shapes()
+                self._forget_tables()
         if found is None and self.watch is not None:
             self.watch.is_blind = True
         return found
@@ -225,7 +226,7 @@ class FastEvaluation:
         try:
             return self._told_apart(pods)
         except _FAILURES:
-            self._forget_shapes()
+            self._forget_tables()
             return None
 
     def _told_apart(self, pods: Sequence[PodInfo]) -> tuple[Bits, ...] | None:
@@ -287,8 +288,13 @@ class FastEvaluation:
         signed = self._sign(state, pod)
         if not signed.varying:
             return signed.key, _NO_ATTEMPTS
-        attempts = {plugin.name: _encode(plugin.sign_attempt(state, pod)) for plugin in signed.varying}
+        attempts = {p.name: _encode(offered(p.sign_attempt, state, pod)) for p in signed.varying}
         return (*signed.key, *attempts.values()), attempts
+
+    @staticmethod
+    def _beyond(pod: PodInfo, plugins: Sequence[LooksBeyond]) -> tuple[Hashable, ...]:
+        """Versions of what these read beyond the nodes."""
+        return tuple([offered(plugin.beyond_node, pod) for plugin in plugins])
 
     def _prepared(
         self, key: _Key, attempts: Mapping[str, bytes], state: CycleState, pod: PodInfo
@@ -299,7 +305,7 @@ class FastEvaluation:
         known = self._shapes.pop(key, None)
         if known is None:
             return self._prepare(key, attempts, state, pod)
-        if known.beyond and known.beyond != tuple([p.beyond_node(pod) for p in self._ways.looking_beyond]):
+        if known.beyond and known.beyond != self._beyond(pod, self._ways.looking_beyond):
             known.give_up()
             return self._prepare(key, attempts, state, pod)
         if known.shape is None and not self._gets_table(known):
@@ -357,7 +363,7 @@ class FastEvaluation:
             if attempts and bundle.varying:
                 signed = (*signed, *[attempts.get(plugin.name) for plugin in bundle.varying])
             if bundle.looking_beyond:
-                signed = (*signed, *[plugin.beyond_node(pod) for plugin in bundle.looking_beyond])
+                signed = (*signed, *self._beyond(pod, bundle.looking_beyond))
             part = self._parts.get(signed)
             if part is None:
                 part = self._parts[signed] = Part(
@@ -415,8 +421,12 @@ class FastEvaluation:
             self._epoch = self._index.epoch
 
     def _forget_shapes(self) -> None:
-        self._shapes.clear()
+        self._forget_tables()
         self._parts.clear()
+
+    def _forget_tables(self) -> None:
+        """An attempt failed, perhaps half way. Parts know themselves what they have not followed."""
+        self._shapes.clear()
         self._kinds.clear()
         self._board = Board(self._index)
 
@@ -580,7 +590,7 @@ class _Attempt:
             or self._fast._ways.looking_beyond
             or nominator.is_nominated(self._pod.uid)
         ):
-            return AnswerColumn(None, self._index, self._verdict_beside)
+            return AnswerColumn(None, self._index, self._verdict_beside, outlives=False)
         made_for = (nominator.generation, self._pod.priority)
         if shape.beside is None or prepared.beside_generation[1] != self._pod.priority:
             shape.beside = AnswerColumn(None, self._index, self._verdict_beside)

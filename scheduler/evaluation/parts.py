@@ -22,6 +22,7 @@ from tidelog.scheduler.evaluation.asking import (
     Way,
     Ways,
     is_skipped,
+    offered,
     pre_filtered,
     skips_score,
 )
@@ -141,7 +142,7 @@ class Part:
         self.narrowed: frozenset[str] | None = None
         """The only nodes that PreFilter leaves, as far as it looks at the pod only."""
         self.narrowers: tuple[str, ...] = ()
-        silent = frozenset(plugin.name for plugin in bundle.choosy if not plugin.concerns(pod))
+        silent = frozenset(plugin.name for plugin in bundle.choosy if not offered(plugin.concerns, pod))
         skipped = []
         for plugin in bundle.pre_filters:
             if plugin.name in silent:
@@ -159,7 +160,7 @@ class Part:
         ]
         self.counted: list[Counted] = []
         for plugin, weight in bundle.counting:
-            counting = partial(plugin.domains, state, pod, index)
+            counting = partial(offered, plugin.domains, state, pod, index)
             first = counting()
             if first is not None:
                 self.counted.append(Counted(index, plugin.name, weight, first, counting))

@@ -10,7 +10,15 @@ from tidelog.framework.interface import CycleState, Status
 from tidelog.framework.node_info import PodInfo
 from tidelog.framework.node_sets import Bits, Groups, bits_of
 from tidelog.framework.offers import NotCountable
-from tidelog.scheduler.evaluation.asking import Asked, Way, Ways, is_skipped, pre_filtered, skips_score
+from tidelog.scheduler.evaluation.asking import (
+    Asked,
+    Way,
+    Ways,
+    is_skipped,
+    offered,
+    pre_filtered,
+    skips_score,
+)
 from tidelog.scheduler.evaluation.board import FAR, Board, BoardTable
 from tidelog.scheduler.evaluation.columns import AnswerColumn
 from tidelog.scheduler.evaluation.kinds import KnownKinds, TraitKinds
@@ -61,7 +69,7 @@ class Prepared:
         self._seldom = False
         """Many nodes have changed since the shape's first pod."""
         self.shape: Shape | None = None
-        self.beyond: tuple[Hashable, ...] = tuple([p.beyond_node(pod) for p in ways.looking_beyond])
+        self.beyond: tuple[Hashable, ...] = tuple([offered(p.beyond_node, pod) for p in ways.looking_beyond])
         """Versions of what plugins read beyond the nodes, when this was made."""
         self.beside_generation: tuple[int, int] = (-1, 0)
         """Of the nominations and the pod's priority for which the table's `beside` holds."""
@@ -209,7 +217,7 @@ class Anew:
                 self.nodes = result.nodes if self.nodes is None else self.nodes & result.nodes
                 self.narrowers = tuple(sorted((*self.narrowers, plugin.name)))
         self._columns: dict[str, AnswerColumn[Status | None]] = {
-            asked.name: AnswerColumn(asked, index, self._verdict(asked))
+            asked.name: AnswerColumn(asked, index, self._verdict(asked), outlives=False)
             for asked in ways.filters
             if asked.way is Way.PLAIN and asked.name not in self.skipped | silent
         }

@@ -270,7 +270,10 @@ class _Cycle:
         """Whether the plugin has anything to do with a member."""
         if plugin not in self.framework.choosy:
             return True
-        return any(plugin.concerns(pod) for pod in self.group.members)
+        try:
+            return any(plugin.concerns(pod) for pod in self.group.members)
+        except Exception:
+            return True  # It is asked like the others, and may say what is wrong.
 
     def _foresee(self, outlook: Outlook, number: int, placement: Placement, sums_up: bool) -> TrialEvaluation:
         """As it was where one was tried that is alike, or else tried, and remembered."""

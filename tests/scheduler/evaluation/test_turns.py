@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from tests.conftest import AssertReplays
+from tests.scheduler.evaluation.foreign_plugins import configured, registry_with
 from tests.worlds.groups import started
 from tidelog.api.objects import Pod
 from tidelog.framework.effort import Paused
+from tidelog.framework.interface import CycleState, Depends, Plugin, PreFilterResult, Status
+from tidelog.framework.node_info import NodeInfo, PodInfo
 from tidelog.plugins.inter_pod_affinity.plugin import InterPodAffinity
 from tidelog.plugins.pod_topology_spread.plugin import PodTopologySpread
 from tidelog.plugins.volumes.binding import VolumeBinding
@@ -101,8 +105,106 @@ def test_gang_of_pods_that_are_all_unlike_comes_to_a_decision_where_few_tables_a
     assert not driver.core.cluster.snapshot.effort._kept
 
 
+@pytest.mark.parametrize("member", [False, True])
+def test_plugin_whose_answers_nobody_keeps_does_not_end_turns(member: bool) -> None:
+    driver = with_foreign(Undeclared)
+    driver.put(b.pod_group("train", min_count=1))
+    made = b.pod("asks").scheduler("default-scheduler")
+    driver.put((made.group("train") if member else made).build())
+
+    decision, turns = None, 0
+    while decision is None and turns < 10:
+        try:
+            decision = driver.core.attempt(driver.now, NODES - 1)
+        except Paused:
+            turns += 1
+
+    assert decision is not None
+
+
+class Quiet(Plugin):
+    """Lets all pods pass, and fails where it is asked for what it offers."""
+
+    filter_depends = Depends.POD
+    asked = 0
+
+    def sign_pod(self, pod: PodInfo) -> object:
+        return 1
+
+    def pre_filter(self, state: CycleState, pod: PodInfo, nodes: Sequence[NodeInfo]) -> PreFilterResult:
+        return PreFilterResult()
+
+    def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
+        return None
+
+    def fails(self, *_: Any) -> Any:
+        Quiet.asked += 1
+        raise RuntimeError("nothing to offer")
+
+
+class FailsToConcern(Quiet):
+    name = "FailsToConcern"
+    concerns = Quiet.fails
+
+
+class FailsToSign(Quiet):
+    name = "FailsToSign"
+    sign_attempt = Quiet.fails
+
+
+class FailsToLook(Quiet):
+    name = "FailsToLook"
+    beyond_node = Quiet.fails
+
+
+class FailsToCount(Quiet):
+    name = "FailsToCount"
+    domains = Quiet.fails
+
+
+@pytest.mark.parametrize("plugin", [FailsToConcern, FailsToSign, FailsToLook, FailsToCount])
+@pytest.mark.parametrize("daemon", [False, True])
+def test_pods_are_placed_though_what_a_plugin_offers_raises(plugin: type[Plugin], daemon: bool) -> None:
+    asked = Quiet.asked
+    driver = with_foreign(plugin)
+    for number in range(3):
+        made = b.pod(f"p{number}").scheduler("default-scheduler")
+        driver.put((made.node_affinity("metadata.name in (n07)") if daemon else made).build())
+
+    driver.settle()
+
+    assert Quiet.asked > asked
+    assert len(driver.placements()) == 3
+
+
+class Undeclared(Plugin):
+    """Does not say what it looks at."""
+
+    name = "Undeclared"
+
+    def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
+        return None
+
+
+def with_foreign(plugin: type[Plugin]) -> Driver:
+    registry = registry_with([plugin])
+    driver = Driver(registry)
+    driver.start(configured(registry, [plugin]))
+    driver.put(*(b.node(f"n{i:02}").label({b.ZONE: "abc"[i % 3]}).build() for i in range(NODES)))
+    return driver
+
+
+class Silent:
+    """Is told of each step."""
+
+    def step_began(self, point: str) -> None: ...
+    def step_ended(self, point: str, state: CycleState, result: Any) -> None: ...
+    def step_failed(self) -> None: ...
+
+
+@pytest.mark.parametrize("timed", [False, True])
 def test_plugins_that_have_nothing_to_do_with_a_daemons_pod_are_asked_nothing(
-    monkeypatch: pytest.MonkeyPatch,
+    timed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: Counter[str] = Counter()
     for point in ("pre_filter", "reads", "writes"):
@@ -114,6 +216,8 @@ def test_plugins_that_have_nothing_to_do_with_a_daemons_pod_are_asked_nothing(
 
         monkeypatch.setattr(VolumeBinding, point, ask)
     driver = world()
+    if timed:  # As those of a daemon are.
+        driver.core.frameworks["default-scheduler"].observe_steps(Silent())
     driver.put(storage.storage_class(), storage.claim("data"))
     daemon = b.pod("daemon").scheduler("default-scheduler")
     driver.put(daemon.node_affinity("metadata.name in (n07)").build())

@@ -24,6 +24,7 @@ from tidelog.eventlog.objects import ObjectTable
 from tidelog.eventlog.records import AttemptAborted, Body, Record, Scheduled, decode_body
 from tidelog.eventlog.store import BETWEEN, Head
 from tidelog.eventlog.verify import verify as verify_log
+from tidelog.framework.effort import Paused
 from tidelog.framework.interface import Code, CycleState, Handle, PermitResult, Plugin, Status
 from tidelog.framework.node_info import PodInfo
 from tidelog.plugins.registry import IN_TREE, Registry
@@ -784,3 +785,26 @@ async def test_full_disk_keeps_nobody_busy_whose_backoff_is_over() -> None:
     assert woken_at is not None
     assert woken_at > now
     assert len(placed) == 2
+
+
+# --- turns of an attempt ------------------------------------------------------------------------------------------------
+
+
+async def test_turns_get_longer_while_an_attempt_goes_on_and_come_to_an_end(
+    tidelog_sandbox: MakeSandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = await tidelog_sandbox(limits=Limits(attempt_steps=10, attempt_growth=3, attempt_pauses=50))
+    await cluster.apply(a_node("n1", cpu="64"))
+    attempt, given = cluster.core.attempt, list[int | None]()
+
+    def never_done(now: int, most: int | None = None) -> Decision | None:
+        given.append(most)
+        if most is not None:
+            raise Paused
+        return attempt(now, most)
+
+    monkeypatch.setattr(cluster.core, "attempt", never_done)
+    await cluster.apply(a_pod("web"))
+
+    assert given[:51] == [*[10] * 16, *[20] * 16, *[30] * 18, None]
+    assert cluster.pod("web").spec.node_name == "n1"

@@ -189,9 +189,7 @@ class Framework:
         self._choosy_at_first: tuple[Any, ...] = tuple(
             p for p in self.pre_filter if isinstance(p, ConcernsPods)
         )
-        """The same of PreFilter plugins, which skip such a pod, …"""
-        self._all_choosy = frozenset(p.name for p in self._choosy_at_first)
-        """… and their names."""
+        """The same of PreFilter plugins, which skip such a pod."""
         self._later: dict[frozenset[str], LaterPlugins] = {}
         """Names of plugins that have nothing to do with a pod → who takes part after the choice of its node."""
         self._all_later = self.later_for(frozenset())
@@ -369,11 +367,7 @@ class Framework:
         """The names of the plugins that say that they have nothing to do with the pod; none where somebody wants to hear of each."""
         if self.observer is not None:
             return _NOBODY
-        try:
-            silent = [plugin.name for plugin in self._choosy_at_first if not plugin.concerns(pod)]
-        except Exception:
-            return _NOBODY  # It is asked like the others, and may say what is wrong.
-        return self._all_choosy if len(silent) == len(self._all_choosy) else frozenset(silent)
+        return frozenset([plugin.name for plugin in self._choosy_at_first if not concerns(plugin, pod)])
 
     def active_filters(self, state: CycleState) -> Sequence[FilterPlugin]:
         """The filters that have something to say about the pod."""
@@ -786,6 +780,14 @@ class Framework:
     def _observe(self, point: str, plugin: str, status: Status | None) -> None:
         if self.observer is not None:
             self.observer.plugin_ran(point, plugin, status)
+
+
+def concerns(plugin: ConcernsPods, pod: PodInfo) -> bool:
+    """Whether the plugin has anything to do with the pod. If it fails to say, it is asked like the others, and may say what is wrong."""
+    try:
+        return plugin.concerns(pod)
+    except Exception:
+        return True
 
 
 def _merged(a: PostFilterResult, b: PostFilterResult) -> PostFilterResult:

@@ -61,6 +61,7 @@ from tidelog.scheduler.decision import AUTHOR, Decision
 from tidelog.scheduler.state import capturing
 
 T = TypeVar("T")
+
 PAUSES_PER_GROWTH = 16
 """After so many turns of an attempt each of the next ones has as many steps more as the first."""
 
@@ -618,7 +619,6 @@ class Runtime:
             if mark is not None:
                 assert mark.seq == capture.seq
                 objects = await in_steps(encoding(mark))
-        mark = None
         # Also what a snapshot has left that came to nothing.
         await in_steps(self.facts.objects.folding())
         await self._durable(capture.seq)

@@ -6,7 +6,7 @@ fails, `NotFast` is raised, and the plain evaluation tells what that means.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from enum import IntEnum
 from typing import Any, NamedTuple, TypeVar
 
@@ -41,7 +41,6 @@ from tidelog.framework.offers import (
 _POINTS = ("pre_filter", "filter", "pre_score", "score")
 SPEC_AND_REQUESTS = PodParts.SPEC | PodParts.REQUESTS
 _LATER = ("reserve", "permit", "pre_bind", "bind", "post_bind")
-
 
 T = TypeVar("T")
 
@@ -381,6 +380,11 @@ def offered(ask: Callable[..., T], *given: Any) -> T:
         raise
     except Exception as error:
         raise NotFast("what a plugin offers failed") from error
+
+
+def beyond_nodes(plugins: Sequence[LooksBeyond], pod: PodInfo) -> tuple[Hashable, ...]:
+    """Return versions of what these read beyond the nodes. Raises as `offered` does."""
+    return tuple([offered(plugin.beyond_node, pod) for plugin in plugins])
 
 
 def _answer(ask: Callable[[], Any], plugin: Any) -> Any:

@@ -11,7 +11,7 @@ Its tables are caches: nothing of them is state, and an answer does not depend o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
@@ -23,13 +23,14 @@ from tidelog.framework.interface import Code, CycleState, Status
 from tidelog.framework.node_info import NodeInfo, PodInfo
 from tidelog.framework.node_sets import Bits
 from tidelog.framework.node_statuses import NodeStatuses
-from tidelog.framework.offers import LooksBeyond, NotCountable
+from tidelog.framework.offers import NotCountable
 from tidelog.framework.placements import future_pod
 from tidelog.framework.tie_break import scan_start
 from tidelog.queue.nominator import Nominator
 from tidelog.scheduler.evaluation.asking import (
     NotFast,
     Ways,
+    beyond_nodes,
     is_skipped,
     offered,
     pre_filtered,
@@ -68,7 +69,6 @@ _Key = tuple[bytes, ...]
 
 _FAILURES = (NotFast, NotCountable, SelectorError)
 
-
 _NO_ATTEMPTS: Mapping[str, bytes] = {}
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -90,9 +90,9 @@ class FastEvaluation:
         self._signing = Signing(self._ways)
         self._members: dict[PodInfo, Signed] = {}
         """Those of the latest group that was asked about."""
-        self._shapes: dict[object, Prepared] = {}
+        self._shapes: dict[_Key, Prepared] = {}
         """The latest used last."""
-        self._plain: dict[object, int] = {}
+        self._plain: dict[_Key, int] = {}
         """Shapes of which only the plain evaluation can tell, as long as the objects of nodes are of this generation."""
         self._parts: WeakValueDictionary[tuple[object, ...], Part] = WeakValueDictionary()
         """By the number of the bundle and what its plugins read: those that some shape has."""
@@ -151,7 +151,7 @@ class FastEvaluation:
         nominated_node: str,
     ) -> tuple[str, Found] | FitError | None:
         key, attempts = self._key_of(state, pod)
-        if self._plain.get(key) == self._framework.snapshot.object_generation:
+        if self._is_plain(key):
             return None
         self._index.refresh()
         prepared = self._prepared(key, attempts, state, pod)
@@ -232,7 +232,7 @@ class FastEvaluation:
     def _told_apart(self, pods: Sequence[PodInfo]) -> tuple[Bits, ...] | None:
         self._index.refresh()
         state = CycleState()
-        shapes: dict[tuple[bytes, ...], PodInfo] = {}
+        shapes: dict[_Key, PodInfo] = {}
         self._keep_signing()
         self._members = {}
         for pod in pods:
@@ -246,7 +246,8 @@ class FastEvaluation:
                 return None
         apart: dict[Bits, None] = {}
         for pod in shapes.values():
-            prepared = self._prepared(*self._key_of(state, pod), state, pod)
+            key, attempts = self._key_of(state, pod)
+            prepared = None if self._is_plain(key) else self._prepared(key, attempts, state, pod)
             if prepared is None:
                 return None
             shape = prepared.made_shape()
@@ -291,28 +292,29 @@ class FastEvaluation:
         attempts = {p.name: _encode(offered(p.sign_attempt, state, pod)) for p in signed.varying}
         return (*signed.key, *attempts.values()), attempts
 
-    @staticmethod
-    def _beyond(pod: PodInfo, plugins: Sequence[LooksBeyond]) -> tuple[Hashable, ...]:
-        """Versions of what these read beyond the nodes."""
-        return tuple([offered(plugin.beyond_node, pod) for plugin in plugins])
-
     def _prepared(
         self, key: _Key, attempts: Mapping[str, bytes], state: CycleState, pod: PodInfo
     ) -> Prepared | None:
+        """For a shape of which more than the plain evaluation can tell, as far as is known."""
         self._keep_tables()
-        if self._plain.get(key) == self._framework.snapshot.object_generation:
-            return None
         known = self._shapes.pop(key, None)
-        if known is None:
-            return self._prepare(key, attempts, state, pod)
-        if known.beyond and known.beyond != self._beyond(pod, self._ways.looking_beyond):
+        if (
+            known is not None
+            and known.beyond
+            and known.beyond != beyond_nodes(self._ways.looking_beyond, pod)
+        ):
             known.give_up()
+            known = None
+        if known is None:
             return self._prepare(key, attempts, state, pod)
         if known.shape is None and not self._gets_table(known):
             self._keep_plain(key)
             return None
         self._shapes[key] = known
         return known
+
+    def _is_plain(self, key: _Key) -> bool:
+        return self._plain.get(key) == self._framework.snapshot.object_generation
 
     def _keep_plain(self, key: _Key) -> None:
         if len(self._plain) >= PLAIN_MAX:
@@ -363,7 +365,7 @@ class FastEvaluation:
             if attempts and bundle.varying:
                 signed = (*signed, *[attempts.get(plugin.name) for plugin in bundle.varying])
             if bundle.looking_beyond:
-                signed = (*signed, *self._beyond(pod, bundle.looking_beyond))
+                signed = (*signed, *beyond_nodes(bundle.looking_beyond, pod))
             part = self._parts.get(signed)
             if part is None:
                 part = self._parts[signed] = Part(

@@ -14,8 +14,8 @@ from tidelog.scheduler.evaluation.asking import (
     Asked,
     Way,
     Ways,
+    beyond_nodes,
     is_skipped,
-    offered,
     pre_filtered,
     skips_score,
 )
@@ -69,7 +69,7 @@ class Prepared:
         self._seldom = False
         """Many nodes have changed since the shape's first pod."""
         self.shape: Shape | None = None
-        self.beyond: tuple[Hashable, ...] = tuple([offered(p.beyond_node, pod) for p in ways.looking_beyond])
+        self.beyond: tuple[Hashable, ...] = beyond_nodes(ways.looking_beyond, pod)
         """Versions of what plugins read beyond the nodes, when this was made."""
         self.beside_generation: tuple[int, int] = (-1, 0)
         """Of the nominations and the pod's priority for which the table's `beside` holds."""

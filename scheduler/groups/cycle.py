@@ -30,7 +30,7 @@ from tidelog.eventlog.records import (
 from tidelog.framework.behaviours import GENERATORS_AFTER_PRE_FILTER, QUORUMS_LAST
 from tidelog.framework.diagnosis import FitError
 from tidelog.framework.events import WaitingPod
-from tidelog.framework.framework import Framework
+from tidelog.framework.framework import Framework, concerns
 from tidelog.framework.interface import Code, CycleState, NormalizePlacementScores, Placement, Status
 from tidelog.framework.node_info import NodeInfo, PodInfo
 from tidelog.framework.placements import FUTURE_PODS, NO_PLACEMENTS, future_pod, whole
@@ -270,10 +270,7 @@ class _Cycle:
         """Whether the plugin has anything to do with a member."""
         if plugin not in self.framework.choosy:
             return True
-        try:
-            return any(plugin.concerns(pod) for pod in self.group.members)
-        except Exception:
-            return True  # It is asked like the others, and may say what is wrong.
+        return any(concerns(plugin, pod) for pod in self.group.members)
 
     def _foresee(self, outlook: Outlook, number: int, placement: Placement, sums_up: bool) -> TrialEvaluation:
         """As it was where one was tried that is alike, or else tried, and remembered."""

@@ -110,8 +110,8 @@ class Asked:
         """Its raw scores are brought into 0..100 by a look at all of them."""
         self.has_use_score = way is Way.STATE and isinstance(plugin, UseScores)
         self.has_use_rooms = way is Way.STATE and isinstance(plugin, UseRooms)
-        offered = getattr(plugin, "scores_together" if scores else "rooms_together", None)
-        self.together: Together | None = None if offered is None else offered()
+        offer = getattr(plugin, "scores_together" if scores else "rooms_together", None)
+        self.together: Together | None = None if offer is None else offer()
         """Its answers for many pods and uses of nodes at once, if it offers that."""
 
     def verdict(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
@@ -349,7 +349,7 @@ def all_of(pod: PodInfo) -> object:
 
 def pre_filtered(plugin: Any, state: CycleState, pod: PodInfo, nodes: Sequence[NodeInfo]) -> PreFilterResult:
     """Return the answer of this plugin's PreFilter, which is neither a rejection nor an error. Raises NotFast."""
-    result = _answer(lambda: plugin.pre_filter(state, pod, nodes), plugin)
+    result = answered(plugin.pre_filter, state, pod, nodes)
     if not isinstance(result, PreFilterResult):
         raise NotFast(f"{plugin.name} answered with something else")
     if result.status is None or result.status.code in (Code.SKIP, Code.SUCCESS):
@@ -359,7 +359,7 @@ def pre_filtered(plugin: Any, state: CycleState, pod: PodInfo, nodes: Sequence[N
 
 def skips_score(plugin: Any, state: CycleState, pod: PodInfo, nodes: Sequence[NodeInfo]) -> bool:
     """Whether PreScore leaves the plugin's scores out. Raises NotFast."""
-    status = _answer(lambda: plugin.pre_score(state, pod, nodes), plugin)
+    status = answered(plugin.pre_score, state, pod, nodes)
     if status is None:
         return False
     if isinstance(status, Status) and status.code in (Code.SKIP, Code.SUCCESS):
@@ -372,23 +372,16 @@ def is_skipped(result: PreFilterResult) -> bool:
     return result.status is not None and result.status.code is Code.SKIP
 
 
-def offered(ask: Callable[..., T], *given: Any) -> T:
-    """Return what a plugin says of what it offers. Raises NotFast where it fails, or NotCountable, or SelectorError."""
+def answered(ask: Callable[..., T], *given: Any) -> T:
+    """Return what a plugin answers. Raises NotFast where it fails, or NotCountable, or SelectorError."""
     try:
         return ask(*given)
     except (NotFast, NotCountable, SelectorError):
         raise
     except Exception as error:
-        raise NotFast("what a plugin offers failed") from error
+        raise NotFast("a plugin failed") from error
 
 
 def beyond_nodes(plugins: Sequence[LooksBeyond], pod: PodInfo) -> tuple[Hashable, ...]:
-    """Return versions of what these read beyond the nodes. Raises as `offered` does."""
-    return tuple([offered(plugin.beyond_node, pod) for plugin in plugins])
-
-
-def _answer(ask: Callable[[], Any], plugin: Any) -> Any:
-    try:
-        return ask()
-    except Exception as error:
-        raise NotFast(f"{plugin.name} failed") from error
+    """Return versions of what these read beyond the nodes. Raises as `answered` does."""
+    return tuple([answered(plugin.beyond_node, pod) for plugin in plugins])

@@ -30,9 +30,9 @@ from tidelog.queue.nominator import Nominator
 from tidelog.scheduler.evaluation.asking import (
     NotFast,
     Ways,
+    answered,
     beyond_nodes,
     is_skipped,
-    offered,
     pre_filtered,
     skips_score,
 )
@@ -289,7 +289,7 @@ class FastEvaluation:
         signed = self._sign(state, pod)
         if not signed.varying:
             return signed.key, _NO_ATTEMPTS
-        attempts = {p.name: _encode(offered(p.sign_attempt, state, pod)) for p in signed.varying}
+        attempts = {p.name: _encode(answered(p.sign_attempt, state, pod)) for p in signed.varying}
         return (*signed.key, *attempts.values()), attempts
 
     def _prepared(

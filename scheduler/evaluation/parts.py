@@ -21,8 +21,8 @@ from tidelog.scheduler.evaluation.asking import (
     Evaluation,
     Way,
     Ways,
+    answered,
     is_skipped,
-    offered,
     pre_filtered,
     skips_score,
 )
@@ -142,7 +142,7 @@ class Part:
         self.narrowed: frozenset[str] | None = None
         """The only nodes that PreFilter leaves, as far as it looks at the pod only."""
         self.narrowers: tuple[str, ...] = ()
-        silent = frozenset(plugin.name for plugin in bundle.choosy if not offered(plugin.concerns, pod))
+        silent = frozenset(plugin.name for plugin in bundle.choosy if not answered(plugin.concerns, pod))
         skipped = []
         for plugin in bundle.pre_filters:
             if plugin.name in silent:
@@ -160,7 +160,7 @@ class Part:
         ]
         self.counted: list[Counted] = []
         for plugin, weight in bundle.counting:
-            counting = partial(offered, plugin.domains, state, pod, index)
+            counting = partial(answered, plugin.domains, state, pod, index)
             first = counting()
             if first is not None:
                 self.counted.append(Counted(index, plugin.name, weight, first, counting))

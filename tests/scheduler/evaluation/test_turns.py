@@ -1,4 +1,4 @@
-"""The first attempt of a pod that demands much of others takes turns, and none of them counts again what one before has counted."""
+"""Attempts take turns, of which none counts again what one before has counted; and plugins that fail, or have nothing to do with a pod, hold up nobody."""
 
 from __future__ import annotations
 

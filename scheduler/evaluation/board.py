@@ -17,7 +17,7 @@ from itertools import repeat
 
 from tidelog.framework.lanes import Lanes, Row, marked, octets
 from tidelog.framework.node_info import NodeInfo, PodInfo
-from tidelog.framework.node_sets import Bits, Groups, first_place, places_in
+from tidelog.framework.node_sets import Bits, Groups, places_in
 from tidelog.framework.offers import NodeSize, Together
 from tidelog.scheduler.evaluation.asking import Asked, Evaluation, NotFast
 from tidelog.scheduler.evaluation.kinds import (
@@ -54,6 +54,8 @@ COME_MAX = 32
 """… and so many that have come to it, before its nodes are looked for anew."""
 SETS_MAX = 8
 """So many sets of nodes of a level are kept at most from one pod of a shape to its next; they are to stay in the processor's caches."""
+ROWS_BYTES_MAX = 1 << 22
+"""Rows of states are kept, half of which nodes come into again, as long as they have no more bytes together; arbitrary."""
 _LEVEL_MAX = 255
 
 
@@ -75,6 +77,8 @@ class Board:
         self._many: dict[Asked, _Many] = {}
         self._banks: dict[int, _Bank] = {}
         """By the number of the traits."""
+        self._rows: dict[NodeState, bytes] = {}
+        """Rows of states, for the shapes that have columns now."""
         self._given: list[int] = []
         """Columns, in the order in which shapes got them."""
         self.begin = self.end = index.changes
@@ -107,7 +111,7 @@ class Board:
         size, levels = self.size, self.levels
         for state in self.index.states.values():
             if state.bits:
-                row = self._row(first_place(state.bits), state)
+                row = self._row(state)
                 for place in places_in(state.bits):
                     levels[size - 1 - place :: size] = row
 
@@ -131,6 +135,7 @@ class Board:
             self._banks.clear()
         else:
             self._given.append(column)
+        self._rows.clear()
         for one in self._many.values():
             one.members.put(column, 0)
         # A shape with scores too high for a lane is always asked alone, and has none.
@@ -162,12 +167,18 @@ class Board:
         self.end += len(places)
 
     def _write_row(self, place: int, state: NodeState) -> None:
-        row = self._row(place, state)
+        row = self._rows.get(state) or self._row(state)
         self.levels[self.size - 1 - place :: self.size] = row
         self.latest.add(place, row)
 
-    def _row(self, place: int, state: NodeState) -> bytes:
-        """The level of nodes in this state for each shape."""
+    def _row(self, state: NodeState) -> bytes:
+        """The level of nodes in this state, in which there is one, for each shape."""
+        if len(self._rows) * len(self.tables) >= ROWS_BYTES_MAX:
+            self._rows.clear()
+        row = self._rows[state] = self._computed(state)
+        return row
+
+    def _computed(self, state: NodeState) -> bytes:
         cell, use = state.cell, state.use
         if cell.is_full:
             return bytes(len(self.tables))
@@ -175,7 +186,7 @@ class Board:
         if bank is None:
             bank = self._banks[cell.traits] = _Bank(cell.traits, cell.size)
         if bank.joined < len(self._given):
-            bank.join(self.tables, self._given, self._many.values(), self.index.node_at(place))
+            bank.join(self.tables, self._given, self._many.values(), self.index.sample(state))
         keep, passing, doubt, levels = bank.passing, bank.passing, bank.alone, bank.fixed
         for one, members, counting in bank.asked:
             found, unsure = one.pods.answers(use, cell.size)

@@ -172,28 +172,26 @@ class NodeIndex:
         """The snapshot's, when this was last as it is."""
         self._building: _Building | None = None
         """While all nodes are looked at: for some of them that has been done."""
+        self.changes = 0
+        """How many changes of nodes there have been."""
         self._changes: list[int] = []
-        """Places of nodes that changed, in that order."""
-        self._dropped = 0
-        """How many of these have been dropped."""
+        """Places of nodes that changed latest, in that order."""
 
     def refresh(self) -> None:
         """Be as the snapshot is. Raises Paused when the turn of the attempt is over; the next one goes on."""
         snapshot = self.snapshot
         if snapshot.generation == self._generation and self._building is None:
             return
-        changed = None if self._is_worn() else self._changed()
-        while changed is None:
+        while (changed := self._changed()) is None:
             self._build()
-            changed = self._changed()
         places = self.places.follow(changed)
         if self.all is not self.places.all:
             self._grow(len(self.places.nodes) - self.size)
         for place in places:
             self._follow(place)
         self._changes += places
+        self.changes += len(places)
         if len(self._changes) > 2 * self.size + CHANGES_SPARE:
-            self._dropped += len(self._changes)
             self._changes = []
         self._generation = snapshot.generation
         self._source_generation = snapshot.source_generation
@@ -202,14 +200,12 @@ class NodeIndex:
         """Never while an attempt tries things: it knows nodes by their places, and by sets of these."""
         return self.snapshot.source_generation != self._source_generation
 
-    def _is_worn(self) -> bool:
-        """It is time to begin anew."""
-        is_worn = self.places.is_worn or len(self._traits_numbers) > len(self._traits) + TRAITS_SPARE
-        return is_worn and self._may_begin_anew()
-
     def _changed(self) -> Sequence[str] | None:
-        """The nodes that have changed; None if it is better to look at all."""
+        """The nodes that have changed; None if it is better to look at all, or time to begin anew."""
         if self._building is not None:
+            return None
+        is_worn = self.places.is_worn or len(self._traits_numbers) > len(self._traits) + TRAITS_SPARE
+        if is_worn and self._may_begin_anew():
             return None
         if self._generation == self.snapshot.generation:
             return ()
@@ -251,19 +247,14 @@ class NodeIndex:
 
     # --- looking ------------------------------------------------------------------------------------------------------
 
-    @property
-    def changes(self) -> int:
-        """How many changes of nodes there have been."""
-        return self._dropped + len(self._changes)
-
     def changed_since(self, changes: int) -> Sequence[int]:
         """The places of the nodes that changed after there had been so many changes; one may be there twice."""
-        first = changes - self._dropped
+        first = len(self._changes) - self.changes + changes
         return self._changes[first:] if first >= 0 else range(len(self.state_at))
 
     def changes_after(self, changes: int, most: int) -> Sequence[int] | None:
         """The first ones of these, so many at most; None if they are not remembered."""
-        first = changes - self._dropped
+        first = len(self._changes) - self.changes + changes
         return self._changes[first : first + most] if first >= 0 else None
 
     def moves_since(self, objects_changed: int) -> Mapping[int, Labels | None] | None:

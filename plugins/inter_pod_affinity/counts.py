@@ -25,17 +25,26 @@ FILTER_STATE = "InterPodAffinity.filter"
 PairCounter = Counter[TopologyPair]
 Weights = tuple[tuple[str, int], ...]
 """Topology keys with the weight to add to the value that the node has for them."""
-WeightTable = dict[str, dict[str, int]]
-"""Topology key → value → sum of weights."""
 
 TALLIES_MAX = 1024
 """Of so many sets of labels it is remembered what a long list of terms says of them."""
+WEIGHED_MAX = 4_096
+"""Of so many pods it is remembered how they are weighed: those of a changed node are weighed again, all but one as before."""
 
 
 class Incoming:
     """The pod under way, and which terms are about it or about others. Lives for one attempt, or as long as its shape is evaluated incrementally."""
 
-    __slots__ = ("_listers", "_namespace_labels", "_pulls", "_selected_by", "_tallies", "_weights_of", "pod")
+    __slots__ = (
+        "_listers",
+        "_namespace_labels",
+        "_pulls",
+        "_selected_by",
+        "_tallies",
+        "_weighed",
+        "_weights_of",
+        "pod",
+    )
 
     def __init__(self, pod: PodInfo, listers: Listers) -> None:
         self.pod = pod
@@ -46,6 +55,7 @@ class Incoming:
         self._weights_of: dict[PodTerms, Weights] = {}
         self._tallies: dict[tuple[object, ...], Weights] = {}
         self._pulls: dict[tuple[object, ...], Weights] = {}
+        self._weighed: dict[PodInfo, Weights] = {}
 
     def selects(self, term: AffinityTerm, other: PodInfo) -> bool:
         """Whether a term of the incoming pod is about the other pod. A namespace that does not exist is not selected."""
@@ -86,18 +96,31 @@ class Incoming:
         """As `selects_with_all`, for long lists, of which mostly the first term says no."""
         return self.selects(terms[0], other) and sum(n for _, n in self.tally(terms, other)) == len(terms)
 
-    def weigh_all(
-        self, others: Iterable[PodInfo], labels: Labels, table: WeightTable, hard_weight: int
-    ) -> None:
-        """Add what all terms between this pod and these others say, on a node with these labels."""
-        prefers = bool(self.pod.terms.preferred_affinity or self.pod.terms.preferred_anti_affinity)
+    def weigh_all(self, others: Iterable[PodInfo], hard_weight: int) -> dict[str, int]:
+        """Sum up what all terms between this pod and these others say, by topology key."""
+        sums: dict[str, int] = {}
+        known = self._weighed
         for other in others:
-            if prefers:
-                for key, weight in self._pull(other):
-                    _add_weight(table, labels, key, weight)
-            if other.has_affinity:
-                for key, weight in self.weights_of(other.terms, hard_weight):
-                    _add_weight(table, labels, key, weight)
+            weights = known.get(other)
+            if weights is None:
+                weights = self._weigh(other, hard_weight)
+            for key, weight in weights:
+                sums[key] = sums.get(key, 0) + weight
+        return sums
+
+    def _weigh(self, other: PodInfo, hard_weight: int) -> Weights:
+        """The same of one of them."""
+        own = self.pod.terms
+        prefers = own.preferred_affinity or own.preferred_anti_affinity
+        sums: Counter[str] = Counter(dict(self._pull(other))) if prefers else Counter()
+        if other.has_affinity:
+            for key, weight in self.weights_of(other.terms, hard_weight):
+                sums[key] += weight
+        found = tuple(sums.items())
+        if len(self._weighed) >= WEIGHED_MAX:
+            self._weighed.clear()
+        self._weighed[other] = found
+        return found
 
     def _pull(self, other: PodInfo) -> Weights:
         """Weigh another pod by the incoming pod's preferred terms, each topology key once; the same for all pods with the same labels."""
@@ -280,10 +303,3 @@ class AffinityCounts:
 def _pairs(terms: Iterable[AffinityTerm], labels: Labels) -> list[TopologyPair]:
     """The topology pair of each term whose key the node has."""
     return [(t.topology_key, labels[t.topology_key]) for t in terms if t.topology_key in labels]
-
-
-def _add_weight(table: WeightTable, labels: Labels, key: str, weight: int) -> None:
-    value = labels.get(key)
-    if value is not None:
-        weights = table.setdefault(key, {})
-        weights[value] = weights.get(value, 0) + weight

@@ -296,9 +296,8 @@ class AffinityDomains:
             self._weights.set(place, self._weighed(others, labels) if others else _NOTHING)
 
     def _weighed(self, others: Mapping[str, PodInfo], labels: Labels) -> _Weighed:
-        table: dict[str, dict[str, int]] = {}
-        self._incoming.weigh_all(others.values(), labels, table, self._hard_weight)
-        return {(key, value): weight for key, values in table.items() for value, weight in values.items()}
+        sums = self._incoming.weigh_all(others.values(), self._hard_weight)
+        return {(key, labels[key]): weight for key, weight in sums.items() if key in labels}
 
     def allowed(self) -> Bits | None:
         if self.skips_filter:

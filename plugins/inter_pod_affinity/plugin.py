@@ -48,11 +48,14 @@ from tidelog.framework.interface import (
 from tidelog.framework.node_info import NodeInfo, PodInfo
 from tidelog.framework.node_sets import NodeSets
 from tidelog.framework.offers import CountsDomains, NotCountable, PodParts, SignsPods
-from tidelog.plugins.inter_pod_affinity.counts import FILTER_STATE, AffinityCounts, Incoming, WeightTable
+from tidelog.plugins.inter_pod_affinity.counts import FILTER_STATE, AffinityCounts, Incoming
 from tidelog.plugins.inter_pod_affinity.domains import AffinityDomains
 from tidelog.plugins.inter_pod_affinity.hints import InterPodAffinityHints
 
 _SCORE_STATE = "InterPodAffinity.score"
+
+_WeightTable = dict[str, dict[str, int]]
+"""Topology key → value → sum of weights."""
 
 
 class InterPodAffinityArgs(PluginArgs, frozen=True, kw_only=True):
@@ -140,10 +143,15 @@ class InterPodAffinity(Plugin):
             return SKIP
         incoming = Incoming(pod, self.handle.listers)
         snapshot = self.handle.snapshot
-        table: WeightTable = {}
+        table: _WeightTable = {}
         for node in snapshot.nodes if prefers else snapshot.nodes_with_affinity_pods():
             others = node.pods if prefers else node.affinity_pods
-            incoming.weigh_all(others.values(), node.labels, table, self.args.hard_pod_affinity_weight)
+            sums = incoming.weigh_all(others.values(), self.args.hard_pod_affinity_weight)
+            for key, weight in sums.items():
+                value = node.labels.get(key)
+                if value is not None:
+                    weights = table.setdefault(key, {})
+                    weights[value] = weights.get(value, 0) + weight
         if not table:
             return SKIP
         state.write(_SCORE_STATE, table)
@@ -151,7 +159,7 @@ class InterPodAffinity(Plugin):
 
     def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
         """The weights of the node's topology pairs; may be negative."""
-        table: WeightTable = state.read(_SCORE_STATE)
+        table: _WeightTable = state.read(_SCORE_STATE)
         labels = node.labels
         return sum(weights.get(labels[key], 0) for key, weights in table.items() if key in labels)
 

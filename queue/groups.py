@@ -233,6 +233,8 @@ class Groups:
         leaves = errors and group.where is Where.ACTIVE
         if not leaves and self._may_stay(group) and self._places.lets_in(group, pod, now, cause):
             return
+        if not errors and self.wait_for_hints and self._places.keeps_out(group, now, cause):
+            return
         was = self._places.take_out(group)
         self._put_back(group, Where.BACKOFF if errors else was, now, cause)
 

@@ -94,6 +94,21 @@ class Places:
             self.observer.entered(group, cause)
         return True
 
+    def keeps_out(self, group: QueuedGroup, now: int, cause: ClusterEvent) -> bool:
+        """Whether the rule that holds a group in the pool holds it there still; then it is behind all others, as who was taken out and tried in vain."""
+        if group.where is not Where.UNSCHEDULABLE or not group.gating_plugin:
+            return False
+        if not self._pop_from_backoff and self._policy.is_backing_off(group, now):
+            return False
+        closed = self._group_gate(group, now)
+        if closed is None or closed[0] != group.gating_plugin:
+            return False
+        group.close_gate(*closed)
+        self.pool.park_again(group)
+        if self.observer is not None:
+            self.observer.entered(group, cause)
+        return True
+
     def requeue(self, entity: AnyEntity, strategy: Strategy, now: int, cause: ClusterEvent) -> None:
         """Put the entity, which is in no place, where the verdict sends it."""
         if strategy is Strategy.SKIP:

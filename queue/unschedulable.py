@@ -62,6 +62,19 @@ class UnschedulablePool:
         entity.parked = self.parkings
         self.file(entity)
 
+    def park_again(self, entity: AnyEntity) -> None:
+        """As if it had left and come back, for the same rejectors: it is behind all others."""
+        self.parkings += 1
+        entity.parked = self.parkings
+        del self.entities[entity]
+        self.entities[entity] = None
+        for rejector in entity.filed_under:
+            filed = self._by_rejector[rejector]
+            del filed[entity]
+            filed[entity] = None
+        self._file_by_stay(entity)
+        self.file_by_time(entity)
+
     def file(self, entity: AnyEntity) -> None:
         """Enter it under the place it already has (`parked`)."""
         self.entities[entity] = None
@@ -71,9 +84,13 @@ class UnschedulablePool:
         )
         for rejector in entity.filed_under:
             self._by_rejector.setdefault(rejector, {})[entity] = None
-        self._leftovers.push(entity, (max(entity.timestamp, entity.flushed_at), entity.parked))
-        self._quiet_until = min(self._quiet_until, self.due_at(entity))
+        self._file_by_stay(entity)
         self.file_by_time(entity)
+
+    def _file_by_stay(self, entity: AnyEntity) -> None:
+        since = max(entity.timestamp, entity.flushed_at)
+        self._leftovers.push(entity, (since, entity.parked))
+        self._quiet_until = min(self._quiet_until, since + self._max_stay + 1)
 
     def file_by_time(self, entity: AnyEntity) -> None:
         """Something about it has changed that may change for which time it waits."""

@@ -25,6 +25,7 @@ from tidelog.api.errors import InternalError
 from tidelog.api.times import NANOS
 from tidelog.framework.events import WILDCARD
 from tidelog.queue.group_rules import QueuedGroupInfo
+from tidelog.queue.places import Places
 from tidelog.queue.scheduling_queue import QueueRejection
 from tidelog.testing import builders as build
 
@@ -215,6 +216,42 @@ def test_gang_waits_until_min_count_members_are_known() -> None:
     bench.add(member("c"))
 
     assert group_where(bench) == "active"
+
+
+@pytest.mark.parametrize("config", [{}, {"pop_from_backoff": False}, {"upstream": True}])
+@pytest.mark.parametrize("story", ["waits", "failed before", "flushed", "another rule"])
+def test_member_that_does_not_complete_a_gang_leaves_the_pool_as_if_the_gang_had_been_taken_out(
+    monkeypatch: Any, config: dict[str, Any], story: str
+) -> None:
+    def told() -> tuple[Any, ...]:
+        heard = Listener()
+        bench = Bench(toy("Fit", NODE_ADD), observer=heard, **config)
+        rules: dict[str, int] = {"min_count": 4, "desired_count": 6, "desired_count_wait": 900 * NANOS}
+        for key in (KEY, "default/h"):
+            bench.queue.add_group(QueuedGroupInfo(key=key, **rules), bench.now)
+        bench.add(member("a"), member("h1", "h"))
+        if story == "failed before":
+            bench.add(member("b"), member("c"), member("d"), member("e"), member("f"))
+            bench.pop()
+            bench.finish_group(KEY, "unschedulable", rejected("a", "b", "c"))
+            for name in "bcdef":
+                bench.queue.delete(member(name).build(), bench.now)
+        elif story == "flushed":
+            bench.advance(400)
+        bench.wait(1)
+        bench.add(member("b"))
+        if story == "another rule":
+            bench.add(member("c"), member("d"))
+        pool = bench.queue._places.pool
+        parked = [(entity.key, entity.filed_under) for entity in pool.all()]
+        return parked, bench.queue.dump_state(), heard.entries
+
+    quick = told()
+    monkeypatch.setattr(Places, "keeps_out", lambda *_: False)
+
+    assert quick == told()
+    if not config:
+        assert [key for key, _ in quick[0]] == ["default/h", KEY]
 
 
 def test_placed_members_count_for_the_gang() -> None:

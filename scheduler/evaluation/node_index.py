@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from bisect import insort
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
 
 from tidelog.api.objects import Node
 from tidelog.api.resources import CPU, MEMORY
@@ -40,6 +39,9 @@ MOVES_MAX = 1_000
 
 TRAITS_SPARE = 1_000
 """So many sets of traits that no node has any more are remembered at most before the index is made anew."""
+
+_NODES_PER_STEP = 16
+"""While the index is made anew, an attempt may pause after so many nodes."""
 
 
 class NodeState:
@@ -109,13 +111,6 @@ def _use(node: NodeInfo) -> NodeUse:
     return NodeUse(requested.get(CPU, 0), requested.get(MEMORY, 0), node.non_zero_cpu, node.non_zero_memory)
 
 
-class _Building(NamedTuple):
-    """The places of the nodes that have been looked at."""
-
-    by_state: dict[NodeState, list[int]]
-    by_traits: dict[int, list[int]]
-
-
 class NodeIndex:
     """Follows one snapshot. Implements `tidelog.framework.node_sets.NodeSets`."""
 
@@ -170,8 +165,8 @@ class NodeIndex:
         self._generation = -1
         self._source_generation = -1
         """The snapshot's, when this was last as it is."""
-        self._building: _Building | None = None
-        """While all nodes are looked at: for some of them that has been done."""
+        self._building: dict[NodeState, list[int]] | None = None
+        """While all nodes are looked at: the places of those that have been, by their states."""
         self.changes = 0
         """How many changes of nodes there have been."""
         self._changes: list[int] = []
@@ -325,12 +320,15 @@ class NodeIndex:
             node = nodes[place]
             assert node is not None, "just laid out"
             self._objects[place] = node.node
-            number = self._traits_number(node)
-            traits.append(number)
-            building.by_traits.setdefault(number, []).append(place)
+            traits.append(self._traits_number(node))
             state = self.state_at[place] = self._state(place, node)
-            building.by_state.setdefault(state, []).append(place)
-            effort.spend(1)
+            places = building.get(state)
+            if places is None:
+                building[state] = [place]
+            else:
+                places.append(place)
+            if not place % _NODES_PER_STEP:
+                effort.spend(_NODES_PER_STEP)
         self._end(building)
 
     def _begin(self) -> None:
@@ -350,20 +348,27 @@ class NodeIndex:
         self.cells = {}
         self.changed_cells = []
         self.state_at = [self.nowhere] * self.size
-        self._building = _Building({}, {})
+        self._building = {}
         self._generation = self.snapshot.generation
 
-    def _end(self, building: _Building) -> None:
-        size = self.size
-        for state, places in building.by_state.items():
-            state.bits = bits_of(places, size)
+    def _end(self, building: Mapping[NodeState, Sequence[int]]) -> None:
+        by_traits: dict[int, list[NodeState]] = {}
+        by_pods: dict[int, list[NodeState]] = {}
+        for state, places in building.items():
+            state.bits = bits_of(places, self.size)
             state.cell.states[state] = None
             state.cell.bits |= state.bits
-        self.by_traits = {number: bits_of(places, size) for number, places in building.by_traits.items()}
+            by_traits.setdefault(state.cell.traits, []).append(state)
+            by_pods.setdefault(state.pods, []).append(state)
+
+        def together(states: Sequence[NodeState]) -> Bits:
+            if len(states) == 1:
+                return states[0].bits
+            return bits_of([place for state in states for place in building[state]], self.size)
+
+        self.by_traits = {number: together(states) for number, states in by_traits.items()}
         self.traits_changed += 1
-        self._by_pods = {}
-        for state in building.by_state:
-            self._by_pods[state.pods] = self._by_pods.get(state.pods, 0) | state.bits
+        self._by_pods = {count: together(states) for count, states in by_pods.items()}
         self._pod_counts = sorted(self._by_pods)
         self._states_max = 2 * len(self.states) + EMPTY_STATES_MAX
         self._building = None

@@ -79,13 +79,16 @@ class NodePlaces:
 
     def follow(self, names: Iterable[str]) -> list[int]:
         """These nodes have changed, come or gone: return their places, those left included."""
-        snapshot, nodes = self._snapshot, self.nodes
+        snapshot, nodes, place_of = self._snapshot, self.nodes, self._place_of
         found: list[int] = []
         came: list[NodeInfo] = []
         for name in names:
-            node, place = snapshot.get(name), self._place_of.get(name)
+            node, place = snapshot.get(name), place_of.get(name)
             if place is not None:
                 old = nodes[place]
+                if node is old:
+                    found.append(place)
+                    continue
                 assert old is not None, f"{name} has a place"
                 if node is not None and node.arrival == old.arrival:
                     nodes[place] = node
@@ -97,7 +100,7 @@ class NodePlaces:
         if came:
             # In this order, because in its zone each of them is examined after those that are there.
             found += [self._enter(node) for node in sorted(came, key=_arrival)]
-        if not self._turns and not self._in_order:
+        if not self._in_order and not self._turns:
             self._zones = {zone: self._zones[zone] for zone in snapshot.zones}
             self.is_worn = len(nodes) > 2 * snapshot.node_count + GAPS_SPARE
         return found

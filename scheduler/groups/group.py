@@ -204,37 +204,37 @@ class GroupTable:
     def change(self, old: Object | None, new: Object | None) -> list[str]:
         """An object has a new version, or is gone; the names of the groups whose `info` may have changed."""
         if isinstance(old, Pod) or isinstance(new, Pod):
-            if not (isinstance(old, Pod) and group_name(old)) and not (
-                isinstance(new, Pod) and group_name(new)
-            ):
-                return []
-            return self._change_pod(_living(old), _living(new))
-        before, after = rules_of(old), rules_of(new)
-        if before == after:
+            before = group_name(old) if isinstance(old, Pod) else ""
+            after = group_name(new) if isinstance(new, Pod) else ""
+            return self._change_pod(_living(old), before, _living(new), after) if before or after else []
+        were, are = rules_of(old), rules_of(new)
+        if were == are:
             return []
-        for name in before:
+        for name in were:
             self._rules.pop(name, None)
-        self._rules.update(after)
+        self._rules.update(are)
         touched: dict[str, None] = {}
-        for name in (*before, *after):
+        for name in (*were, *are):
             touched[name] = None
             touched.update(self._replicas.get(name, {}))
         return list(touched)
 
-    def _change_pod(self, old: Pod | None, new: Pod | None) -> list[str]:
-        before = "" if old is None else group_name(old)
-        after = "" if new is None else group_name(new)
+    def _change_pod(self, old: Pod | None, before: str, new: Pod | None, after: str) -> list[str]:
+        """`before` and `after` are the names of the groups of the two."""
         if before == after and old is not None and new is not None:
             self._members[after][_name(new)] = new
             if old.spec.node_name == new.spec.node_name and old.spec.priority == new.spec.priority:
                 return []
             self._placed[after] += bool(new.spec.node_name) - bool(old.spec.node_name)
             return [after]
+        touched: dict[str, None] = {}
         if before and old is not None:
             self._leave(before, old)
+            touched[before] = None
         if after and new is not None:
             self._enter(after, new)
-        return [name for name in dict.fromkeys((before, after)) if name]
+            touched[after] = None
+        return list(touched)
 
     def _enter(self, name: str, pod: Pod) -> None:
         self._members.setdefault(name, {})[_name(pod)] = pod

@@ -95,10 +95,11 @@ class Places:
         return True
 
     def keeps_out(self, group: QueuedGroup, now: int, cause: ClusterEvent) -> bool:
-        """Whether the rule that holds a group in the pool holds it there still; then it is behind all others, as who was taken out and tried in vain."""
+        """Move a group behind all others in the pool if the rule that holds it there holds it still; False if it must be taken out and tried again."""
         if group.where is not Where.UNSCHEDULABLE or not group.gating_plugin:
             return False
-        if not self._pop_from_backoff and self._policy.is_backing_off(group, now):
+        # Asked first: the end of a backoff is fixed now, and follows from how many members are known now.
+        if self._policy.is_backing_off(group, now) and not self._pop_from_backoff:
             return False
         closed = self._group_gate(group, now)
         if closed is None or closed[0] != group.gating_plugin:

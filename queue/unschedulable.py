@@ -64,6 +64,7 @@ class UnschedulablePool:
 
     def park_again(self, entity: AnyEntity) -> None:
         """As if it had left and come back, for the same rejectors: it is behind all others."""
+        assert entity.filed_under == entity.filing(), f"{entity.key} waits for others than before"
         self.parkings += 1
         entity.parked = self.parkings
         del self.entities[entity]
@@ -88,9 +89,8 @@ class UnschedulablePool:
         self.file_by_time(entity)
 
     def _file_by_stay(self, entity: AnyEntity) -> None:
-        since = max(entity.timestamp, entity.flushed_at)
-        self._leftovers.push(entity, (since, entity.parked))
-        self._quiet_until = min(self._quiet_until, since + self._max_stay + 1)
+        self._leftovers.push(entity, (max(entity.timestamp, entity.flushed_at), entity.parked))
+        self._quiet_until = min(self._quiet_until, self.due_at(entity))
 
     def file_by_time(self, entity: AnyEntity) -> None:
         """Something about it has changed that may change for which time it waits."""

@@ -28,8 +28,8 @@ Weights = tuple[tuple[str, int], ...]
 
 TALLIES_MAX = 1024
 """Of so many sets of labels it is remembered what a long list of terms says of them."""
-WEIGHED_MAX = 4_096
-"""Of so many pods it is remembered how they are weighed: those of a changed node are weighed again, all but one as before."""
+WEIGHED_MAX = 256
+"""The weights of so many pods are remembered: when a node changes, all its pods are weighed again, and all but one as before. Arbitrary."""
 
 
 class Incoming:
@@ -109,18 +109,19 @@ class Incoming:
         return sums
 
     def _weigh(self, other: PodInfo, hard_weight: int) -> Weights:
-        """The same of one of them."""
+        """Weigh one other pod, and remember it. A topology key may come twice."""
         own = self.pod.terms
-        prefers = own.preferred_affinity or own.preferred_anti_affinity
-        sums: Counter[str] = Counter(dict(self._pull(other))) if prefers else Counter()
+        found = self._pull(other) if own.preferred_affinity or own.preferred_anti_affinity else ()
         if other.has_affinity:
-            for key, weight in self.weights_of(other.terms, hard_weight):
-                sums[key] += weight
-        found = tuple(sums.items())
+            found += self.weights_of(other.terms, hard_weight)
         if len(self._weighed) >= WEIGHED_MAX:
             self._weighed.clear()
         self._weighed[other] = found
         return found
+
+    def forget_weighed(self) -> None:
+        """Let go of the pods that were weighed."""
+        self._weighed.clear()
 
     def _pull(self, other: PodInfo) -> Weights:
         """Weigh another pod by the incoming pod's preferred terms, each topology key once; the same for all pods with the same labels."""

@@ -230,6 +230,7 @@ class AffinityDomains:
         nodes = snapshot.nodes if self._asks or self._prefers else snapshot.nodes_with_affinity_pods()
         for node in nodes:
             self.follow(index.place_of(node.name), node)
+        incoming.forget_weighed()
         self._weights.settle()
 
     @property

@@ -4,7 +4,7 @@
     a shape is asked ─► its column is there; which nodes are the best is a search for bytes
 
 With hundreds of shapes asked in turn, each would find hundreds of nodes changed since it was last asked, at two microseconds each. A row costs
-some ten microseconds and as much again for every three hundred shapes. A column that is asked again at once is not worth rows: it looks at the few nodes itself.
+some ten microseconds and as much again for every three hundred shapes, or nothing where a node comes into a state that has one. A column that is asked again at once is not worth rows: it looks at the few nodes itself.
 
 It is for shapes whose plugins go by the traits of nodes and their use of cpu and memory (`kinds`).
 """
@@ -54,8 +54,10 @@ COME_MAX = 32
 """… and so many that have come to it, before its nodes are looked for anew."""
 SETS_MAX = 8
 """So many sets of nodes of a level are kept at most from one pod of a shape to its next; they are to stay in the processor's caches."""
-ROWS_BYTES_MAX = 1 << 22
-"""Rows of states are kept, half of which nodes come into again, as long as they have no more bytes together; arbitrary."""
+ROWS_BYTES_MAX = 1 << 23
+"""Rows are kept by state up to about so many bytes together: many a changed node comes into a state that has a row. Arbitrary, …"""
+ROW_SPARE = 350
+"""… and so many bytes are counted for each beside a byte a shape."""
 _LEVEL_MAX = 255
 
 
@@ -172,8 +174,8 @@ class Board:
         self.latest.add(place, row)
 
     def _row(self, state: NodeState) -> bytes:
-        """The level of nodes in this state, in which there is one, for each shape."""
-        if len(self._rows) * len(self.tables) >= ROWS_BYTES_MAX:
+        """Compute the level for each shape of nodes in this state, in which there must be one, and keep it."""
+        if len(self._rows) * (len(self.tables) + ROW_SPARE) >= ROWS_BYTES_MAX:
             self._rows.clear()
         row = self._rows[state] = self._computed(state)
         return row

@@ -40,8 +40,8 @@ MOVES_MAX = 1_000
 TRAITS_SPARE = 1_000
 """So many sets of traits that no node has any more are remembered at most before the index is made anew."""
 
-_NODES_PER_STEP = 16
-"""While the index is made anew, an attempt may pause after so many nodes."""
+NODES_BETWEEN_PAUSES = 16
+"""While the index is made anew, an attempt may pause after every so many nodes."""
 
 
 class NodeState:
@@ -327,8 +327,8 @@ class NodeIndex:
                 building[state] = [place]
             else:
                 places.append(place)
-            if not place % _NODES_PER_STEP:
-                effort.spend(_NODES_PER_STEP)
+            if not place % NODES_BETWEEN_PAUSES:
+                effort.spend(NODES_BETWEEN_PAUSES)
         self._end(building)
 
     def _begin(self) -> None:

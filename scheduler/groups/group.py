@@ -207,14 +207,14 @@ class GroupTable:
             before = group_name(old) if isinstance(old, Pod) else ""
             after = group_name(new) if isinstance(new, Pod) else ""
             return self._change_pod(_living(old), before, _living(new), after) if before or after else []
-        were, are = rules_of(old), rules_of(new)
-        if were == are:
+        rules_before, rules_after = rules_of(old), rules_of(new)
+        if rules_before == rules_after:
             return []
-        for name in were:
+        for name in rules_before:
             self._rules.pop(name, None)
-        self._rules.update(are)
+        self._rules.update(rules_after)
         touched: dict[str, None] = {}
-        for name in (*were, *are):
+        for name in (*rules_before, *rules_after):
             touched[name] = None
             touched.update(self._replicas.get(name, {}))
         return list(touched)

@@ -219,29 +219,44 @@ def test_gang_waits_until_min_count_members_are_known() -> None:
 
 
 @pytest.mark.parametrize("config", [{}, {"pop_from_backoff": False}, {"upstream": True}])
-@pytest.mark.parametrize("story", ["waits", "failed before", "flushed", "another rule"])
+@pytest.mark.parametrize(
+    "story", ["waits", "flushed", "another rule", "failed and lost members", "failed and was activated"]
+)
 def test_member_that_does_not_complete_a_gang_leaves_the_pool_as_if_the_gang_had_been_taken_out(
     monkeypatch: Any, config: dict[str, Any], story: str
 ) -> None:
     def told() -> tuple[Any, ...]:
         heard = Listener()
         bench = Bench(toy("Fit", NODE_ADD), observer=heard, **config)
-        rules: dict[str, int] = {"min_count": 4, "desired_count": 6, "desired_count_wait": 900 * NANOS}
-        for key in (KEY, "default/h"):
-            bench.queue.add_group(QueuedGroupInfo(key=key, **rules), bench.now)
-        bench.add(member("a"), member("h1", "h"))
-        if story == "failed before":
-            bench.add(member("b"), member("c"), member("d"), member("e"), member("f"))
-            bench.pop()
-            bench.finish_group(KEY, "unschedulable", rejected("a", "b", "c"))
-            for name in "bcdef":
+        rules: dict[str, int] = {"min_count": 4}
+        if story in ("waits", "flushed", "another rule"):
+            rules.update(desired_count=6, desired_count_wait=900 * NANOS)
+        bench.queue.add_group(QueuedGroupInfo(key=KEY, **rules), bench.now)
+        bench.add(member("a"))
+        if "failed" in story:
+            bench.add(*map(member, "bcd"))
+            for number in range(6):
+                bench.pop()
+                bench.finish_group(KEY, "unschedulable", rejected(*"abcd"))
+                if number < 5:
+                    bench.wait(200)
+                    bench.node_added(f"n{number}")
+                    bench.advance(0)
+        if story == "failed and lost members":
+            for name in "bc":
                 bench.queue.delete(member(name).build(), bench.now)
+        elif story == "failed and was activated":
+            bench.queue.activate([member("a").build()], bench.seq, bench.now)
+            bench.queue.add_group(QueuedGroupInfo(key=KEY, min_count=9), bench.now)
+            bench.add(member("w"))
         elif story == "flushed":
             bench.advance(400)
+        bench.queue.add_group(QueuedGroupInfo(key="default/h", min_count=4), bench.now)
+        bench.add(member("h1", "h"))
         bench.wait(1)
-        bench.add(member("b"))
+        bench.add(member("x"))
         if story == "another rule":
-            bench.add(member("c"), member("d"))
+            bench.add(member("y"), member("z"))
         pool = bench.queue._places.pool
         parked = [(entity.key, entity.filed_under) for entity in pool.all()]
         return parked, bench.queue.dump_state(), heard.entries

@@ -166,7 +166,10 @@ NO_TERMS = PodTerms()
 
 def all_select(terms: Terms, namespace: str, labels: Labels, labels_of: NamespaceLabels) -> bool:
     """Whether each term selects the pod; an empty list selects none, because it asks for no pod."""
-    return bool(terms) and all(term.selects(namespace, labels, labels_of) for term in terms)
+    for term in terms:
+        if not term.selects(namespace, labels, labels_of):
+            return False
+    return bool(terms)
 
 
 # --- compiling ----------------------------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ UNWANTED = unschedulable(REASON_EXISTING_ANTI_AFFINITY)
 FILTER_STATE = "InterPodAffinity.filter"
 """Where the cycle state keeps the counters."""
 
-PairCounter = Counter[TopologyPair]
+PairCounter = dict[TopologyPair, int]
 Weights = tuple[tuple[str, int], ...]
 """Topology keys with the weight to add to the value that the node has for them."""
 
@@ -160,17 +160,20 @@ class Incoming:
             for term in pod.terms.anti_affinity.about(own):
                 selected = known[term] if term in known else self.is_selected_by(term)
                 if selected and (value := labels.get(term.topology_key)) is not None:
-                    into[term.topology_key, value] += 1
+                    _count(into, (term.topology_key, value), 1)
 
     def add_affinity(self, into: PairCounter, pods: Iterable[PodInfo], labels: Labels) -> None:
         """By meeting all of the incoming pod's required affinity terms."""
         terms = self.pod.terms.affinity
         if terms and (pairs := _pairs(terms, labels)):
             meets = self.selects_with_all if len(terms) <= FEW else self.meets_all
-            count = sum(1 for pod in pods if meets(terms, pod))
+            count = 0
+            for pod in pods:
+                if meets(terms, pod):
+                    count += 1
             if count:
                 for pair in pairs:
-                    into[pair] += count
+                    _count(into, pair, count)
 
     def add_anti_affinity(self, into: PairCounter, pods: Iterable[PodInfo], labels: Labels) -> None:
         """By meeting one of its required anti-affinity terms."""
@@ -181,13 +184,13 @@ class Incoming:
             for pod in pods:
                 for key, count in self.tally(terms, pod):
                     if key in labels:
-                        into[key, labels[key]] += count
+                        _count(into, (key, labels[key]), count)
             return
         for pod in pods:
             for term in terms:
                 value = labels.get(term.topology_key)
                 if value is not None and self.selects(term, pod):
-                    into[term.topology_key, value] += 1
+                    _count(into, (term.topology_key, value), 1)
 
     def _labels_of_namespace(self, name: str) -> Labels | None:
         labels = self._namespace_labels
@@ -226,7 +229,9 @@ class AffinityCounts:
     ) -> AffinityCounts:
         """Count the nodes; `repelling` are those of them with a pod that has required anti-affinity."""
         terms = incoming.pod.terms
-        existing, affinity, anti_affinity = PairCounter(), PairCounter(), PairCounter()
+        existing: PairCounter = {}
+        affinity: PairCounter = {}
+        anti_affinity: PairCounter = {}
         for node in repelling:
             incoming.add_existing(existing, node.required_anti_affinity_pods.values(), node.labels)
         if terms.affinity or terms.anti_affinity:
@@ -236,9 +241,9 @@ class AffinityCounts:
         return cls(
             incoming,
             incoming.selects_with_all(terms.affinity, incoming.pod),
-            PairCounts(dict(existing)),
-            PairCounts(dict(affinity)),
-            PairCounts(dict(anti_affinity)),
+            PairCounts(existing),
+            PairCounts(affinity),
+            PairCounts(anti_affinity),
         )
 
     def update(self, changed: PodInfo, labels: Labels, by: int) -> None:
@@ -249,7 +254,7 @@ class AffinityCounts:
             (self.affinity, incoming.add_affinity),
             (self.anti_affinity, incoming.add_anti_affinity),
         ):
-            found = PairCounter()
+            found: PairCounter = {}
             add(found, (changed,), labels)
             for pair, count in found.items():
                 counts.add(pair, by * count)
@@ -304,3 +309,7 @@ class AffinityCounts:
 def _pairs(terms: Iterable[AffinityTerm], labels: Labels) -> list[TopologyPair]:
     """The topology pair of each term whose key the node has."""
     return [(t.topology_key, labels[t.topology_key]) for t in terms if t.topology_key in labels]
+
+
+def _count(into: PairCounter, pair: TopologyPair, by: int) -> None:
+    into[pair] = into.get(pair, 0) + by

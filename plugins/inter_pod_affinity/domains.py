@@ -6,7 +6,6 @@ or unwanted, and of those with each weight. A question costs a few operations on
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from tidelog.api.selectors import Labels
@@ -21,6 +20,7 @@ from tidelog.plugins.inter_pod_affinity.counts import (
     UNWANTED,
     AffinityCounts,
     Incoming,
+    PairCounter,
 )
 
 _Weighed = Mapping[TopologyPair, int]
@@ -37,7 +37,7 @@ class _Pairs:
         self._index = index
         self._keys = keys
         self._counts: dict[TopologyPair, int] = {}
-        self.at: dict[int, Counter[TopologyPair]] = {}
+        self.at: dict[int, PairCounter] = {}
         """Place → what its pods contribute; nodes whose pods contribute nothing are left out."""
         self.sets: dict[str, Bits] = {}
         """Key → nodes of its pairs with a count. Keys without any are left out."""
@@ -62,7 +62,7 @@ class _Pairs:
             if found:
                 self.sets[key] = found
 
-    def set(self, place: int, new: Counter[TopologyPair]) -> None:
+    def set(self, place: int, new: PairCounter) -> None:
         """The node at this place contributes this from now on."""
         old = self.at.get(place)
         if not old and not new:
@@ -263,9 +263,9 @@ class AffinityDomains:
             if node is not None:
                 self.follow(place, node)
             else:
-                self._near.set(place, Counter())
-                self._too_near.set(place, Counter())
-                self._unwanted.set(place, Counter())
+                self._near.set(place, {})
+                self._too_near.set(place, {})
+                self._unwanted.set(place, {})
                 self._weights.set(place, _NOTHING)
         for counted in all_counted:
             counted.end_moves(moves)
@@ -281,15 +281,15 @@ class AffinityDomains:
             return
         incoming, labels = self._incoming, node.labels
         if node.required_anti_affinity_pods or place in self._unwanted.at:
-            existing: Counter[TopologyPair] = Counter()
+            existing: PairCounter = {}
             incoming.add_existing(existing, node.required_anti_affinity_pods.values(), labels)
             self._unwanted.set(place, existing)
         if self._is_near_asked:
-            near: Counter[TopologyPair] = Counter()
+            near: PairCounter = {}
             incoming.add_affinity(near, node.pods.values(), labels)
             self._near.set(place, near)
         if self._is_far_asked:
-            too_near: Counter[TopologyPair] = Counter()
+            too_near: PairCounter = {}
             incoming.add_anti_affinity(too_near, node.pods.values(), labels)
             self._too_near.set(place, too_near)
         if self._scores:

@@ -61,11 +61,22 @@ class ObjectTable:
         named = self._objects.get(place)
         if named is None:
             named = self._objects[place] = {}
-        if self._members:
-            self._leave(named.get(name))
+        if isinstance(obj, Pod):
+            self._regroup(named.get(name), obj)
         named[name] = obj
-        if isinstance(obj, Pod) and (group := group_of(obj)):
-            self._members.setdefault((meta.namespace, group), {})[meta.name] = obj
+
+    def _regroup(self, old: Object | None, new: Pod) -> None:
+        """A member with a new version is the last of its group."""
+        meta, group = new.metadata, group_of(new)
+        if group and isinstance(old, Pod) and group_of(old) == group:
+            members = self._members[meta.namespace, group]
+            del members[meta.name]
+            members[meta.name] = new
+            return
+        if old is not None:
+            self._leave(old)
+        if group:
+            self._members.setdefault((meta.namespace, group), {})[meta.name] = new
 
     def delete(self, kind: str, namespace: str, name: str) -> Object | None:
         """Take the object out; None if it was not there."""

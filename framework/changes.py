@@ -35,8 +35,10 @@ class ChangeList:
         """The names changed after `generation`, latest first; None if that is too long ago to be known."""
         if generation < self._floor:
             return None
-        found: list[str] = []
         last = self._last
+        if generation == self.generation - 1:
+            return [next(reversed(last))]
+        found: list[str] = []
         for name in reversed(last):
             if last[name] <= generation:
                 break

@@ -63,8 +63,7 @@ class UnschedulablePool:
         self.file(entity)
 
     def park_again(self, entity: AnyEntity) -> None:
-        """As if it had left and come back, for the same rejectors: it is behind all others."""
-        assert entity.filed_under == entity.filing(), f"{entity.key} waits for others than before"
+        """As if it had left and come back: it is behind all others. It must be for the same rejectors, which is not looked at again."""
         self.parkings += 1
         entity.parked = self.parkings
         del self.entities[entity]

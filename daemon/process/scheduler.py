@@ -39,7 +39,7 @@ from tidelog.daemon.process.recovery import recovered_state
 from tidelog.daemon.process.runtime import Limits, Runtime, Watcher
 from tidelog.eventlog.log import Log, open_log
 from tidelog.eventlog.objects import load_objects
-from tidelog.eventlog.records import Record
+from tidelog.eventlog.records import Record, make_decoders
 from tidelog.eventlog.socket import serve
 from tidelog.plugins.registry import Registry, installed_plugins
 from tidelog.replay.states import State, last_kept
@@ -224,6 +224,7 @@ async def assembled(
     state: State | None = None,
 ) -> Runtime:
     """A runtime that stands at the end of the log, ready to be entered. `state`: one whose core has consumed the log, if there is one."""
+    make_decoders("Pod", "Node")
     core, table, whole = state or await recovered_state(log, registry)
     if table is None:
         table = await load_objects(log)

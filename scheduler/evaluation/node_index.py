@@ -312,7 +312,7 @@ class NodeIndex:
         if self._building is None:
             effort.spend(0)
             self._begin()
-            effort.charge(self.size // 4)
+            effort.charge(self.size // 8)
         building = self._building
         assert building is not None
         nodes, traits = self.places.nodes, self._traits
@@ -328,7 +328,8 @@ class NodeIndex:
             else:
                 places.append(place)
             if not place % NODES_BETWEEN_PAUSES:
-                effort.spend(NODES_BETWEEN_PAUSES)
+                # It takes one microsecond, which is half a step.
+                effort.spend(NODES_BETWEEN_PAUSES // 2)
         self._end(building)
 
     def _begin(self) -> None:

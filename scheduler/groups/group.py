@@ -232,8 +232,10 @@ class GroupTable:
             self._leave(before, old)
             touched[before] = None
         if after and new is not None:
+            # One more member without a node makes no difference to what the group is.
+            if after not in self._members or new.spec.node_name:
+                touched[after] = None
             self._enter(after, new)
-            touched[after] = None
         return list(touched)
 
     def _enter(self, name: str, pod: Pod) -> None:

@@ -66,14 +66,9 @@ class ObjectTable:
         named[name] = obj
 
     def _regroup(self, old: Object | None, new: Pod) -> None:
-        """A member with a new version is the last of its group."""
+        """Enter a pod in its group; a new version takes the place of the one before, as in a table that is loaded."""
         meta, group = new.metadata, group_of(new)
-        if group and isinstance(old, Pod) and group_of(old) == group:
-            members = self._members[meta.namespace, group]
-            del members[meta.name]
-            members[meta.name] = new
-            return
-        if old is not None:
+        if not isinstance(old, Pod) or group_of(old) != group:
             self._leave(old)
         if group:
             self._members.setdefault((meta.namespace, group), {})[meta.name] = new

@@ -22,14 +22,14 @@ UNWANTED = unschedulable(REASON_EXISTING_ANTI_AFFINITY)
 FILTER_STATE = "InterPodAffinity.filter"
 """Where the cycle state keeps the counters."""
 
-PairCounter = dict[TopologyPair, int]
+FoundPairs = dict[TopologyPair, int]
 Weights = tuple[tuple[str, int], ...]
 """Topology keys with the weight to add to the value that the node has for them."""
 
 TALLIES_MAX = 1024
 """Of so many sets of labels it is remembered what a long list of terms says of them."""
 WEIGHED_MAX = 256
-"""The weights of so many pods are remembered: when a node changes, all its pods are weighed again, and all but one as before. Arbitrary."""
+"""The weights of so many pods are remembered: when a node changes, all its pods are weighed again, and all but one as before. It serves a node or two that change again and again. Arbitrary."""
 
 
 class Incoming:
@@ -153,7 +153,7 @@ class Incoming:
 
     # What pods on a node with these labels add to each of the three counters.
 
-    def add_existing(self, into: PairCounter, pods: Iterable[PodInfo], labels: Labels) -> None:
+    def add_existing(self, into: FoundPairs, pods: Iterable[PodInfo], labels: Labels) -> None:
         """By their required anti-affinity against the incoming pod."""
         own, known = self.pod.labels, self._selected_by
         for pod in pods:
@@ -162,7 +162,7 @@ class Incoming:
                 if selected and (value := labels.get(term.topology_key)) is not None:
                     _count(into, (term.topology_key, value), 1)
 
-    def add_affinity(self, into: PairCounter, pods: Iterable[PodInfo], labels: Labels) -> None:
+    def add_affinity(self, into: FoundPairs, pods: Iterable[PodInfo], labels: Labels) -> None:
         """By meeting all of the incoming pod's required affinity terms."""
         terms = self.pod.terms.affinity
         if terms and (pairs := _pairs(terms, labels)):
@@ -175,7 +175,7 @@ class Incoming:
                 for pair in pairs:
                     _count(into, pair, count)
 
-    def add_anti_affinity(self, into: PairCounter, pods: Iterable[PodInfo], labels: Labels) -> None:
+    def add_anti_affinity(self, into: FoundPairs, pods: Iterable[PodInfo], labels: Labels) -> None:
         """By meeting one of its required anti-affinity terms."""
         terms = self.pod.terms.anti_affinity
         if not terms:
@@ -229,9 +229,9 @@ class AffinityCounts:
     ) -> AffinityCounts:
         """Count the nodes; `repelling` are those of them with a pod that has required anti-affinity."""
         terms = incoming.pod.terms
-        existing: PairCounter = {}
-        affinity: PairCounter = {}
-        anti_affinity: PairCounter = {}
+        existing: FoundPairs = {}
+        affinity: FoundPairs = {}
+        anti_affinity: FoundPairs = {}
         for node in repelling:
             incoming.add_existing(existing, node.required_anti_affinity_pods.values(), node.labels)
         if terms.affinity or terms.anti_affinity:
@@ -254,7 +254,7 @@ class AffinityCounts:
             (self.affinity, incoming.add_affinity),
             (self.anti_affinity, incoming.add_anti_affinity),
         ):
-            found: PairCounter = {}
+            found: FoundPairs = {}
             add(found, (changed,), labels)
             for pair, count in found.items():
                 counts.add(pair, by * count)
@@ -311,5 +311,5 @@ def _pairs(terms: Iterable[AffinityTerm], labels: Labels) -> list[TopologyPair]:
     return [(t.topology_key, labels[t.topology_key]) for t in terms if t.topology_key in labels]
 
 
-def _count(into: PairCounter, pair: TopologyPair, by: int) -> None:
+def _count(into: FoundPairs, pair: TopologyPair, by: int) -> None:
     into[pair] = into.get(pair, 0) + by

@@ -19,8 +19,8 @@ from tidelog.plugins.inter_pod_affinity.counts import (
     TOO_NEAR,
     UNWANTED,
     AffinityCounts,
+    FoundPairs,
     Incoming,
-    PairCounter,
 )
 
 _Weighed = Mapping[TopologyPair, int]
@@ -37,7 +37,7 @@ class _Pairs:
         self._index = index
         self._keys = keys
         self._counts: dict[TopologyPair, int] = {}
-        self.at: dict[int, PairCounter] = {}
+        self.at: dict[int, FoundPairs] = {}
         """Place → what its pods contribute; nodes whose pods contribute nothing are left out."""
         self.sets: dict[str, Bits] = {}
         """Key → nodes of its pairs with a count. Keys without any are left out."""
@@ -62,12 +62,10 @@ class _Pairs:
             if found:
                 self.sets[key] = found
 
-    def set(self, place: int, new: PairCounter) -> None:
+    def set(self, place: int, new: FoundPairs) -> None:
         """The node at this place contributes this from now on."""
         old = self.at.get(place)
-        if not old and not new:
-            return
-        if old == new:
+        if old == new or not (old or new):
             return
         if new:
             self.at[place] = new
@@ -281,15 +279,15 @@ class AffinityDomains:
             return
         incoming, labels = self._incoming, node.labels
         if node.required_anti_affinity_pods or place in self._unwanted.at:
-            existing: PairCounter = {}
+            existing: FoundPairs = {}
             incoming.add_existing(existing, node.required_anti_affinity_pods.values(), labels)
             self._unwanted.set(place, existing)
         if self._is_near_asked:
-            near: PairCounter = {}
+            near: FoundPairs = {}
             incoming.add_affinity(near, node.pods.values(), labels)
             self._near.set(place, near)
         if self._is_far_asked:
-            too_near: PairCounter = {}
+            too_near: FoundPairs = {}
             incoming.add_anti_affinity(too_near, node.pods.values(), labels)
             self._too_near.set(place, too_near)
         if self._scores:

@@ -4,7 +4,7 @@
     a shape is asked ─► its column is there; which nodes are the best is a search for bytes
 
 With hundreds of shapes asked in turn, each would find hundreds of nodes changed since it was last asked, at two microseconds each. A row costs
-some ten microseconds and as much again for every three hundred shapes, or nothing where a node comes into a state that has one. A column that is asked again at once is not worth rows: it looks at the few nodes itself.
+some ten microseconds and as much again for every three hundred shapes; where a node comes into a state that has one, it is only copied. A column that is asked again at once is not worth rows: it looks at the few nodes itself.
 
 It is for shapes whose plugins go by the traits of nodes and their use of cpu and memory (`kinds`).
 """

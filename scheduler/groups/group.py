@@ -232,7 +232,7 @@ class GroupTable:
             self._leave(before, old)
             touched[before] = None
         if after and new is not None:
-            # One more member without a node makes no difference to what the group is.
+            # The first makes a replica known, and may give the group its priority; one with a node is counted.
             if after not in self._members or new.spec.node_name:
                 touched[after] = None
             self._enter(after, new)

@@ -62,6 +62,9 @@ def test_members_follow_their_groups() -> None:
     table = ObjectTable([first, second])
 
     assert table.member("default", "podgroup/g") is first
+    newer = build.pod("a").group("g").on("n").build()
+    table.put(newer)
+    assert table.member("default", "podgroup/g") is newer
     table.put(build.pod("a").build())
     assert table.member("default", "podgroup/g") is second
     table.delete("Pod", "default", "b")

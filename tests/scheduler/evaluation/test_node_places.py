@@ -179,7 +179,7 @@ def test_what_takes_longer_than_a_turn_goes_on_in_the_next_one_whatever_changes_
         for _ in range(cluster.random.choice([1, 3, 40])):
             cluster.step()
         while True:
-            snapshot.effort.left = cluster.random.choice([3, 10, 50])
+            snapshot.effort.left = cluster.random.choice([1, 4, 20])
             try:
                 snapshot.refresh(cluster.cache)
                 index.refresh()

@@ -49,6 +49,18 @@ def test_pods_with_a_node_are_counted_as_they_come_get_one_and_go() -> None:
     assert placed() == 1
 
 
+def test_group_is_told_anew_only_where_its_info_may_be_another_one() -> None:
+    table = GroupTable()
+    table.change(None, WORK)
+
+    assert table.change(None, worker("a", "r0")) == [f"{GROUP}/r0"], "the replica is known from now on"
+    known = table.info(f"{GROUP}/r0")
+    assert table.change(None, worker("b", "r0")) == []
+    assert table.info(f"{GROUP}/r0") == known
+    assert table.change(None, worker("c", "r0", "n1")) == [f"{GROUP}/r0"]
+    assert table.change(worker("b", "r0"), worker("b", "r1")) == [f"{GROUP}/r0", f"{GROUP}/r1"]
+
+
 def test_replica_whose_pods_have_gone_and_come_again_counts_anew() -> None:
     table = GroupTable()
     table.change(None, WORK)

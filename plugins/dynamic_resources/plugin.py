@@ -385,7 +385,7 @@ class DynamicResources(Plugin):
         self, state: CycleState, pod: PodInfo, statuses: Mapping[str, Status]
     ) -> PostFilterResult:
         """Give back what is allocated where no node can use it: the first claim that nobody else uses, or what was left of extended resources."""
-        cycle = self._own_cycle(state, pod)
+        cycle = self._own_cycle(state, pod) if self.concerns(pod) else None
         if cycle is None:
             return PostFilterResult(unschedulable())
         for claim in self._in_vain(cycle, pod.pod, statuses):

@@ -92,7 +92,8 @@ class Counted:
         if (has_new_objects and self._is_renewed()) or not (has_new_objects or self.now.reads_pods):
             return
         follow, node_at = self.now.follow, index.node_or_none
-        for place in dict.fromkeys(index.changed_since(since)):
+        places = index.changed_since(since)
+        for place in dict.fromkeys(places) if len(places) > 1 else places:
             node = node_at(place)
             if node is not None:
                 follow(place, node)

@@ -65,7 +65,10 @@ CONNECTIONS_MAX = 256
 """Where one more comes, the one that has been silent longest is closed, or else the slowest in the middle of a message; arbitrary."""
 
 BUDGET_BYTES = 64 * 2**20
-"""All large messages that are under way together. One that goes beyond that ends the one that began first."""
+"""All large messages that are under way together. One that goes beyond that waits until another one has been answered, or ends one that has been arriving for long."""
+
+SECONDS_TO_ARRIVE = 5.0
+"""A large message that has been arriving for longer makes way; one that is sent at once takes some hundredths of a second."""
 
 SMALL_BYTES = 2**16
 """Smaller answers do not count: a reader has as much in memory of each connection anyway."""
@@ -112,22 +115,27 @@ def frame(message: object) -> bytes:
     return _LENGTH.pack(len(data)) + data
 
 
+async def _any_size(_length: int) -> None:
+    """There is room."""
+
+
 async def _read_message(
     reader: asyncio.StreamReader,
     seconds: float | None,
     type: type[T],
-    begun: Callable[[int], None] = lambda _: None,
+    begun: Callable[[int], Awaitable[None]] = _any_size,
 ) -> T:
-    """The next message; raises `EOFError` at the end, `_Malformed` for what is none. `begun` is told how large it is to be."""
+    """The next message; raises `EOFError` at the end, `_Malformed` for what is none. `begun` is told how large it is to be, and returns when there is room for it."""
     first = await reader.read(1)
     if not first:
         raise EOFError
     async with asyncio.timeout(seconds):
-        begun(0)
+        await begun(0)
         (length,) = _LENGTH.unpack(first + await reader.readexactly(_LENGTH.size - 1))
-        if length > FRAME_BYTES_MAX:
-            raise _Malformed(f"a message of {length} bytes: at most {FRAME_BYTES_MAX} are taken")
-        begun(length)
+    if length > FRAME_BYTES_MAX:
+        raise _Malformed(f"a message of {length} bytes: at most {FRAME_BYTES_MAX} are taken")
+    await begun(length)
+    async with asyncio.timeout(seconds):
         data = await reader.readexactly(length)
     try:
         return msgspec.msgpack.decode(data, type=type)
@@ -332,8 +340,10 @@ class HandoverServer(Closing):
         self._server: asyncio.Server | None = None
         self._connections: dict[asyncio.Task[Any], _Phase] = {}
         """The stage of each; the one that changed last is the last."""
-        self._large: dict[asyncio.Task[Any], int] = {}
-        """Bytes of the large messages that are under way; the one that began first is the first."""
+        self._large: dict[asyncio.Task[Any], tuple[int, float]] = {}
+        """Bytes of the large messages that are under way, and since when; the one that began first is the first."""
+        self._room = asyncio.Event()
+        """Set when one of these has come to its end."""
         self._closing = False
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -350,7 +360,7 @@ class HandoverServer(Closing):
             writer.transport.abort()
         finally:
             self._connections.pop(task, None)
-            self._large.pop(task, None)
+            self._large_ended(task)
             writer.close()
             with contextlib.suppress(OSError):
                 await writer.wait_closed()
@@ -373,7 +383,8 @@ class HandoverServer(Closing):
                 return
             self._is_at(task, "answered")
             answer = await framed_answer(self._handler, message)
-            self._large.pop(task, None)
+            del message
+            self._large_ended(task)
             self._is_at(task, "silent")
             writer.write(answer)
             await writer.drain()
@@ -382,17 +393,28 @@ class HandoverServer(Closing):
         self._connections.pop(task, None)
         self._connections[task] = phase
 
-    def _begun(self, task: asyncio.Task[Any], size: int) -> None:
-        """A message has begun, and will have so many bytes: there is room for it, or somebody slower makes way."""
+    async def _begun(self, task: asyncio.Task[Any], size: int) -> None:
+        """A message has begun, and will have so many bytes. Returns when there is room for it: somebody slower makes way, or has been answered."""
         self._is_at(task, "sending")
         if size <= SMALL_BYTES:
             return
-        for other in list(self._large):
-            if sum(self._large.values()) + size <= BUDGET_BYTES:
-                break
-            if self._connections.get(other) == "sending":
-                self._end(other)
-        self._large[task] = size
+        clock = asyncio.get_running_loop().time
+        while sum(held for held, _ in self._large.values()) + size > BUDGET_BYTES:
+            arriving = (other for other in self._large if self._connections.get(other) == "sending")
+            slowest = next(arriving, None)
+            left = None if slowest is None else self._large[slowest][1] + SECONDS_TO_ARRIVE - clock()
+            if slowest is not None and left is not None and left <= 0:
+                self._end(slowest)
+                continue
+            self._room.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(left):
+                    await self._room.wait()
+        self._large[task] = size, clock()
+
+    def _large_ended(self, task: asyncio.Task[Any]) -> None:
+        if self._large.pop(task, None) is not None:
+            self._room.set()
 
     def _make_way(self) -> None:
         """Let one more connection in, if there are too many and one of them is not being answered."""
@@ -409,7 +431,7 @@ class HandoverServer(Closing):
             "closed a connection that kept others out", extra={"fields": {"open": len(self._connections)}}
         )
         self._connections.pop(task, None)
-        self._large.pop(task, None)
+        self._large_ended(task)
         task.cancel()
 
     async def close(self) -> None:

@@ -39,7 +39,9 @@ class HttpLimits(msgspec.Struct, frozen=True, kw_only=True):
     request_seconds: float = 5.0
     """For the whole request to arrive."""
     answer_seconds: float = 60.0
-    """For the whole answer to be taken."""
+    """For the whole answer to be taken …"""
+    crowded_seconds: float = 1.0
+    """… and after so many it makes way where there is no place for another connection."""
     loop_seconds: float = 5.0
     """For the event loop to answer a question."""
 
@@ -75,6 +77,8 @@ class Server(http.server.ThreadingHTTPServer):
         """Open connections. Guarded by the condition, which is notified when one is gone."""
         self._sending: dict[Any, None] = {}
         """Those of them whose request has not arrived yet, the oldest first."""
+        self._answered: dict[Any, float] = {}
+        """Those whose request has arrived, and when; the first one is the first."""
         self._changed = threading.Condition()
         super().__init__(address, _Handler)
 
@@ -123,11 +127,16 @@ class Server(http.server.ThreadingHTTPServer):
             super().process_request(request, client_address)
 
     def _make_way(self) -> bool:
-        """Cut the connection that has been sending its request for longest: probes send theirs at once, and must get through."""
-        if not self._sending or len(self._deadlines) >= 2 * self.limits.connections:
+        """Cut the connection that has been sending its request for longest, or else taking its answer, if that is long: probes do both at once, and must get through."""
+        if len(self._deadlines) >= 2 * self.limits.connections:
             return False
-        slowest = next(iter(self._sending))
-        del self._sending[slowest]
+        slowest = next(iter(self._sending), None)
+        if slowest is None:
+            slowest, since = next(iter(self._answered.items()), (None, 0.0))
+            if slowest is None or time.monotonic() - since < self.limits.crowded_seconds:
+                return False
+        self._sending.pop(slowest, None)
+        self._answered.pop(slowest, None)
         _cut(slowest)
         return True
 
@@ -137,6 +146,7 @@ class Server(http.server.ThreadingHTTPServer):
         with self._changed:
             self._deadlines.pop(request, None)
             self._sending.pop(request, None)
+            self._answered.pop(request, None)
             self._changed.notify_all()
 
     def request_arrived(self, request: Any) -> None:
@@ -144,7 +154,8 @@ class Server(http.server.ThreadingHTTPServer):
         with self._changed:
             self._sending.pop(request, None)
             if request in self._deadlines:
-                self._deadlines[request] = time.monotonic() + self.limits.answer_seconds
+                now = self._answered[request] = time.monotonic()
+                self._deadlines[request] = now + self.limits.answer_seconds
 
     def service_actions(self) -> None:
         """Called by `serve_forever` many times a second."""

@@ -497,7 +497,9 @@ async def test_many_silent_connections_do_not_keep_another_out(log: Log) -> None
             writer.close()
 
 
-async def test_large_messages_under_way_have_one_budget(log: Log) -> None:
+async def test_large_messages_under_way_have_one_budget(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_socket, "SECONDS_TO_ARRIVE", 0.1)
+
     async def size(message: msgspec.Raw) -> Any:
         return len(bytes(message))
 
@@ -509,7 +511,31 @@ async def test_large_messages_under_way_have_one_budget(log: Log) -> None:
             await writer.drain()
             begun.append((reader, writer))
         assert await hand_over(log.name, b"y" * 2**20) > 2**20
-        assert sum(server._large.values()) <= log_socket.BUDGET_BYTES
+        assert sum(size for size, _ in server._large.values()) <= log_socket.BUDGET_BYTES
         assert await begun[0][0].read() == b""
         for _, writer in begun:
             writer.close()
+
+
+async def test_large_messages_that_are_being_answered_count_until_they_are(log: Log) -> None:
+    size, may_answer, have_come = log_socket.BUDGET_BYTES // 8, asyncio.Event(), asyncio.Event()
+    under_way: list[int] = []
+
+    async def answer(message: msgspec.Raw) -> Any:
+        under_way.append(len(bytes(message)))
+        if len(under_way) == 7:
+            have_come.set()
+        await may_answer.wait()
+        return under_way.pop()
+
+    async with serve(log, answer) as server:
+        asked = [asyncio.create_task(hand_over(log.name, b"x" * size)) for _ in range(12)]
+        await have_come.wait()
+        for _ in range(100):
+            await asyncio.sleep(0)
+        assert len(under_way) == 7, "an eighth would be too much together with what each has beside its data"
+        assert not any(task.done() for task in asked), "nobody is ended, and nobody refused"
+
+        may_answer.set()
+        assert min(await asyncio.gather(*asked)) > size
+        assert not server._large

@@ -91,7 +91,7 @@ def to_test(records: Sequence[Record], name: str, source: str, core: Core | None
         data=_wrapped(packed(records)),
         state="" if core is None else _STATE.format(data=_wrapped(packed_state(core)), seq=core.seq),
         imported="" if core is None else ", unpacked_state",
-        begun="" if core is None else ", core=unpacked_state(STATE, Registry())",
+        begun="" if core is None else ", core=unpacked_state(STATE, installed_plugins())",
     )
 
 
@@ -127,7 +127,7 @@ _TEMPLATE = '''"""{source}: {count} records, and the outcomes that they led to.
 Written by `tidelog log to-test`. RECORDS holds the log, OUTCOMES what was decided in it.
 """
 
-from tidelog.plugins.registry import Registry
+from tidelog.plugins.registry import installed_plugins
 from tidelog.replay.to_test import summary, unpacked{imported}
 from tidelog.replay.verify import verify
 
@@ -144,7 +144,7 @@ RECORDS = """
 def test_{name}_still_comes_to_the_recorded_outcomes() -> None:
     records = unpacked(RECORDS)
 
-    report = verify(records, Registry(){begun})
+    report = verify(records, installed_plugins(){begun})
 
     assert report.first_difference is None
     assert summary(records)[: len(OUTCOMES)] == OUTCOMES

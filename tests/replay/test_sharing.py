@@ -26,7 +26,7 @@ from tidelog.eventlog.objects import ObjectTable, load_objects
 from tidelog.eventlog.records import OUTCOME_KINDS
 from tidelog.framework.interface import CycleState, Plugin
 from tidelog.framework.node_info import NodeInfo, PodInfo
-from tidelog.plugins.registry import IN_TREE, Registry
+from tidelog.plugins.registry import IN_TREE, Registry, installed_plugins
 from tidelog.replay.driver import Driver
 from tidelog.replay.files import first_state, write_log
 from tidelog.replay.history import open_history
@@ -266,6 +266,41 @@ def test_a_slice_of_a_log_becomes_a_test(
     assert code == 0
     assert "def test_first_still_comes_to_the_recorded_outcomes" in said
     assert said.count('"Scheduled"') == 1
+
+
+@pytest.mark.parametrize("from_a_state", [False, True])
+def test_a_log_of_an_installed_plugin_becomes_a_test_that_runs_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, from_a_state: bool
+) -> None:
+    info = tmp_path / "offered-1.2.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: offered\nVersion: 1.2\n")
+    (info / "entry_points.txt").write_text(
+        "[tidelog.plugins]\nByLabels = tests.scheduler.evaluation.foreign_plugins:ByLabels\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    registry = installed_plugins()
+    file = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "profiles": [
+            {"schedulerName": SCHEDULER, "plugins": {"multiPoint": {"enabled": [{"name": "ByLabels"}]}}}
+        ],
+    }
+    driver = Driver(registry)
+    driver.start(resolve_configuration(file, registry).configuration)
+    driver.put(node("bad").label({"disk": "hdd"}).build(), node("good").build(), pod("a").priority(1).build())
+    driver.settle()
+    state, middle = encode_state(driver.core), len(driver.records)
+    driver.put(pod("b").priority(1).build())
+    driver.settle()
+    assert set(driver.placements().values()) == {"good"}
+
+    core = load_state(state, registry) if from_a_state else None
+    text = to_test(driver.records[middle:] if from_a_state else driver.records, "ours", "log.db", core)
+    made: dict[str, Any] = {}
+    exec(compile(text, "test_ours.py", "exec"), made)
+    made["test_ours_still_comes_to_the_recorded_outcomes"]()
 
 
 @pytest.mark.parametrize("first", [20, 47, 90])

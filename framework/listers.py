@@ -10,6 +10,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
+from msgspec.structs import replace
+
 from tidelog.api.object_table import INITIAL_OBJECTS
 from tidelog.api.objects import (
     DeviceClass,
@@ -56,7 +58,7 @@ class Listers:
         self.levels: Callable[[Pod], Sequence[LevelConstraint]] = lambda _pod: ()
         """They answer `gang_of` and `levels_of`; who follows the groups puts himself here."""
         self.generation = 0
-        """Grows with each change of a namespace, Service, controller or device class: of what pods are selected and served by."""
+        """Grows when a namespace, a device class, or the selector of a Service or controller changes: what pods are selected and served by."""
         self.storage = Storage()
         self.devices = Devices()
         self._budgets: dict[str, tuple[PodDisruptionBudget, ...]] = {}
@@ -66,19 +68,22 @@ class Listers:
 
     def put(self, obj: Object) -> None:
         """A new object or a new version of one."""
-        self._count_change(obj)
         self.devices.put(obj)
+        name = obj.metadata.name
         if isinstance(obj, Namespace):
-            self._namespaces[obj.metadata.name] = obj
+            self._count_change(self._namespaces.get(name), obj)
+            self._namespaces[name] = obj
         elif isinstance(obj, KINDS_OF_STORAGE):
             self.storage.put(obj)
         elif not isinstance(obj, Pod | Node):
-            self._tables[type(obj)].setdefault(obj.metadata.namespace, {})[obj.metadata.name] = obj
+            named = self._tables[type(obj)].setdefault(obj.metadata.namespace, {})
+            self._count_change(named.get(name), obj)
+            named[name] = obj
             self._forget_answers(obj)
 
     def delete(self, obj: Object) -> None:
         """The object of this kind, namespace and name is gone."""
-        self._count_change(obj)
+        self._count_change(obj, None)
         self.devices.delete(obj)
         if isinstance(obj, Namespace):
             self._namespaces.pop(obj.metadata.name, None)
@@ -92,11 +97,9 @@ class Listers:
                 table.pop(obj.metadata.namespace, None)
             self._forget_answers(obj)
 
-    def _count_change(self, obj: Object) -> None:
-        if isinstance(
-            obj, Namespace | Service | ReplicationController | ReplicaSet | StatefulSet | DeviceClass
-        ):
-            self.generation += 1
+    def _count_change(self, old: Object | None, new: Object | None) -> None:
+        # What a controller wants more of, and what its status says, comes often and changes nothing of this.
+        self.generation += _selecting(old) != _selecting(new)
 
     def _forget_answers(self, obj: Object) -> None:
         if isinstance(obj, PodDisruptionBudget):
@@ -210,6 +213,15 @@ class Listers:
         if kind is None:
             return None
         return self._tables[kind].get(pod.metadata.namespace, {}).get(reference.name)
+
+
+def _selecting(obj: Object | None) -> object:
+    """The part of an object by which pods are selected and served; None if it has none."""
+    if isinstance(obj, Service | ReplicationController | ReplicaSet | StatefulSet):
+        return obj.spec.selector
+    if isinstance(obj, Namespace):
+        return replace(obj, metadata=replace(obj.metadata, resource_version="", generation=0))
+    return obj if isinstance(obj, DeviceClass) else None
 
 
 def _controller(pod: Pod) -> OwnerReference | None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from tidelog.api.objects import LabelSelector, Object
+from msgspec.structs import replace
+
+from tidelog.api.objects import LabelSelector, Object, ObjectMeta
 from tidelog.framework.listers import Listers
 from tidelog.testing.builders import (
     namespace,
@@ -72,6 +74,31 @@ def test_an_owner_of_another_api_group_is_not_known() -> None:
     owned = WEB.owner("ReplicaSet", "rs", api_version="example.com/v1").build()
 
     assert listers(replica_set("rs", "app=web")).owner_selectors(owned) == []
+
+
+def test_generation_tells_of_what_pods_are_selected_by_and_of_nothing_else() -> None:
+    rs, svc, ns = replica_set("rs", "tier=front"), service("a", {"app": "web"}), namespace("prod", {"team": "x"})
+    found = listers(rs, svc, ns)
+    known = found.generation
+    newer = ObjectMeta(name="rs", namespace="default", resource_version="9", annotations={"revision": "2"})
+
+    found.put(replace(rs, metadata=newer, spec=replace(rs.spec, replicas=50)))
+    found.put(replace(svc, metadata=replace(svc.metadata, resource_version="10")))
+    found.put(replace(ns, metadata=replace(ns.metadata, resource_version="11")))
+    found.put(WEB.build())
+    assert found.generation == known
+
+    for changed in (
+        replica_set("rs", "tier=back"),
+        service("a", {"app": "api"}),
+        service("b", {"app": "web"}),
+        namespace("prod", {"team": "y"}),
+    ):
+        found.put(changed)
+        known += 1
+        assert found.generation == known
+    found.delete(svc)
+    assert found.generation == known + 1
 
 
 def test_what_is_deleted_is_gone() -> None:

@@ -4,7 +4,7 @@
 
 SchedulingBasic's cluster and pods, with the default profile alone and with one more filter or scorer, in turn, twice; of each the quicker run counts. Of the core the CPU microseconds a
 pod, end to end the pods a second, and both as a part of what the default profile does. What is undeclared is asked about every node in every attempt, so it is measured on a twentieth of the
-pods; `own_us` is what the plugin alone takes to be asked about all nodes, by nobody but this benchmark.
+pods, and what comes once in a run counts for more there; `own_us` is what the plugin alone takes to be asked about all nodes, by nobody but this benchmark.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from tidelog.replay.driver import Driver
 
 ROUNDS = 2
 AT_ONCE = 250
-"""So many pods come with a request."""
+"""Pods of a request."""
 
 
 def run(nodes: int = 5_000, pods: int = 3_000) -> dict[str, Any]:

@@ -2,8 +2,8 @@
 
     tidelog bench turns             or            .venv/bin/python benchmarks/turns.py [NODES [PODS]]
 
-A cluster with eight topology keys that every node has and so many pods placed already. Each kind of demanding pod comes four times, each time of another shape, so that nothing is
-known of it; a gang of sixteen such pods comes at last. An attempt takes turns as in a running scheduler, and between two of them everybody else has his: CPU milliseconds
+A cluster with eight topology keys that every node has and so many pods placed already. Each kind of demanding pod comes four times, each time with other terms, so that nothing is
+known of it; a gang of sixteen such pods comes at last. An attempt takes turns as in a running scheduler, and between two of them others have theirs: CPU milliseconds
 of the longest turn, and of all turns of an attempt together, the worst of the four.
 """
 
@@ -13,6 +13,7 @@ import gc
 import json
 import sys
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 from time import thread_time
 from typing import Any
@@ -28,7 +29,7 @@ from tidelog.testing import builders as b
 
 KEYS = [f"key-{number}" for number in range(8)]
 TERMS = 32
-"""So many of a kind are let in (docs/limits.md)."""
+"""At most this many of a kind are admitted (docs/limits.md)."""
 TIMES = 4
 MEMBERS = 16
 
@@ -37,10 +38,10 @@ def run(nodes: int = 5_000, pods: int = 10_000) -> dict[str, Any]:
     """Milliseconds, by what is demanded."""
     driver = _cluster(nodes, pods)
     found: dict[str, Any] = {"nodes": nodes, "pods": pods}
+    numbers = count()
     for kind, demands in DEMANDS.items():
-        worst = [_attempt(driver, [_demanding(kind, number, demands)]) for number in range(TIMES)]
-        found[kind] = _told(worst)
-    members = [_demanding("gang", number, DEMANDS["all of these"]) for number in range(MEMBERS)]
+        found[kind] = _told([_attempt(driver, [_demanding(next(numbers), demands)]) for _ in range(TIMES)])
+    members = [_demanding(next(numbers), DEMANDS["all of these"]) for _ in range(MEMBERS)]
     driver.put(b.pod_group("gang", min_count=MEMBERS))
     found["a gang of sixteen"] = _told([_attempt(driver, [one.group("gang") for one in members])])
     return found
@@ -113,11 +114,12 @@ DEMANDS: dict[str, _Demands] = {
 """Each with as many terms as are let in, over eight topology keys."""
 
 
-def _demanding(kind: str, number: int, demands: _Demands) -> b.PodBuilder:
-    pod = b.pod(f"{kind.replace(' ', '-')}-{number}").scheduler("default-scheduler").request(cpu="100m")
+def _demanding(number: int, demands: _Demands) -> b.PodBuilder:
+    """Unlike every other one in its labels, and in the nodes that it prefers."""
+    pod = b.pod(f"demanding-{number}").scheduler("default-scheduler").request(cpu="100m")
     pod = demands(pod.label({"app": f"x{number}", "l1": "v1"}), number)
     for place in range(TERMS):
-        pod = pod.prefer_node(1 + place, f"{KEYS[place % 8]} in (v{place},v{place + 1})")
+        pod = pod.prefer_node(1 + place, f"{KEYS[place % 8]} in (v{place},v{number})")
     return pod
 
 

@@ -26,7 +26,6 @@ import stat
 import struct
 import tempfile
 from collections.abc import Awaitable, Callable, Iterator
-from functools import partial
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -65,10 +64,15 @@ CONNECTIONS_MAX = 256
 """Where one more comes, the one that has been silent longest is closed, or else the slowest in the middle of a message; arbitrary."""
 
 BUDGET_BYTES = 64 * 2**20
-"""All large messages that are under way together. One that goes beyond that waits until another one has been answered, or ends one that has been arriving for long."""
+"""All large messages that are under way together. The next one waits until one of them has been answered, and those behind it wait in turn."""
 
-SECONDS_TO_ARRIVE = 5.0
-"""A large message that has been arriving for longer makes way; one that is sent at once takes some hundredths of a second."""
+LOOK_SECONDS = 1.0
+"""While somebody waits, it is looked this often how much of the others has arrived."""
+
+LOOK_BYTES = 2**16
+"""A message of which less than this has arrived since the last look is slow; after `SLOW_LOOKS` such looks it is closed. A daemon that is held up itself reads twice as much at a time."""
+
+SLOW_LOOKS = 5
 
 SMALL_BYTES = 2**16
 """Smaller answers do not count: a reader has as much in memory of each connection anyway."""
@@ -86,7 +90,7 @@ _ADDRESS_BYTES_MAX = 107
 _LENGTH = struct.Struct(">I")
 _LOG = logging.getLogger(__name__)
 
-_Phase = Literal["silent", "sending", "answered"]
+_Phase = Literal["silent", "sending", "waiting", "answered"]
 Handler = Callable[[msgspec.Raw], Awaitable[Any]]
 T = TypeVar("T")
 
@@ -115,28 +119,38 @@ def frame(message: object) -> bytes:
     return _LENGTH.pack(len(data)) + data
 
 
-async def _any_size(_length: int) -> None:
-    """There is room."""
+class _Arrival:
+    """How a message arrives: told by its reader, and what it does makes the reader wait."""
+
+    async def begun(self, size: int) -> None:
+        """A message has begun; `size` is 0 as long as it is not known. Returns when there is room for it."""
+
+    def arrived(self, size: int) -> None:
+        """So many bytes more are there."""
 
 
 async def _read_message(
-    reader: asyncio.StreamReader,
-    seconds: float | None,
-    type: type[T],
-    begun: Callable[[int], Awaitable[None]] = _any_size,
+    reader: asyncio.StreamReader, seconds: float | None, type: type[T], arrival: _Arrival | None = None
 ) -> T:
-    """The next message; raises `EOFError` at the end, `_Malformed` for what is none. `begun` is told how large it is to be, and returns when there is room for it."""
+    """The next message; raises `EOFError` at the end, `_Malformed` for what is none. To wait for room takes none of its `seconds`."""
+    arrival = arrival or _Arrival()
     first = await reader.read(1)
     if not first:
         raise EOFError
     async with asyncio.timeout(seconds):
-        await begun(0)
+        await arrival.begun(0)
         (length,) = _LENGTH.unpack(first + await reader.readexactly(_LENGTH.size - 1))
     if length > FRAME_BYTES_MAX:
         raise _Malformed(f"a message of {length} bytes: at most {FRAME_BYTES_MAX} are taken")
-    await begun(length)
+    await arrival.begun(length)
+    data = bytearray()
     async with asyncio.timeout(seconds):
-        data = await reader.readexactly(length)
+        while len(data) < length:
+            piece = await reader.read(length - len(data))
+            if not piece:
+                raise EOFError
+            data += piece
+            arrival.arrived(len(piece))
     try:
         return msgspec.msgpack.decode(data, type=type)
     except RecursionError:
@@ -329,6 +343,36 @@ def _bind_at(address: str) -> socket.socket:
 # --- the server -----------------------------------------------------------------------------------------------------
 
 
+class _Large:
+    """A large message that is under way."""
+
+    __slots__ = ("arrived", "seen", "size", "slow")
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.arrived = 0
+        self.seen = 0
+        """So much had arrived at the last look."""
+        self.slow = 0
+        """So many looks one after the other saw hardly anything arrive."""
+
+
+class _ArrivalAt(_Arrival):
+    """Of one connection's messages."""
+
+    def __init__(self, server: HandoverServer, task: asyncio.Task[Any]) -> None:
+        self._server = server
+        self._task = task
+
+    async def begun(self, size: int) -> None:
+        await self._server._begun(self._task, size)
+
+    def arrived(self, size: int) -> None:
+        large = self._server._large.get(self._task)
+        if large is not None:
+            large.arrived += size
+
+
 class HandoverServer(Closing):
     """Takes requests for one log until it is closed."""
 
@@ -340,10 +384,12 @@ class HandoverServer(Closing):
         self._server: asyncio.Server | None = None
         self._connections: dict[asyncio.Task[Any], _Phase] = {}
         """The stage of each; the one that changed last is the last."""
-        self._large: dict[asyncio.Task[Any], tuple[int, float]] = {}
-        """Bytes of the large messages that are under way, and since when; the one that began first is the first."""
+        self._large: dict[asyncio.Task[Any], _Large] = {}
+        """The large messages that are under way; the one that began first is the first."""
+        self._waiting: dict[asyncio.Task[Any], None] = {}
+        """Those whose large message waits for room, in turn."""
         self._room = asyncio.Event()
-        """Set when one of these has come to its end."""
+        """Set when a large message has been answered or closed, and when somebody else's turn has come."""
         self._closing = False
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -375,7 +421,7 @@ class HandoverServer(Closing):
         while not self._closing:
             try:
                 message = await _read_message(
-                    reader, SECONDS_PER_MESSAGE, msgspec.Raw, partial(self._begun, task)
+                    reader, SECONDS_PER_MESSAGE, msgspec.Raw, _ArrivalAt(self, task)
                 )
             except _Malformed as error:
                 writer.write(_refusal(TidelogError(str(error))))
@@ -394,23 +440,40 @@ class HandoverServer(Closing):
         self._connections[task] = phase
 
     async def _begun(self, task: asyncio.Task[Any], size: int) -> None:
-        """A message has begun, and will have so many bytes. Returns when there is room for it: somebody slower makes way, or has been answered."""
+        """A message has begun, and will have so many bytes. Returns when there is room for it."""
+        if size > SMALL_BYTES:
+            self._is_at(task, "waiting")
+            self._waiting[task] = None
+            try:
+                await self._has_room(task, size)
+            finally:
+                del self._waiting[task]
+                self._room.set()
+            self._large[task] = _Large(size)
         self._is_at(task, "sending")
-        if size <= SMALL_BYTES:
-            return
-        clock = asyncio.get_running_loop().time
-        while sum(held for held, _ in self._large.values()) + size > BUDGET_BYTES:
-            arriving = (other for other in self._large if self._connections.get(other) == "sending")
-            slowest = next(arriving, None)
-            left = None if slowest is None else self._large[slowest][1] + SECONDS_TO_ARRIVE - clock()
-            if slowest is not None and left is not None and left <= 0:
-                self._end(slowest)
-                continue
+
+    async def _has_room(self, task: asyncio.Task[Any], size: int) -> None:
+        """Returns when it is this one's turn, and there is room for so many bytes more."""
+        while True:
+            is_first = next(iter(self._waiting)) is task
+            if is_first and sum(large.size for large in self._large.values()) + size <= BUDGET_BYTES:
+                return
             self._room.clear()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(left):
+            try:
+                async with asyncio.timeout(LOOK_SECONDS):
                     await self._room.wait()
-        self._large[task] = size, clock()
+            except TimeoutError:
+                if is_first:
+                    self._look()
+
+    def _look(self) -> None:
+        """Close large messages that have been arriving slowly for long."""
+        for task, large in list(self._large.items()):
+            if self._connections.get(task) == "sending":
+                large.slow = large.slow + 1 if large.arrived - large.seen < LOOK_BYTES else 0
+                large.seen = large.arrived
+                if large.slow >= SLOW_LOOKS:
+                    self._end(task)
 
     def _large_ended(self, task: asyncio.Task[Any]) -> None:
         if self._large.pop(task, None) is not None:
@@ -420,7 +483,7 @@ class HandoverServer(Closing):
         """Let one more connection in, if there are too many and one of them is not being answered."""
         if len(self._connections) < CONNECTIONS_MAX:
             return
-        for phase in ("silent", "sending"):
+        for phase in ("silent", "sending", "waiting"):
             for task, found in self._connections.items():
                 if found == phase:
                     self._end(task)

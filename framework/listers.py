@@ -58,7 +58,7 @@ class Listers:
         self.levels: Callable[[Pod], Sequence[LevelConstraint]] = lambda _pod: ()
         """They answer `gang_of` and `levels_of`; who follows the groups puts himself here."""
         self.generation = 0
-        """Grows when a namespace, a device class, or the selector of a Service or controller changes: what pods are selected and served by."""
+        """Grows when a namespace or a device class changes in more than its version, or the selector of a Service or controller does: what pods are selected and served by."""
         self.storage = Storage()
         self.devices = Devices()
         self._budgets: dict[str, tuple[PodDisruptionBudget, ...]] = {}
@@ -219,9 +219,9 @@ def _selecting(obj: Object | None) -> object:
     """The part of an object by which pods are selected and served; None if it has none."""
     if isinstance(obj, Service | ReplicationController | ReplicaSet | StatefulSet):
         return obj.spec.selector
-    if isinstance(obj, Namespace):
+    if isinstance(obj, Namespace | DeviceClass):
         return replace(obj, metadata=replace(obj.metadata, resource_version="", generation=0))
-    return obj if isinstance(obj, DeviceClass) else None
+    return None
 
 
 def _controller(pod: Pod) -> OwnerReference | None:

@@ -39,9 +39,9 @@ class HttpLimits(msgspec.Struct, frozen=True, kw_only=True):
     request_seconds: float = 5.0
     """For the whole request to arrive."""
     answer_seconds: float = 60.0
-    """For the whole answer to be taken …"""
+    """For the whole answer to be made and taken."""
     crowded_seconds: float = 1.0
-    """… and after so many it makes way where there is no place for another connection."""
+    """After so many of these an answer makes way where there is no place for another connection."""
     loop_seconds: float = 5.0
     """For the event loop to answer a question."""
 
@@ -78,7 +78,7 @@ class Server(http.server.ThreadingHTTPServer):
         self._sending: dict[Any, None] = {}
         """Those of them whose request has not arrived yet, the oldest first."""
         self._answered: dict[Any, float] = {}
-        """Those whose request has arrived, and when; the first one is the first."""
+        """Those whose request has arrived, and when, the oldest first."""
         self._changed = threading.Condition()
         super().__init__(address, _Handler)
 
@@ -127,7 +127,10 @@ class Server(http.server.ThreadingHTTPServer):
             super().process_request(request, client_address)
 
     def _make_way(self) -> bool:
-        """Cut the connection that has been sending its request for longest, or else taking its answer, if that is long: probes do both at once, and must get through."""
+        """Cut the connection that has been sending its request for longest. Where none is, cut the one that has been answered for longest, if that is long.
+
+        Probes send and take at once, and must get through.
+        """
         if len(self._deadlines) >= 2 * self.limits.connections:
             return False
         slowest = next(iter(self._sending), None)

@@ -17,6 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.patience import until
 from tests.thorough import cases
 from tidelog.api.errors import (
     FieldError,
@@ -498,7 +499,7 @@ async def test_many_silent_connections_do_not_keep_another_out(log: Log) -> None
 
 
 async def test_large_messages_under_way_have_one_budget(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log_socket, "SECONDS_TO_ARRIVE", 0.1)
+    monkeypatch.setattr(log_socket, "LOOK_SECONDS", 0.01)
 
     async def size(message: msgspec.Raw) -> Any:
         return len(bytes(message))
@@ -511,31 +512,63 @@ async def test_large_messages_under_way_have_one_budget(log: Log, monkeypatch: p
             await writer.drain()
             begun.append((reader, writer))
         assert await hand_over(log.name, b"y" * 2**20) > 2**20
-        assert sum(size for size, _ in server._large.values()) <= log_socket.BUDGET_BYTES
+        assert sum(large.size for large in server._large.values()) <= log_socket.BUDGET_BYTES
         assert await begun[0][0].read() == b""
         for _, writer in begun:
             writer.close()
 
 
 async def test_large_messages_that_are_being_answered_count_until_they_are(log: Log) -> None:
-    size, may_answer, have_come = log_socket.BUDGET_BYTES // 8, asyncio.Event(), asyncio.Event()
+    size, may_answer = log_socket.BUDGET_BYTES // 8, asyncio.Event()
     under_way: list[int] = []
 
     async def answer(message: msgspec.Raw) -> Any:
         under_way.append(len(bytes(message)))
-        if len(under_way) == 7:
-            have_come.set()
         await may_answer.wait()
         return under_way.pop()
 
     async with serve(log, answer) as server:
         asked = [asyncio.create_task(hand_over(log.name, b"x" * size)) for _ in range(12)]
-        await have_come.wait()
-        for _ in range(100):
-            await asyncio.sleep(0)
-        assert len(under_way) == 7, "an eighth would be too much together with what each has beside its data"
+        # An eighth would be too much together with what each has beside its data.
+        await until(lambda: (len(under_way), len(server._waiting)) == (7, 5))
         assert not any(task.done() for task in asked), "nobody is ended, and nobody refused"
 
         may_answer.set()
         assert min(await asyncio.gather(*asked)) > size
         assert not server._large
+
+
+async def test_who_waits_for_room_is_passed_by_nobody_and_may_go_away(log: Log) -> None:
+    may_answer = asyncio.Event()
+
+    async def answer(_message: msgspec.Raw) -> Any:
+        await may_answer.wait()
+        return "done"
+
+    async with serve(log, answer) as server:
+
+        async def ask(mebibytes: int, waiting: int) -> asyncio.Task[Any]:
+            task = asyncio.create_task(hand_over(log.name, b"x" * (mebibytes << 20)))
+            await until(lambda: len(server._waiting) + len(server._large) == waiting)
+            return task
+
+        large = [await ask(15, count) for count in range(1, 5)]
+        gone, big, small = await ask(14, 5), await ask(13, 6), await ask(1, 7)
+        assert len(server._waiting) == 3, "the small one would fit"
+        gone.cancel()
+        may_answer.set()
+
+        assert await asyncio.gather(*large, big, small) == ["done"] * 6
+
+
+async def test_server_closes_while_somebody_waits_for_room(log: Log) -> None:
+    async with serve(log, echo) as server:
+        begun = [await asyncio.open_unix_connection(server.address) for _ in range(6)]
+        for _, writer in begun:
+            writer.write(log_socket.FRAME_BYTES_MAX.to_bytes(4, "big"))
+        await until(lambda: (len(server._large), len(server._waiting)) == (4, 2))
+    for reader, writer in begun:
+        assert await reader.read() == b""
+        writer.close()
+    assert not server._large
+    assert not server._waiting

@@ -77,7 +77,11 @@ def test_an_owner_of_another_api_group_is_not_known() -> None:
 
 
 def test_generation_tells_of_what_pods_are_selected_by_and_of_nothing_else() -> None:
-    rs, svc, ns = replica_set("rs", "tier=front"), service("a", {"app": "web"}), namespace("prod", {"team": "x"})
+    rs, svc, ns = (
+        replica_set("rs", "tier=front"),
+        service("a", {"app": "web"}),
+        namespace("prod", {"team": "x"}),
+    )
     found = listers(rs, svc, ns)
     known = found.generation
     newer = ObjectMeta(name="rs", namespace="default", resource_version="9", annotations={"revision": "2"})

@@ -476,23 +476,29 @@ async def test_probe_gets_through_a_crowd_that_never_ends_its_requests(scheduler
 async def test_probe_gets_through_a_crowd_that_does_not_take_its_answers(scheduler: Scheduler) -> None:
     scheduler.all_pods = [pod(f"web-{i}").request(cpu="250m").build() for i in range(50_000)]
 
-    def crowd(server: HttpServer) -> list[int]:
+    def crowd(server: HttpServer) -> None:
+        def gets_through() -> bool:
+            try:
+                return fetch(server, "/livez").status == 200
+            except ConnectionError:
+                return False  # It was turned away: nobody had been there for long enough.
+
         staring = [socket.socket() for _ in range(4)]
         try:
             for connection in staring:
                 connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
                 connection.connect((server.host, server.port))
                 connection.sendall(b"GET /metrics/resources HTTP/1.1\r\n\r\n")
-            wait_until(lambda: len(connections(server)) == 4)
-            wait_until(lambda: fetch(server, "/livez").status == 200)
-            return [fetch(server, "/livez").status for _ in range(10)]
+            wait_until(lambda: len(server._server._answered) == 4)
+            for _ in range(10):
+                wait_until(gets_through)
         finally:
             for connection in staring:
                 connection.close()
 
     limits = replace(PATIENT, connections=4, crowded_seconds=0.05)
     async with HttpServer("127.0.0.1:0", scheduler, limits) as server:
-        assert await asyncio.to_thread(crowd, server) == [200] * 10
+        await asyncio.to_thread(crowd, server)
 
 
 def _is_over(connection: socket.socket) -> bool:

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 from msgspec.structs import replace
 
 from tidelog.api.objects import Volume
 from tidelog.framework.behaviours import ONE_IMAGE_SIZE
+from tidelog.framework.framework import Framework
 from tidelog.framework.handle import FrameworkHandle
 from tidelog.framework.interface import CycleState
 from tidelog.framework.listers import Listers
-from tidelog.framework.node_info import PodInfo
+from tidelog.framework.node_info import NodeInfo, PodInfo
 from tidelog.framework.snapshot import Snapshot
-from tidelog.plugins.image_locality import ImageLocality, normalized_image, pod_images
+from tidelog.plugins.image_locality import ImageDomains, ImageLocality, normalized_image, pod_images
+from tidelog.replay.driver import Driver
+from tidelog.replay.verify import verify
 from tidelog.scheduler.cache import Cache
+from tidelog.scheduler.core import Core
+from tidelog.scheduler.evaluation.fast import FastEvaluation
 from tidelog.testing.builders import NodeBuilder, PodBuilder, node, pod
 
 MB = 1024 * 1024
@@ -104,3 +112,75 @@ def test_init_containers_and_image_volumes_count() -> None:
     volumes = (Volume(name="v", image={"reference": "c"}), Volume(name="w"))
 
     assert pod_images(replace(built, spec=replace(built.spec, volumes=volumes))) == [B, A, C]
+
+
+# --- counted ahead --------------------------------------------------------------------------------------------------------
+
+
+class Calls:
+    """Places that were looked at anew, and how often the nodes with an image were counted and a size was summed."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.followed: list[int] = []
+        self.counted = self.summed = 0
+        follow, domains, total = ImageDomains.follow, ImageLocality.domains, ImageLocality.total
+
+        def noted(found: ImageDomains, place: int, one: NodeInfo) -> None:
+            self.followed.append(place)
+            follow(found, place, one)
+
+        def counted(plugin: ImageLocality, *arguments: Any) -> ImageDomains:
+            self.counted += 1
+            return domains(plugin, *arguments)
+
+        def summed(plugin: ImageLocality, held: Any) -> int:
+            self.summed += 1
+            return total(plugin, held)
+
+        monkeypatch.setattr(ImageDomains, "follow", noted)
+        monkeypatch.setattr(ImageLocality, "domains", counted)
+        monkeypatch.setattr(ImageLocality, "total", summed)
+
+
+@pytest.mark.parametrize(
+    ("change", "holdings"),
+    [
+        (lambda made: made.image("b:1", 700 * MB), 3),
+        (lambda made: made.image("a:1", 800 * MB), 3),
+        (lambda made: made.image("elsewhere:1", 700 * MB), 2),
+    ],
+    ids=["image that none had", "image that some have, of another size", "image of no pod"],
+)
+def test_changed_images_of_a_node_cost_a_look_at_that_node_and_a_sum_for_each_set_of_images(
+    change: Callable[[NodeBuilder], NodeBuilder], holdings: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All holders count for less, or more, from then on; nobody has to look at them."""
+    driver, plain = Driver(), Driver()
+    plain.core = Core(plain.registry, fast=False)
+    like = pod("web").scheduler("default-scheduler").image("a:1").container(image="b:1").request(cpu="10m")
+    for one in (driver, plain):
+        one.start()
+        one.put(*(node(f"none{i}").build() for i in range(30)))
+        one.put(*(node(f"a{i}").image("a:1", 900 * MB).build() for i in range(10)))
+        one.put(*(node(f"c{i}").image("b:1", 500 * MB).build() for i in range(4)))
+        one.put(*(like.named(f"web-{i}").build() for i in range(5)))
+        one.settle()
+    last = driver.placements()["default/web-4"]
+    calls = Calls(monkeypatch)
+
+    driver.put(change(node("none7")).build())
+    driver.put(like.named("after").build())
+    driver.settle()
+
+    (framework,) = driver.core.frameworks.values()
+    assert isinstance(framework, Framework)
+    assert isinstance(framework.fast, FastEvaluation)
+    place_of = framework.fast._index.place_of
+    assert (calls.counted, calls.summed) == (0, holdings)
+    # The last pod's node has changed, too.
+    assert set(calls.followed) == {place_of("none7"), place_of(last)}
+    plain.put(change(node("none7")).build())
+    plain.put(like.named("after").build())
+    plain.settle()
+    assert driver.placements() == plain.placements()
+    assert verify(driver.records, driver.registry).first_difference is None

@@ -235,6 +235,62 @@ class LosesScores(SsdOnly):
         return scores[1:]
 
 
+class CountsAhead(Plugin):
+    """Says of a node what its pods are; but PreFilter, whose findings may be kept, has looked."""
+
+    name = "CountsAhead"
+    filter_depends = Depends.OCCUPANTS
+
+    def pre_filter(self, state: CycleState, pod: PodInfo, nodes: Sequence[NodeInfo]) -> PreFilterResult:
+        state.write(self.name, Crowd({node.name: len(node.pods) for node in nodes}))
+        return PreFilterResult()
+
+    def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
+        return unschedulable("crowded") if state.read(self.name).counts.get(node.name, 0) > 1 else None
+
+    def add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, node: NodeInfo) -> None:
+        state.read(self.name).counts[node.name] += 1
+
+    def remove_pod(self, state: CycleState, pod: PodInfo, removed: PodInfo, node: NodeInfo) -> None:
+        state.read(self.name).counts[node.name] -= 1
+
+
+class SignsTooLittle(Plugin):
+    """Reads a label that it does not sign."""
+
+    name = "SignsTooLittle"
+    filter_depends = Depends.NODE
+
+    def sign_pod(self, pod: PodInfo) -> object:
+        return pod.namespace
+
+    def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
+        is_slow = pod.labels.get("app") == "web" and node.labels["disk"] == "hdd"
+        return unschedulable("slow") if is_slow else None
+
+
+class ReadsNames(SsdOnly):
+    """Signs nothing, and reads more than such plugins may."""
+
+    def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
+        return len(pod.name)
+
+
+class SharesOut(SsdOnly):
+    """Two nodes of a score get less than one."""
+
+    def normalize_scores(self, state: Any, pod: Any, nodes: Any, scores: list[int]) -> list[int]:
+        return [100 * score // sum(scores) for score in scores]
+
+
+class ScoresByRank(SsdOnly):
+    """Of nodes with one score the first gets more."""
+
+    def normalize_scores(self, state: Any, pod: Any, nodes: Any, scores: list[int]) -> list[int]:
+        order = sorted(range(len(scores)), key=lambda place: -scores[place])
+        return [100 - order.index(place) for place in range(len(scores))]
+
+
 class NeverScores(SsdOnly):
     """Says nothing of its score, so that nothing can be said of what the score depends on."""
 
@@ -266,6 +322,11 @@ class NeverAsked(SsdOnly):
         (ScoresTooMuch, "must be integers from 0 to 100"),
         (ScoresFractions, "must be integers from 0 to 100"),
         (LosesScores, "must be integers from 0 to 100"),
+        (CountsAhead, "PreFilter looks at more than the pod, though filter_depends promises"),
+        (SignsTooLittle, "pods that are signed alike get other answers"),
+        (ReadsNames, "pods that are signed alike get other answers"),
+        (SharesOut, "normalises .* how many nodes have a score must not matter"),
+        (ScoresByRank, "normalises .* how many nodes have a score must not matter"),
         (NeverScores, "the check of scores met no telling case"),
         (NeverAsked, "the check of hints met no telling case"),
     ],

@@ -2,7 +2,7 @@
 
 A set that only grows while a cluster runs, because to forget would cost a look at every pod; where it grows too large, all labels count.
 Each new key may mean that pods which were alike are not, so who keeps tables about kinds of pods starts over when `generation` grows:
-at most `KEYS_MAX` times.
+`KEYS_MAX` times, and for the keys of the term that brings too many.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Offers that a plugin can make beside its answers, to be asked less often: optional methods, open to every plugin.
 
-A plugin that offers none of them is right, and asked as often as its declaration says (`Depends`). Each is a promise, which the
-conformance kit checks where it can.
+A plugin that offers none of them is right, and asked as often as its declaration says (`Depends`). Each is a promise. The conformance kit checks
+`SignsPods` and `SignsAttempts`; that the others are kept is for a plugin's own tests.
 
     SignsPods        what it reads of a pod: pods that no plugin tells apart share what is known of the nodes (`PodParts`: of what that is made)
     ConcernsPods     whether it has anything to do with a pod
@@ -179,7 +179,10 @@ class UseScores(Protocol):
 
 @runtime_checkable
 class UseRooms(Protocol):
-    """For a filter that depends on `STATE`, and of that only on traits, how many pods there are, and the use of cpu and memory."""
+    """For a filter that depends on `STATE`, and of that only on traits, how many pods there are, and the use of cpu and memory.
+
+    Nodes without a place for another pod are taken for rejected, without a question.
+    """
 
     def use_fits(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Callable[[NodeUse], bool] | None:
         """A function that tells whether nodes with the traits of this one, a place for another pod and such a use pass. No function, if more
@@ -260,7 +263,7 @@ class SumsUp(Protocol):
     name: ClassVar[str]
 
     def needs(self, pod: PodInfo) -> Mapping[str, int]:
-        """Resource → how much of it must be free on the pod's node. The plugin rejects nodes where less is."""
+        """Resource → how much of it the pod takes at least. The plugin rejects nodes where less is free; members of a group are added up."""
 
 
 __all__: Sequence[str] = (

@@ -13,7 +13,7 @@ the strength of it. The promises, each with a check of its own:
   cluster that really has the pod.
 - `filter dependencies` and `score dependencies` are true: an answer does not change when something changes that the plugin says
   it does not depend on.
-- `preparation` looks at the pod only: what PreFilter and PreScore have left holds in every cluster, where the declaration promises that.
+- `preparation` and `score preparation` look at the pod only: what PreFilter and PreScore have left holds in every cluster, where the declaration promises that.
 - `shape`: pods that `sign_pod` signs alike, or that differ in name, uid and status only, get the same answers; a signature is made of `signed_parts` only.
 - `scores` are scores: after normalisation one integer from 0 to 100 for every node, and so if each distinct raw score is normalised once.
 
@@ -164,6 +164,21 @@ class Subject:
         assert found is not None
         return cast(ScorePlugin, self.plugin).score(state, pod, found)
 
+    def raw_scores(self, prepared: WorldCluster, cluster: WorldCluster, pod: PodInfo) -> list[Any] | Status:
+        """The scores of all nodes before normalisation, where PreFilter and PreScore ran in another cluster; what PreScore says if it stops there."""
+        state, first = self.pre_filter(prepared, pod)
+        if not isinstance(first, Status):
+            self.handle.snapshot = cluster
+            for node in cluster.nodes:
+                self.filter(state, pod, node)
+        if isinstance(self.plugin, PreScorePlugin):
+            self.handle.snapshot = prepared
+            status = self.plugin.pre_score(state, pod, prepared.nodes)
+            if status is not None:
+                return status
+        self.handle.snapshot = cluster
+        return [cast(ScorePlugin, self.plugin).score(state, pod, node) for node in cluster.nodes]
+
     def filtered(self, cluster: WorldCluster, pod: PodInfo) -> CycleState:
         """The state after Filter, which may have found out what a score is made of."""
         state, first = self.pre_filter(cluster, pod)
@@ -242,6 +257,11 @@ def _applicable(subject: Subject) -> dict[str, Trial]:
         trials["scores"] = _score_trial
         if Depends.CLUSTER not in subject.depends(subject.plugin.score_depends):
             trials["score dependencies"] = _score_dependency_trial
+        if (
+            isinstance(subject.plugin, PreScorePlugin)
+            and not subject.depends(subject.plugin.score_depends) & _BEYOND
+        ):
+            trials["score preparation"] = _score_preparation_trial
     if subject.filters or subject.scores:
         trials["shape"] = _shape_trial
     return trials
@@ -454,6 +474,20 @@ def _preparation_trial(subject: Subject, world: World, trial: int) -> bool:
         what = "PreFilter looks at more than the pod, though filter_depends promises that it does not"
         raise _broken(subject, trial, f"{what}: {found[1]} after another cluster, {found[0]} after this one")
     return found[0] != SKIP
+
+
+def _score_preparation_trial(subject: Subject, world: World, trial: int) -> bool:
+    """PreFilter and PreScore run in another cluster; Score must not notice."""
+    dice = Dice(trial)
+    cluster, target = world.cluster(dice), PodInfo(world.target(dice))
+    other = disturb(dice, world, cluster, next(iter(cluster.node_objects)), Depends.POD)
+    if subject.signature(cluster, target.pod) != subject.signature(other, target.pod):
+        return False
+    found = [subject.raw_scores(where, cluster, target) for where in (cluster, other)]
+    if found[0] != found[1]:
+        what = "PreScore looks at more than the pod, though score_depends promises that it does not"
+        raise _broken(subject, trial, f"{what}: {found[1]} after another cluster, {found[0]} after this one")
+    return isinstance(found[0], list) and any(found[0])
 
 
 def _shape_trial(subject: Subject, world: World, trial: int) -> bool:

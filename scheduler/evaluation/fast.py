@@ -113,7 +113,7 @@ class FastEvaluation:
         self._noted = -1
         """The nominations whose terms are known."""
         self.rekeyed = 0
-        """How often pods had to be told apart anew because terms asked for a label that none had asked for before; `KEYS_MAX` times at most."""
+        """How often pods had to be told apart anew because terms asked for a label that none had asked for before; about `KEYS_MAX` times at most."""
         self.placements = PlacementMemory(self, self._index)
         self.watch: Watch | None = None
         """Shown every choice, if somebody wants to know among whom."""

@@ -255,6 +255,20 @@ class CountsAhead(Plugin):
         state.read(self.name).counts[node.name] -= 1
 
 
+class ScoresAhead(Plugin):
+    """Says of a node how many pods it has; but PreScore, whose findings may be kept, has looked."""
+
+    name = "ScoresAhead"
+    score_depends = Depends.OCCUPANTS
+
+    def pre_score(self, state: CycleState, pod: PodInfo, nodes: Sequence[NodeInfo]) -> Status | None:
+        state.write(self.name, Crowd({node.name: len(node.pods) for node in nodes}))
+        return None
+
+    def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
+        return min(100, 10 * state.read(self.name).counts.get(node.name, 0))
+
+
 class SignsTooLittle(Plugin):
     """Reads a label that it does not sign."""
 
@@ -323,6 +337,7 @@ class NeverAsked(SsdOnly):
         (ScoresFractions, "must be integers from 0 to 100"),
         (LosesScores, "must be integers from 0 to 100"),
         (CountsAhead, "PreFilter looks at more than the pod, though filter_depends promises"),
+        (ScoresAhead, "PreScore looks at more than the pod, though score_depends promises"),
         (SignsTooLittle, "pods that are signed alike get other answers"),
         (ReadsNames, "pods that are signed alike get other answers"),
         (SharesOut, "normalises .* how many nodes have a score must not matter"),

@@ -115,10 +115,8 @@ def _own(name: str, nodes: int) -> float:
     plugin: Any = declared(name)(None, None)  # type: ignore[arg-type] # It asks for neither.
     state, pod = CycleState(), PodInfo(story.measured[0])  # type: ignore[arg-type] # It is a pod.
     driver.core.cluster.snapshot.refresh(driver.core.cluster.cache)
-    ask, all_nodes = (
-        plugin.score if name.startswith("score") else plugin.filter,
-        driver.core.cluster.snapshot.nodes,
-    )
+    ask = plugin.score if name.startswith("score") else plugin.filter
+    all_nodes = driver.core.cluster.snapshot.nodes
     best = float("inf")
     for _ in range(10):
         began = process_time()

@@ -155,33 +155,36 @@ class Subject:
     def raw_score(self, cluster: WorldCluster, target: Pod, node: str) -> Any:
         """The score before normalisation, all nodes being feasible; what PreScore says if it stops there."""
         pod = PodInfo(target)
-        state = self.filtered(cluster, pod)
-        if isinstance(self.plugin, PreScorePlugin):
-            status = self.plugin.pre_score(state, pod, cluster.nodes)
-            if status is not None:
-                return status
+        state = self._prescored(cluster, cluster, pod)
+        if isinstance(state, Status):
+            return state
         found = cluster.get(node)
         assert found is not None
         return cast(ScorePlugin, self.plugin).score(state, pod, found)
 
     def raw_scores(self, prepared: WorldCluster, cluster: WorldCluster, pod: PodInfo) -> list[Any] | Status:
-        """The scores of all nodes before normalisation, where PreFilter and PreScore ran in another cluster; what PreScore says if it stops there."""
-        state, first = self.pre_filter(prepared, pod)
-        if not isinstance(first, Status):
-            self.handle.snapshot = cluster
-            for node in cluster.nodes:
-                self.filter(state, pod, node)
+        """The same of all nodes, where PreFilter and PreScore ran in another cluster."""
+        state = self._prescored(prepared, cluster, pod)
+        if isinstance(state, Status):
+            return state
+        return [cast(ScorePlugin, self.plugin).score(state, pod, node) for node in cluster.nodes]
+
+    def _prescored(self, prepared: WorldCluster, cluster: WorldCluster, pod: PodInfo) -> CycleState | Status:
+        state = self.filtered(cluster, pod, prepared)
         if isinstance(self.plugin, PreScorePlugin):
             self.handle.snapshot = prepared
             status = self.plugin.pre_score(state, pod, prepared.nodes)
+            self.handle.snapshot = cluster
             if status is not None:
                 return status
-        self.handle.snapshot = cluster
-        return [cast(ScorePlugin, self.plugin).score(state, pod, node) for node in cluster.nodes]
+        return state
 
-    def filtered(self, cluster: WorldCluster, pod: PodInfo) -> CycleState:
-        """The state after Filter, which may have found out what a score is made of."""
-        state, first = self.pre_filter(cluster, pod)
+    def filtered(
+        self, cluster: WorldCluster, pod: PodInfo, prepared: WorldCluster | None = None
+    ) -> CycleState:
+        """The state after Filter, which may have found out what a score is made of; PreFilter may have run in another cluster."""
+        state, first = self.pre_filter(cluster if prepared is None else prepared, pod)
+        self.handle.snapshot = cluster
         if not isinstance(first, Status):
             for node in cluster.nodes:
                 self.filter(state, pod, node)
@@ -458,11 +461,16 @@ def _dependency_trial(
 _BEYOND = Depends.DOMAINS | Depends.ALL_NODES | Depends.CLUSTER
 
 
-def _preparation_trial(subject: Subject, world: World, trial: int) -> bool:
-    """PreFilter runs in another cluster; Filter must not notice."""
+def _two_clusters(world: World, trial: int) -> tuple[WorldCluster, WorldCluster, PodInfo]:
+    """They have nothing in common but the waiting pod."""
     dice = Dice(trial)
     cluster, target = world.cluster(dice), PodInfo(world.target(dice))
-    other = disturb(dice, world, cluster, next(iter(cluster.node_objects)), Depends.POD)
+    return cluster, disturb(dice, world, cluster, next(iter(cluster.node_objects)), Depends.POD), target
+
+
+def _preparation_trial(subject: Subject, world: World, trial: int) -> bool:
+    """PreFilter runs in another cluster; Filter must not notice."""
+    cluster, other, target = _two_clusters(world, trial)
     if subject.signature(cluster, target.pod) != subject.signature(other, target.pod):
         return False
     wanted, elsewhere = (subject.pre_filter(where, target) for where in (cluster, other))
@@ -478,9 +486,7 @@ def _preparation_trial(subject: Subject, world: World, trial: int) -> bool:
 
 def _score_preparation_trial(subject: Subject, world: World, trial: int) -> bool:
     """PreFilter and PreScore run in another cluster; Score must not notice."""
-    dice = Dice(trial)
-    cluster, target = world.cluster(dice), PodInfo(world.target(dice))
-    other = disturb(dice, world, cluster, next(iter(cluster.node_objects)), Depends.POD)
+    cluster, other, target = _two_clusters(world, trial)
     if subject.signature(cluster, target.pod) != subject.signature(other, target.pod):
         return False
     found = [subject.raw_scores(where, cluster, target) for where in (cluster, other)]
